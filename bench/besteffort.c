@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A best-effort program: keeps kernels that fill the whole chip in flight and counts those that are
+ * done.
+ *
+ * Driven by lines on standard input, answered by one line of JSON each:
+ *   go      calibrates (once) and starts; answers with the work in a kernel, to compare two such
+ * programs pause   stops submitting and waits for what is in flight count   kernels done so far,
+ * and the time; answers also while the device is taken away check   pauses, then says how many
+ * threads have a wrong result quit (or end of file)
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda_min.h"
+#include "util/time.h"
+
+#define MAX_DEPTH 1024
+
+struct worker {
+	struct cuda cuda;
+	struct cuda_spin spin;
+	unsigned depth;
+	double kernel_us;
+	void *events[MAX_DEPTH];
+	atomic_ullong n_done;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool wanted, running; /* under the lock */
+};
+
+/* Waits until there is something to do. */
+static void await_go(struct worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->running = false;
+	pthread_cond_broadcast(&w->changed);
+	while (!w->wanted) {
+		pthread_cond_wait(&w->changed, &w->lock);
+	}
+	if (w->spin.steps == 0) {
+		/* Batches of eight, as in the stream, where launches overlap with kernels. */
+		cuda_spin_calibrate(&w->spin, 8, 8 * w->kernel_us);
+	}
+	w->running = true;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static bool is_wanted(struct worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	bool wanted = w->wanted;
+
+	pthread_mutex_unlock(&w->lock);
+	return wanted;
+}
+
+static void finish_one(struct worker *w, uint64_t i)
+{
+	CUDA_DO(&w->cuda, cuEventSynchronize, w->events[i % w->depth]);
+	atomic_fetch_add_explicit(&w->n_done, 1, memory_order_relaxed);
+}
+
+static void *work(void *data)
+{
+	struct worker *w = data;
+	uint64_t n_launched = 0, n_finished = 0;
+
+	CUDA_DO(&w->cuda, cuCtxSetCurrent, w->cuda.context);
+	for (;;) {
+		await_go(w);
+		while (is_wanted(w)) {
+			if (n_launched - n_finished == w->depth) {
+				finish_one(w, n_finished++);
+			}
+			cuda_spin_launch(&w->spin);
+			CUDA_DO(&w->cuda, cuEventRecord, w->events[n_launched++ % w->depth],
+				w->cuda.stream);
+		}
+		while (n_finished != n_launched) {
+			finish_one(w, n_finished++);
+		}
+	}
+	return NULL;
+}
+
+static void set_wanted(struct worker *w, bool wanted)
+{
+	pthread_mutex_lock(&w->lock);
+	w->wanted = wanted;
+	pthread_cond_broadcast(&w->changed);
+	while (w->running != wanted) {
+		pthread_cond_wait(&w->changed, &w->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void obey(struct worker *w, const char *line)
+{
+	if (strcmp(line, "count\n") == 0) {
+		printf("{\"count\": %llu, \"now_ns\": %llu}\n", atomic_load(&w->n_done),
+			(unsigned long long)rbt_now_ns());
+	} else if (strcmp(line, "go\n") == 0) {
+		set_wanted(w, true);
+		printf("{\"unit\": %u}\n", w->spin.steps);
+	} else if (strcmp(line, "pause\n") == 0) {
+		set_wanted(w, false);
+		printf("{\"ok\": true}\n");
+	} else if (strcmp(line, "check\n") == 0) {
+		set_wanted(w, false);
+		printf("{\"wrong_threads\": %zu}\n", cuda_spin_count_wrong(&w->spin));
+	} else {
+		printf("{\"error\": \"unknown command\"}\n");
+	}
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const names[] = {"--depth", "--kernel-us", NULL};
+	static struct worker w = {
+		.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+	pthread_t thread;
+	char line[256];
+
+	bench_options_check(argc, argv, names);
+	w.depth = (unsigned)bench_option(argc, argv, "--depth", MAX_DEPTH, 16);
+	w.kernel_us = (double)bench_option(argc, argv, "--kernel-us", 10000000, 300);
+	cuda_open(&w.cuda);
+	cuda_spin_init(&w.spin, &w.cuda, (unsigned)w.cuda.sm_count * CUDA_SPIN_FULL_SM_BLOCKS);
+	for (unsigned i = 0; i < w.depth; i++) {
+		CUDA_DO(&w.cuda, cuEventCreate, &w.events[i], CUDA_EVENT_DISABLE_TIMING);
+	}
+	if (pthread_create(&thread, NULL, work, &w) != 0) {
+		fprintf(stderr, "besteffort: cannot start a thread\n");
+		return 1;
+	}
+	bench_ready(&w.cuda, "besteffort", w.kernel_us);
+	while (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "quit\n") != 0) {
+		obey(&w, line);
+	}
+	/* The worker may wait for a device that was taken away: leave without it. */
+	_exit(0);
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes the tables of docs/benchmarks.md on a machine with one NVIDIA GPU, as root, within a bounded time.
+#
+# usage: bench/h200.sh [STEP…]
+#   smoke     a minute of everything, with the C programs: do this first
+#   a         a best-effort trainer under `rubato run` beside an inference program
+#   b         `rubato renice` on a running trainer that was started plain, and back
+#   c         as (a), with everything run by an ordinary user
+#   d         the preloaded library's overhead on a launch loop
+#   collapse  two best-effort programs at once, with a daemon and without
+#   mps       the same programs under MPS, for comparison
+# default: a b c d collapse (some 12 minutes with PyTorch; TOTAL_S must allow for it)
+#
+# Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), RATE (requests
+# per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BENCH_USER (nobody).
+# Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+BUILD=$(cd "${BUILD:-build}" && pwd) || exit 2
+OUT=${OUT:-bench-out}
+mkdir -p "$OUT" && OUT=$(cd "$OUT" && pwd) || exit 2
+deadline=$((SECONDS + ${TOTAL_S:-570}))
+programs=${PROGRAMS:-auto}
+report=$OUT/report.md
+log=$OUT/log.txt
+: >"$report"
+: >"$log"
+
+say() {
+	printf '%s\n' "$*" | tee -a "$report"
+}
+
+# A script that was killed leaves daemons in sessions of their own: they know their runtime directory.
+end_stragglers() {
+	for dir in "$stage"/tmp/rubato-bench-*; do
+		if [ -d "$dir" ]; then
+			PYTHONPATH=$stage/bench PYTHONDONTWRITEBYTECODE=1 timeout -s KILL 10 python3 -c \
+				'import sys, benchlib; benchlib.end_processes_of(sys.argv[1])' "$dir"
+		fi
+	done
+}
+
+# An ordinary user may not be able to read the build directory: all steps run from a copy that everyone can.
+stage=$(mktemp -d /tmp/rubato-h200.XXXXXX) || exit 1
+trap 'end_stragglers; rm -rf "$stage"' EXIT
+mkdir -p "$stage/build/bench" "$stage/bench" "$stage/tmp"
+find "$BUILD" -maxdepth 1 -type f \( -perm -u+x -o -name '*.so*' \) -exec cp -t "$stage/build" {} +
+for program in latency besteffort launch shim_overhead; do
+	cp "$BUILD/bench/$program" "$stage/build/bench/" || exit 2
+done
+cp "$here"/*.py "$here"/{colocate,collapse,overhead} "$stage/bench/"
+chmod -R a+rX "$stage"
+chmod 1777 "$stage/tmp"
+export BUILD=$stage/build TMPDIR=$stage/tmp PYTHONUNBUFFERED=1
+bench=$stage/bench
+
+# step NAME LIMIT_S COMMAND…: never past the deadline; killed with all it started when it takes too long.
+step() {
+	local name=$1 limit=$2 begin=$SECONDS left=$((deadline - SECONDS)) status
+	shift 2
+	if [ "$left" -lt 25 ]; then
+		say ""
+		say "- step $name left out: no time left"
+		return
+	fi
+	limit=$((limit < left - 5 ? limit : left - 5))
+	say ""
+	case $1 in
+	*/colocate) set -- "$@" --time-limit $((limit > 45 ? limit - 20 : limit / 2)) ;;
+	esac
+	timeout -s KILL "$limit" "$@" 2>>"$log" | tee -a "$report"
+	status=${PIPESTATUS[0]}
+	if [ "$status" -ne 0 ]; then
+		say "- **step $name: exit status $status after $((SECONDS - begin)) of $limit s**; last words:"
+		tail -n 5 "$log" | sed 's/^/      /' | tee -a "$report"
+		end_stragglers
+	else
+		say "- step $name: $((SECONDS - begin)) s"
+	fi
+}
+
+colocate() {
+	local name=$1 limit=$2
+	shift 2
+	step "$name" "$limit" "$bench/colocate" --programs "$programs" --requests "${REQUESTS:-2000}" \
+		--rounds "${ROUNDS:-5}" ${RATE:+--rate "$RATE"} --json "$OUT/$name.json" "$@"
+}
+
+targets=(--target-p99 1.2 --target-rate 0.95)
+
+run_step() {
+	case $1 in
+	smoke)
+		step smoke 45 "$bench/colocate" --programs c --requests 120 --rounds 2 --own-seconds 1 \
+			--title "smoke: reniced" "${targets[@]}" --target-renice-ms 100
+		step smoke-user 30 "$bench/colocate" --programs c --requests 60 --rounds 1 --own-seconds 1 \
+			--modes graph --trainer-run --user "${BENCH_USER:-nobody}" --title "smoke: as a user"
+		step smoke-overhead 30 "$bench/overhead" --rounds 2 --ms 100
+		step smoke-collapse 45 "$bench/collapse" --programs c --rounds 1 --seconds 1.5
+		;;
+	a)
+		colocate a 340 --modes "${MODES_A:-graph,eager}" --trainer-run "${targets[@]}" \
+			--title '(a) a best-effort neighbour under rubato run'
+		;;
+	b)
+		colocate b 200 --modes graph "${targets[@]}" --target-renice-ms 100 \
+			--title '(b) rubato renice on a running neighbour'
+		;;
+	c)
+		colocate c 200 --modes graph --trainer-run --user "${BENCH_USER:-nobody}" "${targets[@]}" \
+			--title '(c) all of it as an ordinary user'
+		;;
+	d)
+		step d 90 "$bench/overhead" --json "$OUT/d.json"
+		;;
+	collapse)
+		local kinds=$programs
+		if [ "$kinds" = auto ]; then
+			kinds=auto,c
+		fi
+		step collapse 220 "$bench/collapse" --programs "$kinds" --seconds 3 --json "$OUT/collapse.json"
+		;;
+	mps)
+		if command -v nvidia-cuda-mps-control >/dev/null; then
+			REQUESTS=600 ROUNDS=3 colocate mps 90 --mps --modes graph --title 'under MPS'
+		else
+			say ""
+			say "- step mps left out: no nvidia-cuda-mps-control here"
+		fi
+		;;
+	esac
+}
+
+steps=("$@")
+if [ $# -eq 0 ]; then
+	steps=(a b c d collapse)
+fi
+for name in "${steps[@]}"; do
+	case $name in
+	smoke | a | b | c | d | collapse | mps) ;;
+	*)
+		echo "h200.sh: $name: no such step" >&2
+		exit 2
+		;;
+	esac
+done
+say "## Measured $(date -u '+%Y-%m-%d %H:%M UTC')"
+say ""
+say "- $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>>"$log" || echo 'no nvidia-smi')"
+say "- $(nvidia-smi 2>>"$log" | grep -m 1 -o 'NVIDIA-SMI.*CUDA Version: [0-9.]*' || echo 'driver line unknown'); kernel $(uname -r)"
+for name in "${steps[@]}"; do
+	run_step "$name"
+done
+say ""
+say "Total: $SECONDS s."

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A latency program. A request is a chain of small kernels, launched as one CUDA graph or one by
+ * one, then a synchronisation. Requests arrive by a Poisson process, whether or not earlier ones
+ * are done (open loop), and are served one after another: latency counts from arrival, service from
+ * the first launch.
+ *
+ * Driven by lines on standard input, answered by one line of JSON each:
+ *   measure graph|eager REQUESTS RATE_PER_S SEED
+ *   check   how many threads have a wrong result, over all requests
+ *   quit (or end of file)
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_min.h"
+#include "util/time.h"
+
+#define WARM_REQUESTS 5
+#define MAX_REQUESTS  1000000u
+
+struct server {
+	struct cuda cuda;
+	struct cuda_spin spin;
+	unsigned n_kernels;
+	void *graph; /* executable */
+};
+
+struct sample {
+	double latency_us, service_us;
+};
+
+static void launch_all(struct server *s)
+{
+	for (unsigned i = 0; i < s->n_kernels; i++) {
+		cuda_spin_launch(&s->spin);
+	}
+}
+
+static void capture_graph(struct server *s)
+{
+	uint64_t total_steps = s->spin.total_steps;
+	void *graph;
+
+	CUDA_DO(&s->cuda, cuStreamBeginCapture_v2, s->cuda.stream, CUDA_CAPTURE_THREAD_LOCAL);
+	launch_all(s);
+	CUDA_DO(&s->cuda, cuStreamEndCapture, s->cuda.stream, &graph);
+	CUDA_DO(&s->cuda, cuGraphInstantiateWithFlags, &s->graph, graph, 0ull);
+	s->spin.total_steps = total_steps; /* captured, not run */
+}
+
+static void serve(struct server *s, bool use_graph)
+{
+	if (use_graph) {
+		CUDA_DO(&s->cuda, cuGraphLaunch, s->graph, s->cuda.stream);
+		s->spin.total_steps += (uint64_t)s->n_kernels * s->spin.steps;
+	} else {
+		launch_all(s);
+	}
+	CUDA_DO(&s->cuda, cuStreamSynchronize, s->cuda.stream);
+}
+
+/* Uniform in (0, 1]: splitmix64, so that a seed means the same arrivals everywhere. */
+static double next_uniform(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	z ^= z >> 31;
+	return ((double)(z >> 11) + 1) * 0x1p-53;
+}
+
+/* A sleeper wakes some 50 µs late: sleep short of the moment, then spin. */
+static void wait_until(uint64_t when_ns)
+{
+	const uint64_t early_ns = 100 * RBT_NS_PER_US;
+
+	if (when_ns > rbt_now_ns() + early_ns) {
+		struct timespec ts = {
+			.tv_sec = (time_t)((when_ns - early_ns) / RBT_NS_PER_S),
+			.tv_nsec = (long)((when_ns - early_ns) % RBT_NS_PER_S),
+		};
+
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+	}
+	while (rbt_now_ns() < when_ns) {
+	}
+}
+
+static void print_samples(const char *key, const struct sample *samples, size_t n, size_t offset)
+{
+	printf("\"%s\": [", key);
+	for (size_t i = 0; i < n; i++) {
+		double us = *(const double *)((const char *)&samples[i] + offset);
+
+		printf("%s%.1f", i == 0 ? "" : ", ", us);
+	}
+	printf("]");
+}
+
+static void measure(struct server *s, bool use_graph, unsigned n, double rate, uint64_t seed)
+{
+	struct sample *samples = calloc(n, sizeof(*samples));
+	uint64_t arrival_ns = rbt_now_ns() + RBT_NS_PER_MS;
+
+	if (samples == NULL) {
+		printf("{\"error\": \"out of memory\"}\n");
+		return;
+	}
+	for (unsigned i = 0; i < n + WARM_REQUESTS; i++) {
+		double gap_s = -log(next_uniform(&seed)) / rate;
+
+		arrival_ns += (uint64_t)(gap_s * (double)RBT_NS_PER_S);
+		wait_until(arrival_ns);
+		uint64_t start_ns = rbt_now_ns();
+
+		serve(s, use_graph);
+		uint64_t end_ns = rbt_now_ns();
+
+		if (i >= WARM_REQUESTS) {
+			samples[i - WARM_REQUESTS] = (struct sample){
+				.latency_us = (double)(end_ns - arrival_ns) / 1e3,
+				.service_us = (double)(end_ns - start_ns) / 1e3,
+			};
+		}
+	}
+	printf("{");
+	print_samples("latency_us", samples, n, offsetof(struct sample, latency_us));
+	printf(", ");
+	print_samples("service_us", samples, n, offsetof(struct sample, service_us));
+	printf("}\n");
+	free(samples);
+}
+
+static void obey(struct server *s, const char *line)
+{
+	unsigned long long seed;
+	unsigned n;
+	double rate;
+	char mode[8];
+
+	if (sscanf(line, "measure %7s %u %lf %llu", mode, &n, &rate, &seed) == 4 &&
+		(strcmp(mode, "graph") == 0 || strcmp(mode, "eager") == 0) && n >= 1 &&
+		n <= MAX_REQUESTS && rate >= 0.01 && rate <= 1e6) {
+		measure(s, strcmp(mode, "graph") == 0, n, rate, seed);
+	} else if (strcmp(line, "check\n") == 0) {
+		printf("{\"wrong_threads\": %zu}\n", cuda_spin_count_wrong(&s->spin));
+	} else {
+		printf("{\"error\": \"unknown command\"}\n");
+	}
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const names[] = {"--kernels", "--request-us", NULL};
+	static struct server s;
+	char line[256];
+
+	bench_options_check(argc, argv, names);
+	s.n_kernels = (unsigned)bench_option(argc, argv, "--kernels", 10000, 60);
+	double request_us = (double)bench_option(argc, argv, "--request-us", 10000000, 1000);
+
+	cuda_open(&s.cuda);
+	cuda_spin_init(&s.spin, &s.cuda, (unsigned)s.cuda.sm_count);
+	cuda_spin_calibrate(&s.spin, s.n_kernels, request_us);
+	capture_graph(&s);
+	serve(&s, true);
+	bench_ready(&s.cuda, "latency", request_us);
+	while (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "quit\n") != 0) {
+		obey(&s, line);
+	}
+	return 0;
+}

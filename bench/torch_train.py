@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The best-effort program of bench/besteffort.c, in PyTorch: trains a GPT-like model on random tokens (bf16).
+
+Commands are those of bench/besteffort.c, but for `check`. They are read by a thread of their own: `count` answers
+also while the device is taken away and the training thread waits for it.
+"""
+import sys
+
+sys.dont_write_bytecode = True
+
+import argparse
+import collections
+import os
+import threading
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import benchlib
+
+VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS = 50304, 1024, 768, 12, 12
+IN_FLIGHT = 2  # iterations submitted ahead of the device, as a trainer that reads its loss now and then does
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        split = self.qkv(self.norm1(x)).view(batch, length, 3, HEADS, WIDTH // HEADS)
+        q, k, v = split.permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).reshape(batch, length, WIDTH))
+        return x + self.mlp(self.norm2(x))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = nn.Sequential(*[Block() for _ in range(LAYERS)])
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, tokens):
+        places = self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        return self.head(self.norm(self.blocks(self.tokens(tokens) + places)))
+
+
+class Trainer:
+    def __init__(self, batch):
+        self.model = Model().cuda()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        self.data = torch.randint(VOCABULARY, (8, batch, CONTEXT + 1), device="cuda")
+        torch.cuda.synchronize()
+        self.done = 0
+        self.wanted = threading.Event()
+        self.idle = threading.Event()
+
+    def step(self, i):
+        tokens = self.data[i % len(self.data)]
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            logits = self.model(tokens[:, :-1])
+            loss = F.cross_entropy(logits.view(-1, VOCABULARY), tokens[:, 1:].reshape(-1))
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        event = torch.cuda.Event()
+        event.record()
+        return event
+
+    def train(self):
+        in_flight, i = collections.deque(), 0
+        while True:
+            if not self.wanted.is_set():
+                while in_flight:
+                    self.finish(in_flight)
+                self.idle.set()
+                self.wanted.wait()
+                self.idle.clear()
+            in_flight.append(self.step(i))
+            i += 1
+            if len(in_flight) > IN_FLIGHT:
+                self.finish(in_flight)
+
+    def finish(self, in_flight):
+        in_flight.popleft().synchronize()
+        self.done += 1
+
+    def go(self):
+        self.wanted.set()
+        while self.idle.is_set():
+            time.sleep(0.001)
+        benchlib.answer(unit=1)
+
+    def pause(self):
+        self.wanted.clear()
+        self.idle.wait()
+        benchlib.answer(ok=True)
+
+    def count(self):
+        benchlib.answer(count=self.done, now_ns=time.monotonic_ns())
+
+
+def listen(trainer):
+    benchlib.obey({"go": trainer.go, "pause": trainer.pause, "count": trainer.count})
+    os._exit(0)  # the training thread may wait for a device that was taken away
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batch", type=int, default=10, help="sequences an iteration (%(default)s)")
+    trainer = Trainer(parser.parse_args().batch)
+    benchlib.answer(ready="torch_train", pid=os.getpid(), gpu=torch.cuda.get_device_name(),
+                    torch=torch.__version__)
+    threading.Thread(target=listen, args=(trainer,), daemon=True).start()
+    trainer.train()
+
+
+main()

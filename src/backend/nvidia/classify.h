@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a client's objects are, asked from RM itself.
+ */
+#ifndef RBT_BACKEND_NVIDIA_CLASSIFY_H
+#define RBT_BACKEND_NVIDIA_CLASSIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/nvidia/rm_abi.h"
+#include "backend/nvidia/scan.h"
+#include "backend/record.h"
+
+/* Whether `client` was made on this description: 1, 0 or -errno. Each 0 writes a line to the kernel
+ * log. */
+int rbt_nv_client_is_here(int fd, uint32_t client);
+
+/*
+ * Finds the client's tasks among the handles from the scan and the lowest ones, and fills in all of
+ * *ret but fd and target_fd. 0, -ENXIO when it has none, -E2BIG when it has more than a record
+ * holds, or -errno. `cards` (NV_MAX_GPUS of them) tell GPU ids from minor numbers.
+ */
+int rbt_nv_classify(int fd, uint32_t client, const struct rbt_nv_scan *scan,
+	const struct nv_card_info *cards, struct rbt_record *ret);
+
+#endif

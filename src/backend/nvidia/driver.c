@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/nvidia/driver.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/nvidia/rm_abi.h"
+#include "util/fd.h"
+
+#define SYSFS_VERSION_PATH "/sys/module/nvidia/version"
+
+/* The release branches whose public sources were compared with rm_abi.h. */
+static const uint32_t known_branches[] = {
+	515, 520, 525, 530, 535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595};
+
+static bool branch_is_known(uint32_t major)
+{
+	for (size_t i = 0; i < sizeof(known_branches) / sizeof(known_branches[0]); i++) {
+		if (known_branches[i] == major) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Length of a version (digits.digits or digits.digits.digits, then white space) at s; 0 if there is
+ * none. */
+static size_t version_length(const char *s)
+{
+	size_t len = 0;
+	int groups = 0;
+
+	for (;;) {
+		size_t digits = strspn(s + len, "0123456789");
+		if (digits == 0 || digits > 5) {
+			return 0;
+		}
+		len += digits;
+		groups++;
+		if (s[len] != '.') {
+			break;
+		}
+		len++;
+	}
+	bool ends = s[len] == '\0' || isspace((unsigned char)s[len]);
+	return ends && (groups == 2 || groups == 3) ? len : 0;
+}
+
+int rbt_nv_driver_parse(const char *text, struct rbt_nv_driver *ret)
+{
+	struct rbt_nv_driver driver = {0};
+
+	/* The first word of that form is the driver's; the compiler's version comes later. */
+	while (*text != '\0') {
+		text += strspn(text, " \t\r\n");
+		size_t len = version_length(text);
+		if (len >= sizeof(driver.version)) {
+			return -EBADMSG;
+		}
+		if (len > 0) {
+			memcpy(driver.version, text, len);
+			driver.major = (uint32_t)strtoul(driver.version, NULL, 10);
+			driver.known = branch_is_known(driver.major);
+			driver.schedule_params_size = driver.major < 575
+							      ? NV_SCHEDULE_PARAMS_SIZE_BEFORE_575
+							      : NV_SCHEDULE_PARAMS_SIZE;
+			*ret = driver;
+			return 0;
+		}
+		text += strcspn(text, " \t\r\n");
+	}
+	return -EBADMSG;
+}
+
+int rbt_nv_driver_read(struct rbt_nv_driver *ret)
+{
+	static const char *const paths[] = {NV_VERSION_PATH, SYSFS_VERSION_PATH};
+	char text[1024];
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		if (rbt_read_file(paths[i], text, sizeof(text)) > 0 &&
+			rbt_nv_driver_parse(text, ret) == 0) {
+			return 0;
+		}
+	}
+	return -ENODEV;
+}

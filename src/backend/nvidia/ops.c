@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/nvidia/ops.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/nvidia/driver.h"
+#include "backend/nvidia/rm.h"
+#include "util/log.h"
+
+static int may_write(bool force)
+{
+	/* A driver cannot change while programs use it, and its version is asked before every
+	 * write: only a known one is remembered, so that one loaded later is seen. */
+	static bool known;
+	struct rbt_nv_driver driver;
+
+	if (__atomic_load_n(&known, __ATOMIC_RELAXED)) {
+		return 0;
+	}
+	int r = rbt_nv_driver_read(&driver);
+	if (r < 0) {
+		return r;
+	}
+	if (!driver.known) {
+		return force ? 0 : -EPROTONOSUPPORT;
+	}
+	__atomic_store_n(&known, true, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int lock_path(uint32_t gpu, char *buf, size_t size)
+{
+	int n = snprintf(buf, size, NV_GPU_PATH_FMT, gpu);
+
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+static int get_timeslice(
+	const struct rbt_record *rec, const struct rbt_task *task, uint64_t *ret_us)
+{
+	struct nv_timeslice_params p = {0};
+	int r = rbt_nv_control(
+		rec->fd, rec->client, task->handle, NV_CTRL_TSG_GET_TIMESLICE, &p, sizeof(p));
+
+	if (r < 0) {
+		return r;
+	}
+	*ret_us = p.timeslice_us;
+	return 0;
+}
+
+static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *task, uint64_t us)
+{
+	struct nv_timeslice_params p = {.timeslice_us = us};
+
+	if (us == 0) {
+		return -EINVAL;
+	}
+	return rbt_nv_control(
+		rec->fd, rec->client, task->handle, NV_CTRL_TSG_SET_TIMESLICE, &p, sizeof(p));
+}
+
+/* What one walk over a record's channels does, and how it went. */
+struct walk {
+	const struct rbt_record *rec;
+	uint32_t subdevice;
+	struct nv_disable_channels_params params; /* the batch being filled */
+	uint32_t done;                            /* channels that obeyed */
+	int error;                                /* the first, 0 if none */
+};
+
+static int send_batch(const struct walk *w, struct nv_disable_channels_params *p)
+{
+	return rbt_nv_control(w->rec->fd, w->rec->client, w->subdevice,
+		NV_CTRL_FIFO_DISABLE_CHANNELS, p, sizeof(*p));
+}
+
+/* Errors that one channel of a batch can cause for all of it. */
+static bool may_be_one_channels_fault(int error)
+{
+	return error == -ENOENT || error == -EINVAL || error == -EBUSY;
+}
+
+/* A channel that its program has freed since the record was made must not keep its neighbours from
+ * being suspended, and still less from being resumed: a batch that fails is sent again one by one.
+ */
+static void flush(struct walk *w)
+{
+	struct nv_disable_channels_params *p = &w->params;
+	uint32_t count = p->count;
+
+	if (count == 0) {
+		return;
+	}
+	int r = send_batch(w, p);
+	if (r == 0) {
+		w->done += count;
+	} else if (count > 1 && may_be_one_channels_fault(r)) {
+		for (uint32_t i = 0; i < count; i++) {
+			struct nv_disable_channels_params one = *p;
+			one.count = 1;
+			one.channel[0] = p->channel[i];
+			r = send_batch(w, &one);
+			w->done += r == 0;
+			w->error = w->error == 0 ? r : w->error;
+		}
+	} else {
+		w->error = w->error == 0 ? r : w->error;
+	}
+	p->count = 0;
+}
+
+static void add_channels(struct walk *w, const struct rbt_task *task)
+{
+	for (uint32_t i = 0; i < task->n_channels; i++) {
+		uint32_t at = w->params.count++;
+		w->params.client[at] = w->rec->client;
+		w->params.channel[at] = w->rec->channels[task->first_channel + i];
+		if (w->params.count == NV_DISABLE_CHANNELS_MAX) {
+			flush(w);
+		}
+	}
+}
+
+static bool in_scope(const struct rbt_task *task, enum rbt_scope scope)
+{
+	return task->n_channels > 0 && (scope == RBT_SCOPE_ALL || task->kind == RBT_TASK_COMPUTE);
+}
+
+/* A control goes through one subdevice, so tasks are taken subdevice by subdevice: each when its
+ * first task comes up. */
+static bool subdevice_seen_before(const struct rbt_record *rec, uint32_t at, enum rbt_scope scope)
+{
+	for (uint32_t i = 0; i < at; i++) {
+		if (in_scope(&rec->tasks[i], scope) &&
+			rec->tasks[i].subdevice == rec->tasks[at].subdevice) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Goes on after an error, so that a resume reaches everything it can. Channels that have gone are
+ * no error as long as others obeyed. */
+static int switch_channels(
+	const struct rbt_record *rec, enum rbt_scope scope, bool disable, bool only)
+{
+	struct walk w = {
+		.rec = rec,
+		.params = {.disable = disable, .only_disable_scheduling = only},
+	};
+
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		if (!in_scope(&rec->tasks[i], scope) || subdevice_seen_before(rec, i, scope)) {
+			continue;
+		}
+		w.subdevice = rec->tasks[i].subdevice;
+		if (w.subdevice == 0) {
+			w.error = w.error == 0 ? -EOPNOTSUPP : w.error;
+			continue;
+		}
+		for (uint32_t j = i; j < rec->n_tasks; j++) {
+			if (in_scope(&rec->tasks[j], scope) &&
+				rec->tasks[j].subdevice == w.subdevice) {
+				add_channels(&w, &rec->tasks[j]);
+			}
+		}
+		flush(&w);
+	}
+	if (w.error == -ENOENT && w.done > 0) {
+		rbt_debug("client 0x%x: some channels have gone", rec->client);
+		return 0;
+	}
+	return w.error;
+}
+
+static int suspend(const struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+{
+	return switch_channels(rec, scope, true, mode == RBT_SUSPEND_SCHEDULING_ONLY);
+}
+
+static int resume(const struct rbt_record *rec, enum rbt_scope scope)
+{
+	return switch_channels(rec, scope, false, false);
+}
+
+static int set_interleave(const struct rbt_record *rec, const struct rbt_task *task, uint32_t level)
+{
+	struct nv_interleave_params p = {.level = level};
+
+	if (level > 2) {
+		return -EINVAL;
+	}
+	return rbt_nv_control(rec->fd, rec->client, task->handle, NV_CTRL_TSG_SET_INTERLEAVE_LEVEL,
+		&p, sizeof(p));
+}
+
+static int preempt(const struct rbt_record *rec, const struct rbt_task *task, uint32_t timeout_us)
+{
+	struct nv_preempt_params p = {
+		.wait = 1,
+		.manual_timeout = timeout_us != 0,
+		.timeout_us = timeout_us,
+	};
+
+	return rbt_nv_control(
+		rec->fd, rec->client, task->handle, NV_CTRL_TSG_PREEMPT, &p, sizeof(p));
+}
+
+/* Adds the memory that the program uses on one GPU, if RM knows the pid there. 0 or -errno. */
+static int add_memory(
+	const struct rbt_record *rec, uint32_t subdevice, pid_t pid, struct rbt_program_stats *sum)
+{
+	struct nv_pid_info_params p = {.count = 1};
+
+	p.list[0].pid = (uint32_t)pid;
+	p.list[0].index = NV_PID_INFO_VIDEO_MEMORY;
+	int r = rbt_nv_control(
+		rec->fd, rec->client, subdevice, NV_CTRL_GPU_GET_PID_INFO, &p, sizeof(p));
+	if (r < 0) {
+		return r;
+	}
+	/* RM counts pids of the first namespace: from inside a container a program may be unknown
+	 * to it. */
+	if (p.list[0].result == NV_OK) {
+		sum->memory_bytes += p.list[0].mem_private + p.list[0].mem_shared_owned;
+		sum->valid |= RBT_STATS_HAS_MEMORY;
+	}
+	return 0;
+}
+
+static bool gpu_seen_before(const struct rbt_record *rec, uint32_t at)
+{
+	for (uint32_t i = 0; i < at; i++) {
+		if (rec->tasks[i].subdevice != 0 && rec->tasks[i].gpu == rec->tasks[at].gpu) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int stats(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret)
+{
+	struct rbt_program_stats sum = {0};
+	bool any_subdevice = false;
+
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		if (rec->tasks[i].subdevice == 0 || gpu_seen_before(rec, i)) {
+			continue;
+		}
+		any_subdevice = true;
+		int r = add_memory(rec, rec->tasks[i].subdevice, pid, &sum);
+		if (r < 0) {
+			return r;
+		}
+	}
+	if (!any_subdevice) {
+		return -EOPNOTSUPP;
+	}
+	*ret = sum;
+	return 0;
+}
+
+const struct rbt_backend rbt_backend_nvidia = {
+	.name = "nvidia",
+	.id = RBT_BACKEND_NVIDIA,
+	.control_node = NV_CTL_PATH,
+	.probe = rbt_nv_probe,
+	.discover = rbt_nv_discover,
+	.may_write = may_write,
+	.lock_path = lock_path,
+	.get_timeslice = get_timeslice,
+	.set_timeslice = set_timeslice,
+	.suspend = suspend,
+	.resume = resume,
+	.set_interleave = set_interleave,
+	.preempt = preempt,
+	.stats = stats,
+};

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is here. Only /dev/nvidiactl is opened and no device object is made: a GPU that sleeps stays
+ * asleep.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/nvidia/driver.h"
+#include "backend/nvidia/ops.h"
+#include "backend/nvidia/rm.h"
+#include "util/fd.h"
+#include "util/proc.h"
+
+#define MPS_SERVER       "nvidia-cuda-mps-server"
+#define CAP_SYS_NICE_BIT 23
+
+/* Copies the value of a "Key:   value" line; false when there is no such line. */
+static bool find_value(const char *text, const char *key, char *ret, size_t size)
+{
+	size_t key_len = strlen(key);
+
+	for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, key, key_len) != 0 || line[key_len] != ':') {
+			continue;
+		}
+		const char *value = line + key_len + 1;
+		value += strspn(value, " \t");
+		snprintf(ret, size, "%.*s", (int)strcspn(value, "\n"), value);
+		return true;
+	}
+	return false;
+}
+
+/* Partitions appear as gi* below the GPU's capabilities; "config" and "monitor" are there without
+ * any. */
+static bool has_mig_instances(uint32_t minor)
+{
+	char path[96];
+	struct dirent *e;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/driver/nvidia/capabilities/gpu%u/mig", minor);
+	DIR *dir = opendir(path);
+	if (dir == NULL) {
+		return false;
+	}
+	while (!found && (e = readdir(dir)) != NULL) {
+		found = strncmp(e->d_name, "gi", 2) == 0;
+	}
+	closedir(dir);
+	return found;
+}
+
+/* Returns whether the GPU runs without GSP firmware, which DISABLE_CHANNELS needs. */
+static bool fill_gpu(const struct nv_card_info *card, struct rbt_gpu_info *gpu)
+{
+	char path[96], text[2048], firmware[64];
+
+	gpu->gpu = card->minor_number;
+	snprintf(gpu->pci, sizeof(gpu->pci), "%04x:%02x:%02x.%u", card->pci_domain & 0xffff,
+		card->pci_bus, card->pci_slot, card->pci_function & 7u);
+	gpu->mig = has_mig_instances(card->minor_number);
+	gpu->valid = RBT_GPU_HAS_PCI | RBT_GPU_HAS_MIG;
+	snprintf(path, sizeof(path), "/proc/driver/nvidia/gpus/%s/information", gpu->pci);
+	if (rbt_read_file(path, text, sizeof(text)) <= 0) {
+		return false;
+	}
+	if (find_value(text, "Model", gpu->name, sizeof(gpu->name)) && gpu->name[0] != '\0') {
+		gpu->valid |= RBT_GPU_HAS_NAME;
+	}
+	return find_value(text, "GPU Firmware", firmware, sizeof(firmware)) &&
+	       strncmp(firmware, "N/A", 3) == 0;
+}
+
+static int is_mps_server(pid_t pid, void *data)
+{
+	char path[64], comm[32], command[4096];
+
+	/* The kernel keeps 15 characters of a name, which the server shares with its control
+	 * program; but reading command lines of all processes is slow, so they are asked second. */
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	if (rbt_read_file(path, comm, sizeof(comm)) <= 0 || strncmp(comm, MPS_SERVER, 15) != 0 ||
+		rbt_proc_command(pid, command, sizeof(command)) < 0) {
+		return 0;
+	}
+	command[strcspn(command, " ")] = '\0';
+	const char *base = strrchr(command, '/');
+	return strcmp(base != NULL ? base + 1 : command, MPS_SERVER) == 0;
+}
+
+/* Interleave levels are given to callers with CAP_SYS_NICE alone. */
+static bool may_be_nice(void)
+{
+	char text[4096], caps[32];
+
+	return rbt_read_file("/proc/self/status", text, sizeof(text)) > 0 &&
+	       find_value(text, "CapEff", caps, sizeof(caps)) &&
+	       ((strtoull(caps, NULL, 16) >> CAP_SYS_NICE_BIT) & 1) != 0;
+}
+
+static void fill_caps(struct rbt_device_info *info, bool without_gsp)
+{
+	const char *why_not = "";
+
+	info->caps = RBT_CAP_READ | RBT_CAP_STATS;
+	if (!info->driver_known) {
+		snprintf(info->why_not, sizeof(info->why_not),
+			"driver %s is not known: reading only, unless forced",
+			info->driver_version);
+		return;
+	}
+	info->caps |= RBT_CAP_TIMESLICE | RBT_CAP_PREEMPT;
+	if (may_be_nice()) {
+		info->caps |= RBT_CAP_INTERLEAVE;
+	} else {
+		why_not = "interleave levels want CAP_SYS_NICE";
+	}
+	if (!without_gsp) {
+		info->caps |= RBT_CAP_SUSPEND;
+	} else {
+		why_not = "a GPU runs without GSP firmware: its channels cannot be suspended";
+	}
+	snprintf(info->why_not, sizeof(info->why_not), "%s", why_not);
+}
+
+int rbt_nv_probe(struct rbt_device_info *ret)
+{
+	struct rbt_device_info info = {0};
+	struct nv_card_info cards[NV_MAX_GPUS];
+	struct rbt_nv_driver driver;
+	bool without_gsp = false;
+
+	int fd = rbt_nv_open_control();
+	if (fd < 0) {
+		return fd;
+	}
+	int r = rbt_nv_card_info(fd, cards);
+	rbt_close(&fd);
+	if (r < 0) {
+		return r;
+	}
+	if (rbt_nv_driver_read(&driver) == 0) {
+		memcpy(info.driver_version, driver.version, sizeof(info.driver_version));
+		info.driver_known = driver.known;
+	} else {
+		snprintf(info.driver_version, sizeof(info.driver_version), "unknown");
+	}
+	for (size_t i = 0; i < NV_MAX_GPUS && info.n_gpus < RBT_MAX_GPUS; i++) {
+		if (cards[i].valid) {
+			without_gsp |= fill_gpu(&cards[i], &info.gpus[info.n_gpus++]);
+		}
+	}
+	fill_caps(&info, without_gsp);
+	info.mps_active = rbt_proc_each(is_mps_server, NULL) == 1;
+	*ret = info;
+	return 0;
+}

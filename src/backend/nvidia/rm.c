@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/nvidia/rm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+int rbt_nv_status_to_errno(uint32_t status)
+{
+	switch (status) {
+	case NV_OK:
+		return 0;
+	case NV_ERR_BUSY_RETRY:
+		return -EAGAIN;
+	case NV_ERR_INSERT_DUPLICATE_NAME:
+		return -EEXIST;
+	case NV_ERR_INSUFFICIENT_PERMISSIONS:
+		return -EPERM;
+	case NV_ERR_INVALID_ARGUMENT:
+	case NV_ERR_INVALID_PARAM_STRUCT:
+		return -EINVAL;
+	case NV_ERR_INVALID_CHANNEL:
+	case NV_ERR_INVALID_CLIENT:
+	case NV_ERR_INVALID_OBJECT:
+	case NV_ERR_INVALID_OBJECT_HANDLE:
+	case NV_ERR_INVALID_OBJECT_PARENT:
+	case NV_ERR_OBJECT_NOT_FOUND:
+		return -ENOENT;
+	case NV_ERR_INVALID_CLASS:
+	case NV_ERR_NOT_SUPPORTED:
+		return -EOPNOTSUPP;
+	case NV_ERR_INVALID_DEVICE:
+		return -ENODEV;
+	case NV_ERR_INVALID_STATE:
+		return -EBUSY;
+	case NV_ERR_INSUFFICIENT_RESOURCES:
+	case NV_ERR_NO_MEMORY:
+		return -ENOMEM;
+	case NV_ERR_TIMEOUT:
+		return -ETIMEDOUT;
+	default:
+		return -EIO;
+	}
+}
+
+static int rm_ioctl(int fd, unsigned long request, void *arg)
+{
+	int r;
+
+	do {
+		r = ioctl(fd, request, arg);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+int rbt_nv_open_control(void)
+{
+	int fd = open(NV_CTL_PATH, O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0) {
+		return fd;
+	}
+	/* The node may stand there without its driver. */
+	return errno == ENOENT || errno == ENXIO ? -ENODEV : -errno;
+}
+
+int rbt_nv_control_status(int fd, uint32_t client, uint32_t object, uint32_t cmd, void *params,
+	uint32_t size, uint32_t *ret_status)
+{
+	struct nv_control arg = {
+		.client = client,
+		.object = object,
+		.cmd = cmd,
+		.params = (uintptr_t)params,
+		.params_size = size,
+	};
+	int r = rm_ioctl(fd, NV_IOCTL_CONTROL, &arg);
+
+	if (r < 0) {
+		return r;
+	}
+	*ret_status = arg.status;
+	return 0;
+}
+
+int rbt_nv_control(
+	int fd, uint32_t client, uint32_t object, uint32_t cmd, void *params, uint32_t size)
+{
+	uint32_t status;
+	int r = rbt_nv_control_status(fd, client, object, cmd, params, size, &status);
+
+	return r < 0 ? r : rbt_nv_status_to_errno(status);
+}
+
+int rbt_nv_alloc_client(int fd, uint32_t *ret_client)
+{
+	struct nv_alloc21 arg = {.hclass = NV_CLASS_ROOT_CLIENT};
+	int r = rm_ioctl(fd, NV_IOCTL_ALLOC21, &arg);
+
+	if (r < 0) {
+		return r;
+	}
+	/* Before 535 the status stood where params_size is now; we sent zero there, so either will
+	 * do. */
+	r = rbt_nv_status_to_errno(arg.status != NV_OK ? arg.status : arg.params_size);
+	if (r < 0) {
+		return r;
+	}
+	*ret_client = arg.object;
+	return 0;
+}
+
+int rbt_nv_free(int fd, uint32_t client, uint32_t parent, uint32_t object)
+{
+	struct nv_free arg = {.client = client, .parent = parent, .object = object};
+	int r = rm_ioctl(fd, NV_IOCTL_FREE, &arg);
+
+	return r < 0 ? r : rbt_nv_status_to_errno(arg.status);
+}
+
+int rbt_nv_card_info(int fd, struct nv_card_info *cards)
+{
+	memset(cards, 0, sizeof(*cards) * NV_MAX_GPUS);
+	return rm_ioctl(fd, NV_IOCTL_CARD_INFO, cards);
+}

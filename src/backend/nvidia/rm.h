@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls into NVIDIA's resource manager (RM), on any open description of /dev/nvidiactl. RM looks at
+ * the description, not at the calling process: a client obeys whoever holds the file it was made
+ * on.
+ */
+#ifndef RBT_BACKEND_NVIDIA_RM_H
+#define RBT_BACKEND_NVIDIA_RM_H
+
+#include <stdint.h>
+
+#include "backend/nvidia/rm_abi.h"
+
+/* The only place where RM's verdicts become ours. 0 or -errno; what is not known is -EIO. */
+int rbt_nv_status_to_errno(uint32_t status);
+
+/* Opens /dev/nvidiactl. This touches no GPU. fd, -ENODEV when there is no driver, or -errno. */
+int rbt_nv_open_control(void);
+
+/* One control; `size` must be exactly what RM expects. 0 or -errno. */
+int rbt_nv_control(
+	int fd, uint32_t client, uint32_t object, uint32_t cmd, void *params, uint32_t size);
+
+/* As above, for callers who tell statuses apart. 0 when RM answered, -errno when it was not
+ * reached. */
+int rbt_nv_control_status(int fd, uint32_t client, uint32_t object, uint32_t cmd, void *params,
+	uint32_t size, uint32_t *ret_status);
+
+/* Allocates a root client on fd. 0 or -errno. */
+int rbt_nv_alloc_client(int fd, uint32_t *ret_client);
+
+/* Frees an object and all below it; a client frees itself (parent = object = client). 0 or -errno.
+ */
+int rbt_nv_free(int fd, uint32_t client, uint32_t parent, uint32_t object);
+
+/* The cards the driver knows, asleep ones too. `cards` has NV_MAX_GPUS entries. 0 or -errno. */
+int rbt_nv_card_info(int fd, struct nv_card_info *cards);
+
+#endif

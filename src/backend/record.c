@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KNOWN_VALID_BITS                                                                           \
+	(RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID | RBT_TASK_HAS_GPU | RBT_TASK_HAS_OWN_TIMESLICE |  \
+		RBT_TASK_HAS_CREATOR)
+
+void rbt_record_finish(struct rbt_record *rec)
+{
+	if (rec == NULL) {
+		return;
+	}
+	free(rec->tasks);
+	free(rec->channels);
+	if (rec->fd >= 0) {
+		int saved_errno = errno;
+		close(rec->fd);
+		errno = saved_errno;
+	}
+	*rec = RBT_RECORD_INIT;
+}
+
+static int copy_array(const void *src, size_t n, size_t size, void *ret)
+{
+	void *copy = NULL;
+
+	if (n > 0) {
+		copy = malloc(n * size);
+		if (copy == NULL) {
+			return -ENOMEM;
+		}
+		memcpy(copy, src, n * size);
+	}
+	memcpy(ret, &copy, sizeof(copy));
+	return 0;
+}
+
+int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret)
+{
+	struct rbt_record copy = *rec;
+	int r;
+
+	copy.fd = -1;
+	copy.tasks = NULL;
+	copy.channels = NULL;
+	r = copy_array(rec->tasks, rec->n_tasks, sizeof(*rec->tasks), &copy.tasks);
+	if (r == 0) {
+		r = copy_array(
+			rec->channels, rec->n_channels, sizeof(*rec->channels), &copy.channels);
+	}
+	if (r == 0 && rec->fd >= 0) {
+		copy.fd = fcntl(rec->fd, F_DUPFD_CLOEXEC, 0);
+		r = copy.fd < 0 ? -errno : 0;
+	}
+	if (r < 0) {
+		rbt_record_finish(&copy);
+		return r;
+	}
+	*ret = copy;
+	return 0;
+}
+
+/* Marks the task's channels as taken; false when the range leaves the record or meets another
+ * task's. */
+static int take_channels(const struct rbt_record *rec, const struct rbt_task *task, uint8_t *taken)
+{
+	if (task->first_channel > rec->n_channels ||
+		task->n_channels > rec->n_channels - task->first_channel) {
+		return 0;
+	}
+	for (uint32_t i = 0; i < task->n_channels; i++) {
+		if (taken[task->first_channel + i]) {
+			return 0;
+		}
+		taken[task->first_channel + i] = 1;
+	}
+	return 1;
+}
+
+int rbt_record_check(const struct rbt_record *rec)
+{
+	uint8_t taken[RBT_RECORD_MAX_CHANNELS] = {0};
+
+	if (rec->n_tasks > RBT_RECORD_MAX_TASKS || rec->n_channels > RBT_RECORD_MAX_CHANNELS) {
+		return -EBADMSG;
+	}
+	if ((rec->n_tasks > 0 && rec->tasks == NULL) ||
+		(rec->n_channels > 0 && rec->channels == NULL)) {
+		return -EBADMSG;
+	}
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		const struct rbt_task *task = &rec->tasks[i];
+		if (task->kind > RBT_TASK_OTHER ||
+			(task->valid & ~(uint32_t)KNOWN_VALID_BITS) != 0 ||
+			!take_channels(rec, task, taken)) {
+			return -EBADMSG;
+		}
+	}
+	return 0;
+}

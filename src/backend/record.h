@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A record: everything needed to act on one program's tasks through one of its device files.
+ *
+ * The shim fills records from the ioctls it sees pass; a backend's discover() fills them for a program that
+ * is already running. They travel between processes as they are (fixed widths), the file descriptor beside
+ * them by SCM_RIGHTS. What arrives is copied, then passed through rbt_record_check(), then used.
+ */
+#ifndef RBT_BACKEND_RECORD_H
+#define RBT_BACKEND_RECORD_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RBT_RECORD_MAX_TASKS 256
+#define RBT_RECORD_MAX_CHANNELS 2048
+
+enum rbt_task_kind { RBT_TASK_COMPUTE, RBT_TASK_COPY, RBT_TASK_OTHER };
+
+/* Valid bits of struct rbt_task: unknown is not zero. */
+enum {
+	RBT_TASK_HAS_RUNLIST = 1 << 0,
+	RBT_TASK_HAS_ID = 1 << 1,
+	RBT_TASK_HAS_GPU = 1 << 2,
+	RBT_TASK_HAS_OWN_TIMESLICE = 1 << 3,
+	RBT_TASK_HAS_CREATOR = 1 << 4,
+};
+
+/* What the device schedules: an NVIDIA channel group. */
+struct rbt_task {
+	uint32_t handle;        /* of the task's object, within the record's client */
+	uint32_t subdevice;     /* handle through which its channels are disabled */
+	uint32_t gpu;           /* minor number of the GPU's device node */
+	uint32_t kind;          /* enum rbt_task_kind */
+	uint32_t runlist, id;   /* together unique on a GPU */
+	uint32_t creator_tid;   /* thread that made it */
+	uint32_t valid;         /* RBT_TASK_HAS_* */
+	uint32_t first_channel; /* into the record's channels */
+	uint32_t n_channels;
+	uint64_t own_timeslice_us; /* what the program and its driver chose: restored by "default" */
+};
+static_assert(sizeof(struct rbt_task) == 48, "travels between processes");
+
+struct rbt_record {
+	int fd;           /* the program's device file, same open file description; owned; -1 when absent */
+	int32_t target_fd; /* its number in the program, -1 when unknown */
+	uint32_t backend; /* enum rbt_backend_id */
+	uint32_t client;  /* the client that owns the objects */
+	uint32_t n_tasks, n_channels;
+	struct rbt_task *tasks; /* owned */
+	uint32_t *channels;     /* owned; handles, grouped by task */
+};
+
+#define RBT_RECORD_INIT                                                                                      \
+	((struct rbt_record){.fd = -1, .target_fd = -1})
+
+/* Frees the arrays and closes the fd; accepts an initialised, half-built or NULL record. */
+void rbt_record_finish(struct rbt_record *rec);
+
+/* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
+int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
+
+/* 0, or -EBADMSG when counts, kinds or channel ranges do not hold together. Run on everything received. */
+int rbt_record_check(const struct rbt_record *rec);
+
+#endif

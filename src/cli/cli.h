@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the rubato command: commands, exit codes, and the way to the daemon.
+ */
+#ifndef RBT_CLI_CLI_H
+#define RBT_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backend/backend.h"
+#include "daemon/protocol.h"
+
+enum exit_code {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_NO_PROGRAM = 3,
+	EXIT_NO_PERMISSION = 4,
+	EXIT_NO_DEVICE = 5,
+	EXIT_CANNOT_EXEC = 126,
+	EXIT_NOT_FOUND = 127,
+};
+
+/* The exit code for a negative errno. */
+enum exit_code exit_code_for(int error);
+
+struct command {
+	const char *name;
+	const char *summary; /* one line in `rubato help` */
+	const char *usage;   /* what --help prints */
+	int (*run)(int argc, char **argv);
+};
+
+extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor;
+
+/* Prints a usage error and where to look; returns EXIT_USAGE. */
+int usage_error(const struct command *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* nice.c: how a program is to be treated, from --class, --priority and --timeslice-us. */
+struct niceness {
+	bool has_class, has_priority, has_timeslice;
+	unsigned class_index;
+	uint64_t priority;
+	uint64_t timeslice_us;
+};
+#define NICENESS_OPTIONS                                                                                     \
+	{"class", required_argument, NULL, 'c'}, {"priority", required_argument, NULL, 'p'},                 \
+	{                                                                                                    \
+		"timeslice-us", required_argument, NULL, 't'                                                 \
+	}
+/* Takes one of those options. 0, or EXIT_USAGE with the error said. */
+int niceness_parse(const struct command *cmd, struct niceness *n, int option, const char *arg);
+/* Checks that they agree, and fills in priority. 0, or EXIT_USAGE with the error said. */
+int niceness_settle(const struct command *cmd, struct niceness *n);
+
+/* client.c: a connection to a daemon */
+
+/* The daemon of `uid`, if it runs: fd or -errno. Refuses a socket that is not that user's. */
+int daemon_connect(uid_t uid);
+/* Our own daemon, started if need be: fd or -errno. */
+int daemon_start(void);
+/* Path of our own daemon's socket. */
+int daemon_socket_path(char *buf, size_t size);
+/* Sends a request and waits for its RESULT (bounded). 0 or -errno; the daemon's verdict is in ret->error. */
+int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds, struct rbt_msg_result *ret);
+/* The program with the next pid after `after`: size of the message in buf, 0 after the last, or -errno. */
+ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size);
+
+/* target.c: a program named on the command line */
+
+/* Finds the daemon that manages `pid`; failing that, attaches the program and hands it to one. Returns a connected
+ * socket; or a negative errno, with the error said on standard error. */
+int target_open(pid_t pid);
+/* Calls fn for every PID operand from `optind` on, all of them checked first; returns the first exit code that is not
+ * EXIT_OK. */
+int target_each(const struct command *cmd, int argc, char **argv, int (*fn)(pid_t pid, const void *data), const void *data);
+/* Opens `pid`, sends it one request, and says what went wrong. Returns an exit code. */
+int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret);
+/* Finds the tasks of a running program from outside, with whichever backend knows it. */
+int target_discover(pid_t pid, struct rbt_record **ret, size_t *ret_n);
+/* Says why something could not be done to `pid`, and what to do. Returns the exit code. */
+int target_error(pid_t pid, int error, const char *text);
+
+/* elf.c: what a program file needs */
+#define ELF_MAX_NAMES 512
+struct elf_facts {
+	bool is_static, is_setuid, is_musl, has_cudart_static, has_fatbin;
+	size_t n_needed, n_driver_calls, n_runtime_calls;
+	char *needed[64];
+	char *driver_calls[ELF_MAX_NAMES];
+	char *runtime_calls[ELF_MAX_NAMES];
+};
+/* 0, -ENOEXEC when it is no 64-bit ELF file, or -errno. */
+int elf_read(const char *path, struct elf_facts *ret);
+void elf_finish(struct elf_facts *f);
+/* A program the dynamic linker never sees; false also when it cannot be read. */
+bool elf_is_static(const char *path);
+
+#endif

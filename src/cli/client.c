@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/runtime.h"
+
+/* A daemon that does not answer is as good as none; a healthy one needs a few milliseconds. */
+#define ANSWER_TIMEOUT_S 10
+#define START_TIMEOUT_MS 3000
+#define IDLE_EXIT_S "30"
+
+static int socket_path(uid_t uid, char *buf, size_t size)
+{
+	char dir[128];
+	int r = rbt_runtime_dir(uid, dir, sizeof(dir));
+
+	if (r < 0) {
+		return r;
+	}
+	int n = snprintf(buf, size, "%s/control.sock", dir);
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+int daemon_socket_path(char *buf, size_t size)
+{
+	return socket_path(geteuid(), buf, size);
+}
+
+int daemon_connect(uid_t uid)
+{
+	char path[160];
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
+	int r = socket_path(uid, path, sizeof(path));
+
+	if (r < 0) {
+		return r;
+	}
+	int sock = rbt_connect(path, 0);
+	if (sock < 0) {
+		return sock;
+	}
+	/* The directory may be in /tmp: what matters is who listens. */
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || (cred.uid != uid && cred.uid != 0)) {
+		close(sock);
+		return -EPERM;
+	}
+	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	return sock;
+}
+
+/* In the grandchild: becomes the daemon, with its messages in a log beside its socket. */
+static void become_daemon(const char *path, int ready_fd)
+{
+	char dir[128], log[160], fd_arg[16];
+	const char *idle = getenv("RUBATO_IDLE_EXIT_S");
+	int null_fd = open("/dev/null", O_RDWR);
+	int log_fd = -1;
+
+	setsid();
+	if (rbt_runtime_dir_create(dir, sizeof(dir)) == 0) {
+		snprintf(log, sizeof(log), "%s/rubatod.log", dir);
+		log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+	}
+	dup2(null_fd, STDIN_FILENO);
+	dup2(null_fd, STDOUT_FILENO);
+	dup2(log_fd >= 0 ? log_fd : null_fd, STDERR_FILENO);
+	/* Nothing of the caller's stays open, least of all the write end of a pipe somebody waits for the end of. */
+	dup2(ready_fd, 3);
+	close_range(4, ~0u, 0);
+	snprintf(fd_arg, sizeof(fd_arg), "%d", 3);
+	unsetenv("LD_PRELOAD");
+	if (chdir("/") == 0) {
+		execl(path, "rubatod", "--idle-exit-s", idle != NULL ? idle : IDLE_EXIT_S, "--ready-fd", fd_arg, NULL);
+	}
+	_exit(1);
+}
+
+static int spawn_daemon(void)
+{
+	char path[4096], byte;
+	int pipe_fds[2];
+	int r = rbt_sibling_path("rubatod", RUBATO_LIBEXECDIR, path, sizeof(path));
+
+	if (r < 0) {
+		return r;
+	}
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0) {
+		return -errno;
+	}
+	/* Twice, so that the daemon is nobody's child here and its end surprises nobody's wait(). */
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (fork() == 0) {
+			become_daemon(path, pipe_fds[1]);
+		}
+		_exit(0);
+	}
+	close(pipe_fds[1]);
+	if (pid > 0) {
+		waitpid(pid, NULL, 0);
+	}
+	struct pollfd pfd = {.fd = pipe_fds[0], .events = POLLIN};
+	r = poll(&pfd, 1, START_TIMEOUT_MS) == 1 && read(pipe_fds[0], &byte, 1) == 1 ? 0 : -ECHILD;
+	close(pipe_fds[0]);
+	return r;
+}
+
+int daemon_start(void)
+{
+	int sock = daemon_connect(geteuid());
+
+	if (sock >= 0 || sock == -EPERM) {
+		return sock;
+	}
+	int r = spawn_daemon();
+	if (r < 0) {
+		return r;
+	}
+	/* A daemon that was just leaving may have held the directory: one more try finds the way free. */
+	sock = daemon_connect(geteuid());
+	if (sock < 0) {
+		usleep(100000);
+		spawn_daemon();
+		sock = daemon_connect(geteuid());
+	}
+	return sock;
+}
+
+static ssize_t receive(int sock, void *buf, size_t size)
+{
+	int fds[RBT_MAX_FDS_PER_MSG];
+	size_t n_fds = 0;
+	ssize_t n = rbt_recv(sock, buf, size, fds, &n_fds, 0);
+
+	for (size_t i = 0; n >= 0 && i < n_fds; i++) {
+		rbt_close(&fds[i]);
+	}
+	if (n == 0) {
+		return -ECONNRESET;
+	}
+	if (n == -EAGAIN) {
+		return -ETIMEDOUT;
+	}
+	return n < 0 || (size_t)n >= sizeof(struct rbt_msg_header) ? n : -EBADMSG;
+}
+
+int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds, struct rbt_msg_result *ret)
+{
+	struct rbt_msg_result result;
+	int r = rbt_send(sock, msg, size, fds, n_fds, 0);
+
+	if (r < 0) {
+		return r;
+	}
+	ssize_t n = receive(sock, &result, sizeof(result));
+	if (n < 0) {
+		return (int)n;
+	}
+	if (n != sizeof(result) || result.h.magic != RBT_PROTOCOL_MAGIC || result.h.type != RBT_MSG_RESULT) {
+		return -EBADMSG;
+	}
+	result.text[sizeof(result.text) - 1] = '\0';
+	*ret = result;
+	return 0;
+}
+
+ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
+{
+	struct rbt_msg_pid req = {.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIST}, .pid = after};
+	struct rbt_msg_program msg;
+	int r = rbt_send(sock, &req, sizeof(req), NULL, 0, 0);
+
+	if (r < 0) {
+		return r;
+	}
+	ssize_t n = receive(sock, buf, size);
+	if (n < 0) {
+		return n;
+	}
+	memcpy(&msg.h, buf, sizeof(msg.h));
+	if (msg.h.magic == RBT_PROTOCOL_MAGIC && msg.h.type == RBT_MSG_RESULT) {
+		return 0;
+	}
+	if (msg.h.type != RBT_MSG_PROGRAM || (size_t)n < sizeof(msg)) {
+		return -EBADMSG;
+	}
+	memcpy(&msg, buf, sizeof(msg));
+	if ((size_t)n != sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task_state)) {
+		return -EBADMSG;
+	}
+	return n;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "util/fd.h"
+#include "util/json.h"
+#include "util/log.h"
+#include "util/proc.h"
+#include "util/runtime.h"
+
+#ifndef RUBATO_LEFT_OUT
+#define RUBATO_LEFT_OUT ""
+#endif
+
+enum verdict { GOOD, BAD, PARTLY };
+
+struct report {
+	bool json;
+	struct rbt_json j;
+};
+
+__attribute__((format(printf, 4, 5))) static void say(struct report *rep, enum verdict v, const char *what,
+	const char *fmt, ...)
+{
+	static const char *const marks[] = {[GOOD] = "ok", [BAD] = "no", [PARTLY] = "--"};
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!rep->json) {
+		printf("%-3s %-14s %s\n", marks[v], what, text);
+		return;
+	}
+	rbt_json_object(&rep->j, NULL);
+	rbt_json_string(&rep->j, "what", what);
+	rbt_json_string(&rep->j, "verdict", v == GOOD ? "ok" : v == BAD ? "no" : "partly");
+	rbt_json_string(&rep->j, "text", text);
+	rbt_json_end(&rep->j, '}');
+}
+
+static void check_gpu(struct report *rep, const struct rbt_gpu_info *g)
+{
+	char what[32], memory[32] = "";
+
+	snprintf(what, sizeof(what), "gpu %u", g->gpu);
+	if ((g->valid & RBT_GPU_HAS_MEMORY) != 0) {
+		snprintf(memory, sizeof(memory), ", %llu MiB", (unsigned long long)(g->memory_bytes >> 20));
+	}
+	say(rep, GOOD, what, "%s%s%s%s", (g->valid & RBT_GPU_HAS_NAME) != 0 ? g->name : "a GPU",
+		(g->valid & RBT_GPU_HAS_PCI) != 0 ? " at " : "", (g->valid & RBT_GPU_HAS_PCI) != 0 ? g->pci : "", memory);
+	if ((g->valid & RBT_GPU_HAS_MIG) != 0 && g->mig) {
+		say(rep, PARTLY, what, "is partitioned (MIG): programs share with those of their own instance only");
+	}
+}
+
+static bool check_backend(struct report *rep, const struct rbt_backend *b)
+{
+	static const struct {
+		uint32_t cap;
+		const char *name;
+		const char *what;
+	} caps[] = {
+		{RBT_CAP_TIMESLICE, "timeslice", "classes, priorities and timeslices can be set"},
+		{RBT_CAP_SUSPEND, "suspend", "programs can be suspended and resumed"},
+		{RBT_CAP_INTERLEAVE, "interleave", "runlist interleave levels can be set"},
+		{RBT_CAP_STATS, "stats", "memory per program can be read"},
+	};
+	struct rbt_device_info info;
+	int r = b->probe(&info);
+
+	if (r < 0) {
+		say(rep, BAD, b->name, "%s", r == -ENODEV ? "no driver here" : strerror(-r));
+		return false;
+	}
+	say(rep, info.driver_known ? GOOD : BAD, b->name, "driver %s%s", info.driver_version,
+		info.driver_known ? "" : ": not known; reading works, writing needs --force");
+	for (uint32_t i = 0; i < info.n_gpus; i++) {
+		check_gpu(rep, &info.gpus[i]);
+	}
+	for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
+		bool can = (info.caps & caps[i].cap) != 0;
+		say(rep, can ? GOOD : PARTLY, caps[i].name, "%s", can ? caps[i].what : info.why_not);
+	}
+	if (info.mps_active) {
+		say(rep, PARTLY, "mps", "an MPS server runs: its clients share one set of tasks and one timeslice");
+	}
+	return info.n_gpus > 0;
+}
+
+static void check_attach(struct report *rep)
+{
+	char buf[16] = "";
+	int pidfd = rbt_pidfd_open(getpid());
+	int fd = pidfd < 0 ? pidfd : rbt_pidfd_getfd(pidfd, 0);
+
+	rbt_close(&pidfd);
+	if (fd == -ENOSYS || pidfd == -ENOSYS) {
+		say(rep, BAD, "attach", "the kernel has no pidfd_getfd (5.6 or later): only `rubato run` works");
+		return;
+	}
+	rbt_close(&fd);
+	rbt_read_file("/proc/sys/kernel/yama/ptrace_scope", buf, sizeof(buf));
+	if (geteuid() == 0) {
+		say(rep, GOOD, "attach", "as root, every program can be reached");
+	} else if (buf[0] == '\0' || buf[0] == '0') {
+		say(rep, GOOD, "attach", "your own programs can be reached");
+	} else {
+		say(rep, PARTLY, "attach",
+			"ptrace_scope is %c: only descendants and programs under `rubato run`; others need root", buf[0]);
+	}
+}
+
+static void check_house(struct report *rep)
+{
+	char path[4096], dir[128];
+	int r = rbt_sibling_path("librubato.so", RUBATO_LIBDIR, path, sizeof(path));
+
+	say(rep, r == 0 ? GOOD : BAD, "librubato", "%s", r == 0 ? path : "librubato.so is not installed: `rubato run` cannot observe");
+	r = rbt_sibling_path("rubatod", RUBATO_LIBEXECDIR, path, sizeof(path));
+	int sock = daemon_connect(geteuid());
+	rbt_runtime_dir(geteuid(), dir, sizeof(dir));
+	say(rep, r == 0 ? GOOD : BAD, "rubatod", "%s in %s",
+		sock >= 0 ? "runs" : r == 0 ? "starts on demand" : "is not installed: nothing is kept in force", dir);
+	rbt_close(&sock);
+	say(rep, RUBATO_LEFT_OUT[0] == '\0' ? GOOD : PARTLY, "build", "%s %s", RUBATO_VERSION,
+		RUBATO_LEFT_OUT[0] == '\0' ? "with every library it knows" : "without " RUBATO_LEFT_OUT);
+}
+
+static void names(struct report *rep, const char *what, char *const *list, size_t n)
+{
+	if (rep->json) {
+		rbt_json_array(&rep->j, what);
+		for (size_t i = 0; i < n; i++) {
+			rbt_json_string(&rep->j, NULL, list[i]);
+		}
+		rbt_json_end(&rep->j, ']');
+		return;
+	}
+	printf("    %-14s", what);
+	for (size_t i = 0; i < n; i++) {
+		printf(" %s", list[i]);
+	}
+	puts(n > 0 ? "" : " -");
+}
+
+/* Why `rubato run` cannot see into a program; NULL when it can. */
+static const char *unreachable(const struct elf_facts *f)
+{
+	if (f->is_static) {
+		return "statically linked: not reached by `rubato run`; `rubato renice` works once it runs";
+	}
+	if (f->is_setuid) {
+		return "set-user-id: the dynamic linker ignores preloads; `rubato renice` works as root";
+	}
+	if (f->is_musl) {
+		return "linked with musl: not reached by `rubato run`; `rubato renice` works once it runs";
+	}
+	return NULL;
+}
+
+static int check_program(struct report *rep, const char *path)
+{
+	struct elf_facts f;
+	int r = elf_read(path, &f);
+
+	if (r < 0) {
+		rbt_error("doctor: %s: %s", path, r == -ENOEXEC ? "not a 64-bit ELF program (name the interpreter for a script)"
+							        : strerror(-r));
+		return EXIT_FAILED;
+	}
+	const char *why_not = unreachable(&f);
+	say(rep, why_not == NULL ? GOOD : PARTLY, "program", "%s: %s", path,
+		why_not != NULL ? why_not : "reached by `rubato run`");
+	if (f.n_driver_calls + f.n_runtime_calls > 0 || f.has_fatbin) {
+		say(rep, why_not == NULL ? GOOD : PARTLY, "cuda", "%zu driver and %zu runtime calls%s: all of them act through "
+			"tasks, which are %s", f.n_driver_calls, f.n_runtime_calls,
+			f.has_cudart_static ? " (static runtime)" : "",
+			why_not == NULL ? "observed, timed and suspended" : "seen from outside only");
+	} else {
+		say(rep, PARTLY, "cuda", "no CUDA call is named in the file; libraries it loads may make them");
+	}
+	if (rep->json) {
+		rbt_json_object(&rep->j, NULL);
+	}
+	names(rep, "libraries", f.needed, f.n_needed);
+	names(rep, "driver_calls", f.driver_calls, f.n_driver_calls);
+	names(rep, "runtime_calls", f.runtime_calls, f.n_runtime_calls);
+	if (rep->json) {
+		rbt_json_end(&rep->j, '}');
+	}
+	elf_finish(&f);
+	return EXIT_OK;
+}
+
+static int examine(struct report *rep, const char *program)
+{
+	bool any = false;
+
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		any = check_backend(rep, *b) || any;
+	}
+	check_attach(rep);
+	check_house(rep);
+	int code = program != NULL ? check_program(rep, program) : EXIT_OK;
+	/* A question about a file has its answer also where there is no GPU. */
+	return code != EXIT_OK || any || program != NULL ? code : EXIT_NO_DEVICE;
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+		{"program", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'}, {0}};
+	struct report rep = {0};
+	const char *program = NULL;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			rep.json = true;
+			break;
+		case 'p':
+			program = optarg;
+			break;
+		case 'h':
+			fputs(cmd_doctor.usage, stdout);
+			return EXIT_OK;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	if (optind != argc) {
+		return usage_error(&cmd_doctor, "unexpected argument: %s", argv[optind]);
+	}
+	if (rep.json) {
+		rbt_json_init(&rep.j, stdout);
+		rbt_json_object(&rep.j, NULL);
+		rbt_json_array(&rep.j, "checks");
+	}
+	int code = examine(&rep, program);
+	if (rep.json) {
+		rbt_json_end(&rep.j, ']');
+		rbt_json_end(&rep.j, '}');
+	}
+	return code;
+}
+
+const struct command cmd_doctor = {
+	.name = "doctor",
+	.summary = "tell what works on this machine, and why not",
+	.usage = "Usage: rubato doctor [--json] [--program FILE]\n"
+		 "\n"
+		 "Looks at devices, driver, rights and installation, and says what works here.\n"
+		 "Exit status 5 when there is no GPU that Rubato can use.\n"
+		 "\n"
+		 "      --program FILE       also: which CUDA calls FILE makes, and how it is reached\n"
+		 "      --json               the same facts, for programs\n",
+	.run = run,
+};

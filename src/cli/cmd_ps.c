@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/listing.h"
+#include "sched/class.h"
+#include "util/json.h"
+#include "util/proc.h"
+
+struct view {
+	bool json, threads;
+	struct rbt_json j;
+	size_t n_rows;
+};
+
+static const char *user_name(uid_t uid, char *buf, size_t size)
+{
+	struct passwd *pw = getpwuid(uid);
+
+	if (pw != NULL) {
+		snprintf(buf, size, "%s", pw->pw_name);
+	} else {
+		snprintf(buf, size, "%u", (unsigned)uid);
+	}
+	return buf;
+}
+
+static const char *kind_name(uint32_t kind)
+{
+	return kind == RBT_TASK_COMPUTE ? "compute" : kind == RBT_TASK_COPY ? "copy" : "other";
+}
+
+static const char *slice_text(const struct rbt_task_state *t, char *buf, size_t size)
+{
+	if (t == NULL || !t->has_timeslice) {
+		return "-";
+	}
+	snprintf(buf, size, "%" PRIu64 "us", t->timeslice_us);
+	return buf;
+}
+
+static const char *memory_text(const struct listed *l, char *buf, size_t size)
+{
+	if (!l->has_memory) {
+		return "-";
+	}
+	snprintf(buf, size, "%" PRIu64 "MiB", l->memory_bytes >> 20);
+	return buf;
+}
+
+static const char *state_text(const struct listed *l, char *buf, size_t size)
+{
+	if (l->error != 0) {
+		return "?";
+	}
+	if (!l->suspended) {
+		return "running";
+	}
+	if (l->suspended_left_ms == 0) {
+		return "suspended";
+	}
+	snprintf(buf, size, "suspended %" PRIu64 "s", (l->suspended_left_ms + 999) / 1000);
+	return buf;
+}
+
+/* GPUs the program has tasks on: "0", "0,1". */
+static const char *gpus_text(const struct listed *l, char *buf, size_t size)
+{
+	uint32_t seen = 0;
+	size_t at = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < l->n_tasks; i++) {
+		const struct rbt_task *t = &l->tasks[i].task;
+		if ((t->valid & RBT_TASK_HAS_GPU) == 0 || t->gpu >= 32 || (seen & (1u << t->gpu)) != 0) {
+			continue;
+		}
+		seen |= 1u << t->gpu;
+		int n = snprintf(buf + at, size - at, "%s%u", at > 0 ? "," : "", t->gpu);
+		if (n < 0 || (size_t)n >= size - at) {
+			break;
+		}
+		at += (size_t)n;
+	}
+	return at > 0 ? buf : "-";
+}
+
+static const struct rbt_task_state *first_compute(const struct listed *l)
+{
+	for (size_t i = 0; i < l->n_tasks; i++) {
+		if (l->tasks[i].task.kind == RBT_TASK_COMPUTE) {
+			return &l->tasks[i];
+		}
+	}
+	return NULL;
+}
+
+static void print_task(const struct view *v, const struct listed *l, const struct rbt_task_state *t)
+{
+	char id[32], slice[32], tid[32] = "";
+
+	if ((t->task.valid & (RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID)) == (RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID)) {
+		snprintf(id, sizeof(id), "%u:%u", t->task.runlist, t->task.id);
+	} else {
+		snprintf(id, sizeof(id), "%#x", t->task.handle);
+	}
+	if (v->threads && (t->task.valid & RBT_TASK_HAS_CREATOR) != 0) {
+		snprintf(tid, sizeof(tid), " thread %u", t->task.creator_tid);
+	} else if (v->threads) {
+		snprintf(tid, sizeof(tid), " thread -");
+	}
+	printf("%26s %-7s %-9s %8s %-14s%s\n", "task", kind_name(t->task.kind), id,
+		slice_text(t, slice, sizeof(slice)), t->suspended ? "suspended" : "running", tid);
+}
+
+static void print_row(struct view *v, const struct listed *l)
+{
+	char user[32], gpus[32], slice[32], memory[32], state[32], priority[16];
+	const char *class_name = l->managed ? rbt_class_name(rbt_class_of(l->priority)) : "-";
+
+	if (v->n_rows++ == 0) {
+		printf("%7s %-8s %-3s %-11s %3s %8s %-14s %9s %s\n", "PID", "USER", "GPU", "CLASS", "PRI", "SLICE",
+			"STATE", "MEMORY", "COMMAND");
+	}
+	if (l->managed) {
+		snprintf(priority, sizeof(priority), "%u", l->priority);
+	} else {
+		snprintf(priority, sizeof(priority), "-");
+	}
+	printf("%7d %-8.8s %-3s %-11s %3s %8s %-14s %9s %s\n", (int)l->pid, user_name(l->uid, user, sizeof(user)),
+		gpus_text(l, gpus, sizeof(gpus)), class_name, priority,
+		slice_text(first_compute(l), slice, sizeof(slice)), state_text(l, state, sizeof(state)),
+		memory_text(l, memory, sizeof(memory)), l->command);
+	if (l->note[0] != '\0') {
+		printf("%26s %s\n", "note:", l->note);
+	}
+	for (size_t i = 0; i < l->n_tasks; i++) {
+		print_task(v, l, &l->tasks[i]);
+	}
+}
+
+static void json_known(struct rbt_json *j, const char *key, bool known, uint64_t value)
+{
+	if (known) {
+		rbt_json_u64(j, key, value);
+	} else {
+		rbt_json_null(j, key);
+	}
+}
+
+static void json_task(struct rbt_json *j, const struct rbt_task_state *t)
+{
+	rbt_json_object(j, NULL);
+	rbt_json_string(j, "kind", kind_name(t->task.kind));
+	json_known(j, "gpu", t->task.valid & RBT_TASK_HAS_GPU, t->task.gpu);
+	json_known(j, "runlist", t->task.valid & RBT_TASK_HAS_RUNLIST, t->task.runlist);
+	json_known(j, "id", t->task.valid & RBT_TASK_HAS_ID, t->task.id);
+	json_known(j, "timeslice_us", t->has_timeslice, t->timeslice_us);
+	json_known(j, "own_timeslice_us", t->task.valid & RBT_TASK_HAS_OWN_TIMESLICE, t->task.own_timeslice_us);
+	json_known(j, "thread", t->task.valid & RBT_TASK_HAS_CREATOR, t->task.creator_tid);
+	rbt_json_u64(j, "channels", t->task.n_channels);
+	rbt_json_string(j, "state", t->suspended ? "suspended" : "running");
+	rbt_json_end(j, '}');
+}
+
+static void json_row(struct view *v, const struct listed *l)
+{
+	struct rbt_json *j = &v->j;
+	char user[32];
+
+	rbt_json_object(j, NULL);
+	rbt_json_u64(j, "pid", (uint64_t)l->pid);
+	rbt_json_u64(j, "uid", l->uid);
+	rbt_json_string(j, "user", user_name(l->uid, user, sizeof(user)));
+	rbt_json_string(j, "command", l->command);
+	rbt_json_bool(j, "managed", l->managed);
+	rbt_json_bool(j, "attached", l->attached);
+	if (l->managed) {
+		rbt_json_string(j, "class", rbt_class_name(rbt_class_of(l->priority)));
+	} else {
+		rbt_json_null(j, "class");
+	}
+	json_known(j, "priority", l->managed, l->priority);
+	json_known(j, "wanted_timeslice_us", l->managed && l->wanted_us != 0, l->wanted_us);
+	rbt_json_bool(j, "held_back", l->held_back);
+	rbt_json_string(j, "state", l->error != 0 ? "unknown" : l->suspended ? "suspended" : "running");
+	json_known(j, "suspended_left_ms", l->suspended_left_ms != 0, l->suspended_left_ms);
+	json_known(j, "memory_bytes", l->has_memory, l->memory_bytes);
+	rbt_json_string(j, "note", l->note);
+	rbt_json_array(j, "tasks");
+	for (size_t i = 0; i < l->n_tasks; i++) {
+		json_task(j, &l->tasks[i]);
+	}
+	rbt_json_end(j, ']');
+	rbt_json_end(j, '}');
+}
+
+static int show(const struct listed *l, void *data)
+{
+	struct view *v = data;
+
+	if (v->json) {
+		json_row(v, l);
+	} else {
+		print_row(v, l);
+	}
+	return 0;
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {{"threads", no_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'}, {0}};
+	struct view v = {0};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (c) {
+		case 't':
+			v.threads = true;
+			break;
+		case 'j':
+			v.json = true;
+			break;
+		case 'h':
+			fputs(cmd_ps.usage, stdout);
+			return EXIT_OK;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	if (optind != argc) {
+		return usage_error(&cmd_ps, "unexpected argument: %s", argv[optind]);
+	}
+	if (v.json) {
+		rbt_json_init(&v.j, stdout);
+		rbt_json_object(&v.j, NULL);
+		rbt_json_array(&v.j, "programs");
+	}
+	int r = listing_each(show, &v);
+	if (v.json) {
+		rbt_json_end(&v.j, ']');
+		rbt_json_end(&v.j, '}');
+	} else if (v.n_rows == 0 && r == 0) {
+		puts("no program uses a GPU here");
+	}
+	return exit_code_for(r);
+}
+
+const struct command cmd_ps = {
+	.name = "ps",
+	.summary = "show programs, their tasks and timeslices",
+	.usage = "Usage: rubato ps [--threads] [--json]\n"
+		 "\n"
+		 "Shows every program on the GPUs that you may look into: those under rubatod, and,\n"
+		 "with ptrace rights (root), all others. A dash is something not known. Each task is\n"
+		 "shown with its runlist and id, its timeslice and whether it may run.\n"
+		 "\n"
+		 "      --threads            also the thread that made each task\n"
+		 "      --json               the same facts, for programs\n",
+	.run = run,
+};

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <getopt.h>
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "sched/class.h"
+
+struct wish {
+	struct niceness n;
+	bool force;
+};
+
+static int renice_one(pid_t pid, const void *data)
+{
+	const struct wish *w = data;
+	const struct niceness *n = &w->n;
+	struct rbt_msg_renice msg = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RENICE},
+		.pid = pid,
+		.priority = (uint32_t)n->priority,
+		.force = w->force,
+		.timeslice_us = n->timeslice_us,
+	};
+	struct rbt_msg_result result;
+
+	int code = target_request(pid, &msg, sizeof(msg), &result);
+	if (code != EXIT_OK) {
+		return code;
+	}
+	printf("%d: %s, priority %u", (int)pid, rbt_class_name(rbt_class_of((unsigned)n->priority)),
+		(unsigned)n->priority);
+	if (n->has_timeslice) {
+		printf(", timeslice %u us", (unsigned)n->timeslice_us);
+	}
+	printf("%s%s\n", result.text[0] != '\0' ? "; " : "", result.text);
+	return EXIT_OK;
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {NICENESS_OPTIONS, {"force", no_argument, NULL, 'f'},
+		{"help", no_argument, NULL, 'h'}, {0}};
+	struct wish w = {0};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "c:p:t:h", options, NULL)) != -1) {
+		if (c == 'h') {
+			fputs(cmd_renice.usage, stdout);
+			return EXIT_OK;
+		}
+		if (c == '?') {
+			return EXIT_USAGE;
+		}
+		if (c == 'f') {
+			w.force = true;
+		} else if (niceness_parse(&cmd_renice, &w.n, c, optarg) != 0) {
+			return EXIT_USAGE;
+		}
+	}
+	if (niceness_settle(&cmd_renice, &w.n) != 0) {
+		return EXIT_USAGE;
+	}
+	if (!w.n.has_class && !w.n.has_priority && !w.n.has_timeslice) {
+		return usage_error(&cmd_renice, "say what to: --class, --priority or --timeslice-us");
+	}
+	return target_each(&cmd_renice, argc, argv, renice_one, &w);
+}
+
+const struct command cmd_renice = {
+	.name = "renice",
+	.summary = "change the class of programs that are running",
+	.usage = "Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N)\n"
+		 "\n"
+		 "Changes how running programs share the GPU. Programs started with `rubato run` need\n"
+		 "no privilege; others need ptrace rights over them (root, or being their parent).\n"
+		 "\n"
+		 "  -c, --class CLASS        latency, normal or best-effort\n"
+		 "  -p, --priority N         0 (lowest) to 15 (highest)\n"
+		 "  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
+		 "      --force              write to driver versions that are not known\n"
+		 "\n"
+		 "Several best-effort programs on one GPU run at the driver's own slices: short slices\n"
+		 "in company would make them thrash.\n",
+	.run = run,
+};

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "util/log.h"
+#include "util/runtime.h"
+
+/* Where execvp() would find `name`: 0, -ENOENT or -EACCES. Asked first, so that a mistyped command starts nothing. */
+static int find_command(const char *name, char *buf, size_t size)
+{
+	const char *path = strchr(name, '/') != NULL ? "" : getenv("PATH");
+	int error = -ENOENT;
+
+	if (path == NULL) {
+		path = "/usr/local/bin:/usr/bin:/bin";
+	}
+	for (const char *p = path;; p++) {
+		size_t len = strcspn(p, ":");
+		int n = len > 0 ? snprintf(buf, size, "%.*s/%s", (int)len, p, name) : snprintf(buf, size, "%s", name);
+		struct stat st;
+		if (n > 0 && (size_t)n < size && stat(buf, &st) == 0) {
+			if (S_ISREG(st.st_mode) && access(buf, X_OK) == 0) {
+				return 0;
+			}
+			error = -EACCES;
+		}
+		p += len;
+		if (*p == '\0') {
+			return error;
+		}
+	}
+}
+
+static int set_preload(void)
+{
+	char lib[4096], value[8192];
+	const char *old = getenv("LD_PRELOAD");
+	int r = rbt_sibling_path("librubato.so", RUBATO_LIBDIR, lib, sizeof(lib));
+
+	if (r < 0) {
+		return r;
+	}
+	/* The dynamic linker splits at both, and knows no escape. */
+	if (strpbrk(lib, " :") != NULL) {
+		return -EINVAL;
+	}
+	int n = snprintf(value, sizeof(value), "%s%s%s", lib, old != NULL && old[0] != '\0' ? ":" : "",
+		old != NULL ? old : "");
+	if (n < 0 || (size_t)n >= sizeof(value)) {
+		return -ENAMETOOLONG;
+	}
+	return setenv("LD_PRELOAD", value, 1) < 0 ? -errno : 0;
+}
+
+static void set_number(const char *name, uint64_t value)
+{
+	char buf[32];
+
+	snprintf(buf, sizeof(buf), "%" PRIu64, value);
+	setenv(name, buf, 1);
+}
+
+/* Without a daemon the program still runs, and the shim does what it may alone. */
+static void set_daemon(bool no_daemon)
+{
+	char path[160];
+	int sock = no_daemon ? -1 : daemon_start();
+
+	unsetenv(RBT_ENV_NO_DAEMON);
+	unsetenv(RBT_ENV_SOCKET);
+	if (sock < 0) {
+		if (!no_daemon) {
+			rbt_warn("run: cannot start rubatod (%s): going on without it", strerror(-sock));
+		}
+		setenv(RBT_ENV_NO_DAEMON, "1", 1);
+		return;
+	}
+	close(sock);
+	if (daemon_socket_path(path, sizeof(path)) == 0) {
+		setenv(RBT_ENV_SOCKET, path, 1);
+	}
+}
+
+static void prepare(const struct niceness *n, bool no_daemon, bool force)
+{
+	int r = set_preload();
+
+	if (r < 0) {
+		rbt_warn("run: librubato.so cannot be preloaded (%s): the program runs unmanaged", strerror(-r));
+		return;
+	}
+	set_daemon(no_daemon);
+	set_number(RBT_ENV_PRIORITY, n->priority);
+	if (n->has_timeslice) {
+		set_number(RBT_ENV_TIMESLICE, n->timeslice_us);
+	} else {
+		unsetenv(RBT_ENV_TIMESLICE);
+	}
+	if (force) {
+		setenv(RBT_ENV_FORCE, "1", 1);
+	} else {
+		unsetenv(RBT_ENV_FORCE);
+	}
+}
+
+static int execute(char **argv, const struct niceness *n, bool no_daemon, bool force)
+{
+	char path[4096];
+	int r = find_command(argv[0], path, sizeof(path));
+
+	if (r == 0) {
+		if (elf_is_static(path)) {
+			rbt_warn("run: %s is statically linked, so it cannot be reached from inside; "
+				 "`rubato renice` can, once it runs",
+				argv[0]);
+		}
+		prepare(n, no_daemon, force);
+		execv(path, argv);
+		r = -errno;
+	}
+	rbt_error("run: %s: %s", argv[0], strerror(-r));
+	return r == -ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {NICENESS_OPTIONS, {"no-daemon", no_argument, NULL, 'n'},
+		{"force", no_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'}, {0}};
+	struct niceness n = {0};
+	bool no_daemon = false, force = false;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "+c:p:t:h", options, NULL)) != -1) {
+		switch (c) {
+		case 'n':
+			no_daemon = true;
+			break;
+		case 'f':
+			force = true;
+			break;
+		case 'h':
+			fputs(cmd_run.usage, stdout);
+			return EXIT_OK;
+		case '?':
+			return EXIT_USAGE;
+		default:
+			if (niceness_parse(&cmd_run, &n, c, optarg) != 0) {
+				return EXIT_USAGE;
+			}
+		}
+	}
+	if (niceness_settle(&cmd_run, &n) != 0) {
+		return EXIT_USAGE;
+	}
+	if (optind == argc) {
+		return usage_error(&cmd_run, "no command to run");
+	}
+	return execute(argv + optind, &n, no_daemon, force);
+}
+
+const struct command cmd_run = {
+	.name = "run",
+	.summary = "start a program with a class",
+	.usage = "Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--] COMMAND...\n"
+		 "\n"
+		 "Runs COMMAND, unmodified, as a program of a class. Needs no privilege.\n"
+		 "\n"
+		 "  -c, --class CLASS        latency, normal (default) or best-effort\n"
+		 "  -p, --priority N         0 (lowest) to 15 (highest); a class is its middle: 13, 8, 2\n"
+		 "  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
+		 "      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"
+		 "      --force              write to driver versions that are not known\n"
+		 "\n"
+		 "Exit status: COMMAND's own; 127 if it is not found, 126 if it cannot be run.\n",
+	.run = run,
+};

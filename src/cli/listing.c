@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/listing.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "util/fd.h"
+#include "util/proc.h"
+
+struct walk {
+	int (*fn)(const struct listed *l, void *data);
+	void *data;
+	pid_t *seen; /* already listed */
+	size_t n_seen, capacity;
+	uid_t asked[256]; /* whose daemons were asked */
+	size_t n_asked;
+};
+
+static bool was_seen(const struct walk *w, pid_t pid)
+{
+	for (size_t i = 0; i < w->n_seen; i++) {
+		if (w->seen[i] == pid) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void mark_seen(struct walk *w, pid_t pid)
+{
+	if (w->n_seen == w->capacity) {
+		size_t capacity = w->capacity > 0 ? w->capacity * 2 : 64;
+		pid_t *seen = realloc(w->seen, capacity * sizeof(*seen));
+		if (seen == NULL) {
+			return;
+		}
+		w->seen = seen;
+		w->capacity = capacity;
+	}
+	w->seen[w->n_seen++] = pid;
+}
+
+static int list_message(struct walk *w, const char *buf)
+{
+	struct rbt_msg_program msg;
+
+	memcpy(&msg, buf, sizeof(msg));
+	struct rbt_task_state *tasks = calloc(msg.n_tasks + 1, sizeof(*tasks));
+	if (tasks == NULL) {
+		return -ENOMEM;
+	}
+	memcpy(tasks, buf + sizeof(msg), msg.n_tasks * sizeof(*tasks));
+	struct listed l = {
+		.pid = msg.pid,
+		.uid = msg.uid,
+		.managed = true,
+		.attached = (msg.flags & RBT_PROGRAM_ATTACHED) != 0,
+		.held_back = (msg.flags & RBT_PROGRAM_HELD_BACK) != 0,
+		.suspended = (msg.flags & RBT_PROGRAM_SUSPENDED) != 0,
+		.has_memory = msg.has_memory != 0,
+		.priority = msg.priority,
+		.wanted_us = msg.wanted_us,
+		.suspended_left_ms = msg.suspended_left_ms,
+		.memory_bytes = msg.memory_bytes,
+		.n_tasks = msg.n_tasks,
+		.tasks = tasks,
+	};
+	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
+	if (rbt_proc_command(l.pid, l.command, sizeof(l.command)) < 0) {
+		snprintf(l.command, sizeof(l.command), "-");
+	}
+	mark_seen(w, l.pid);
+	int r = w->fn(&l, w->data);
+	free(tasks);
+	return r;
+}
+
+static int list_daemon(struct walk *w, uid_t uid)
+{
+	static char buf[RBT_MSG_MAX];
+	ssize_t n;
+	int r = 0;
+
+	for (size_t i = 0; i < w->n_asked; i++) {
+		if (w->asked[i] == uid) {
+			return 0;
+		}
+	}
+	if (w->n_asked < sizeof(w->asked) / sizeof(w->asked[0])) {
+		w->asked[w->n_asked++] = uid;
+	}
+	int sock = daemon_connect(uid);
+	if (sock < 0) {
+		return 0;
+	}
+	pid_t after = 0;
+	while (r == 0 && (n = daemon_list(sock, after, buf, sizeof(buf))) > 0) {
+		struct rbt_msg_program msg;
+		memcpy(&msg, buf, sizeof(msg));
+		if (msg.pid <= after) {
+			break;
+		}
+		after = msg.pid;
+		r = was_seen(w, msg.pid) ? 0 : list_message(w, buf);
+	}
+	close(sock);
+	return r;
+}
+
+static void fill_states(const struct rbt_record *recs, size_t n, pid_t pid, struct listed *l, struct rbt_task_state *tasks)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct rbt_backend *b = rbt_backend_by_id(recs[i].backend);
+		struct rbt_program_stats stats = {0};
+		for (uint32_t k = 0; k < recs[i].n_tasks; k++) {
+			struct rbt_task_state *t = &tasks[l->n_tasks++];
+			t->task = recs[i].tasks[k];
+			t->has_timeslice = b->get_timeslice(&recs[i], &t->task, &t->timeslice_us) == 0;
+		}
+		if (!l->has_memory && b->stats != NULL && b->stats(&recs[i], pid, &stats) == 0 &&
+			(stats.valid & RBT_STATS_HAS_MEMORY) != 0) {
+			l->has_memory = true;
+			l->memory_bytes = stats.memory_bytes;
+		}
+	}
+	l->tasks = tasks;
+}
+
+/* A program no daemon knows. */
+static int list_outside(struct walk *w, pid_t pid)
+{
+	struct listed l = {.pid = pid};
+	struct rbt_record *recs = NULL;
+	struct rbt_task_state *tasks = NULL;
+	size_t n = 0, n_tasks = 0;
+
+	l.error = target_discover(pid, &recs, &n);
+	if (l.error == -ESRCH || l.error == -ENXIO || rbt_proc_uid(pid, &l.uid) < 0 ||
+		rbt_proc_command(pid, l.command, sizeof(l.command)) < 0) {
+		goto out;
+	}
+	for (size_t i = 0; i < n; i++) {
+		n_tasks += recs[i].n_tasks;
+	}
+	tasks = calloc(n_tasks + 1, sizeof(*tasks));
+	if (tasks == NULL) {
+		goto out;
+	}
+	if (l.error == 0) {
+		fill_states(recs, n, pid, &l, tasks);
+	} else {
+		snprintf(l.note, sizeof(l.note), "its tasks cannot be seen: %s", strerror(-l.error));
+	}
+	w->fn(&l, w->data);
+out:
+	for (size_t i = 0; i < n; i++) {
+		rbt_record_finish(&recs[i]);
+	}
+	free(recs);
+	free(tasks);
+	return 0;
+}
+
+static int found_device(pid_t pid, int fd, void *data)
+{
+	return 1;
+}
+
+/* Daemons and hands hold copies of their programs' device files: seen from outside they look like them. */
+static bool is_ours(pid_t pid)
+{
+	char path[64], comm[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	if (rbt_read_file(path, comm, sizeof(comm)) < 0) {
+		return false;
+	}
+	comm[strcspn(comm, "\n")] = '\0';
+	return strcmp(comm, "rubatod") == 0 || strcmp(comm, RBT_HAND_NAME) == 0;
+}
+
+static int look_at(pid_t pid, void *data)
+{
+	struct walk *w = data;
+	uid_t uid;
+
+	if (pid == getpid() || is_ours(pid) || rbt_proc_uid(pid, &uid) < 0) {
+		return 0;
+	}
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		if (rbt_proc_each_fd(pid, (*b)->control_node, found_device, NULL) != 1) {
+			continue;
+		}
+		int r = geteuid() == 0 ? list_daemon(w, uid) : 0;
+		return r != 0 || was_seen(w, pid) ? r : list_outside(w, pid);
+	}
+	return 0;
+}
+
+int listing_each(int (*fn)(const struct listed *l, void *data), void *data)
+{
+	struct walk w = {.fn = fn, .data = data};
+	int r = list_daemon(&w, geteuid());
+
+	if (r == 0) {
+		r = rbt_proc_each(look_at, &w);
+	}
+	free(w.seen);
+	return r;
+}

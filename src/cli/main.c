@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "util/log.h"
+
+static const struct command *const commands[] = {
+	&cmd_run,
+	&cmd_renice,
+	&cmd_ps,
+	&cmd_suspend,
+	&cmd_resume,
+	&cmd_doctor,
+};
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+enum exit_code exit_code_for(int error)
+{
+	switch (-error) {
+	case 0:
+		return EXIT_OK;
+	case ESRCH:
+	case ENXIO:
+		return EXIT_NO_PROGRAM;
+	case EPERM:
+	case EACCES:
+		return EXIT_NO_PERMISSION;
+	case ENODEV:
+		return EXIT_NO_DEVICE;
+	default:
+		return EXIT_FAILED;
+	}
+}
+
+int usage_error(const struct command *cmd, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	rbt_error("%s: %s (see `rubato %s --help`)", cmd->name, text, cmd->name);
+	return EXIT_USAGE;
+}
+
+static void print_help(FILE *out)
+{
+	fputs("rubato: nice for GPUs\n\nUsage: rubato COMMAND [OPTIONS]\n\n", out);
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
+	}
+	fputs("\nClasses: latency (priorities 15-11), normal (10-6), best-effort (5-0).\n"
+	      "`rubato COMMAND --help` tells more; so does rubato(1).\n",
+		out);
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		if (strcmp(commands[i]->name, name) == 0) {
+			return commands[i];
+		}
+	}
+	return NULL;
+}
+
+static int help(int argc, char **argv)
+{
+	const struct command *cmd = argc > 2 ? find_command(argv[2]) : NULL;
+
+	if (argc > 2 && cmd == NULL) {
+		rbt_error("no such command: %s (see `rubato help`)", argv[2]);
+		return EXIT_USAGE;
+	}
+	if (cmd != NULL) {
+		fputs(cmd->usage, stdout);
+	} else {
+		print_help(stdout);
+	}
+	return EXIT_OK;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return EXIT_USAGE;
+	}
+	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+		return help(argc, argv);
+	}
+	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
+		puts("rubato " RUBATO_VERSION);
+		return EXIT_OK;
+	}
+	const struct command *cmd = find_command(argv[1]);
+	if (cmd == NULL) {
+		rbt_error("no such command: %s (see `rubato help`)", argv[1]);
+		return EXIT_USAGE;
+	}
+	int code = cmd->run(argc - 1, argv + 1);
+	/* A reader that went away, or a full disk, must not pass for success. */
+	if (fflush(stdout) != 0 && code == EXIT_OK) {
+		rbt_error("%s: cannot write output: %s", cmd->name, strerror(errno));
+		return EXIT_FAILED;
+	}
+	return code;
+}

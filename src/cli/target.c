@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "daemon/message.h"
+#include "util/log.h"
+#include "util/parse.h"
+#include "util/proc.h"
+
+int target_error(pid_t pid, int error, const char *text)
+{
+	switch (-error) {
+	case ESRCH:
+		rbt_error("process %d: no such process", (int)pid);
+		break;
+	case ENXIO:
+		rbt_error("process %d does not use a GPU", (int)pid);
+		break;
+	case EPERM:
+	case EACCES:
+		rbt_error("process %d: %s; use sudo, or start it with `rubato run`", (int)pid,
+			text[0] != '\0' ? text : "no permission to reach into it");
+		break;
+	case ENODEV:
+		rbt_error("process %d: no supported GPU driver here (see `rubato doctor`)", (int)pid);
+		break;
+	case EPROTONOSUPPORT:
+		rbt_error("process %d: unknown driver version; --force writes to it all the same (see `rubato doctor`)",
+			(int)pid);
+		break;
+	default:
+		rbt_error("process %d: %s", (int)pid, text[0] != '\0' ? text : strerror(-error));
+	}
+	return exit_code_for(error);
+}
+
+/* Whether the daemon behind `sock` manages `pid`. */
+static bool manages(int sock, pid_t pid)
+{
+	static char buf[RBT_MSG_MAX];
+	struct rbt_msg_program msg;
+
+	if (daemon_list(sock, pid - 1, buf, sizeof(buf)) <= 0) {
+		return false;
+	}
+	memcpy(&msg, buf, sizeof(msg));
+	return msg.pid == pid;
+}
+
+int target_discover(pid_t pid, struct rbt_record **ret, size_t *ret_n)
+{
+	int pidfd = rbt_pidfd_open(pid);
+	int first = -ENXIO;
+
+	if (pidfd < 0) {
+		return pidfd == -EINVAL ? -ESRCH : pidfd;
+	}
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		int r = (*b)->discover(pid, pidfd, ret, ret_n);
+		if (r == 0) {
+			close(pidfd);
+			return 0;
+		}
+		if (r != -ENXIO && r != -ENODEV) {
+			first = r;
+		}
+	}
+	close(pidfd);
+	return first;
+}
+
+static int send_record(int sock, int pidfd, const struct rbt_record *rec, struct rbt_msg_result *ret)
+{
+	static char buf[RBT_RECORD_MSG_MAX];
+	int fds[2] = {rec->fd, pidfd};
+	ssize_t n = rbt_record_encode(rec, RBT_MSG_ATTACH, buf, sizeof(buf));
+
+	return n < 0 ? (int)n : daemon_request(sock, buf, (size_t)n, fds, 2, ret);
+}
+
+static int hand_over(int sock, pid_t pid, const struct rbt_record *recs, size_t n, struct rbt_msg_result *ret)
+{
+	int pidfd = rbt_pidfd_open(pid);
+
+	if (pidfd < 0) {
+		return pidfd;
+	}
+	int r = 0;
+	for (size_t i = 0; i < n && r == 0; i++) {
+		r = send_record(sock, pidfd, &recs[i], ret);
+		if (r == 0) {
+			r = ret->error;
+		}
+	}
+	close(pidfd);
+	return r;
+}
+
+static int attach(int sock, pid_t pid)
+{
+	struct rbt_msg_result result = {0};
+	struct rbt_record *recs = NULL;
+	size_t n = 0;
+
+	int r = target_discover(pid, &recs, &n);
+	if (r == 0 && sock < 0) {
+		sock = daemon_start();
+		if (sock < 0) {
+			rbt_error("cannot start rubatod: %s", strerror(-sock));
+			r = sock;
+			goto out;
+		}
+	}
+	if (r == 0) {
+		r = hand_over(sock, pid, recs, n, &result);
+	}
+	if (r < 0) {
+		target_error(pid, r, result.text);
+	}
+out:
+	for (size_t i = 0; i < n; i++) {
+		rbt_record_finish(&recs[i]);
+	}
+	free(recs);
+	if (r < 0 && sock >= 0) {
+		close(sock);
+	}
+	return r < 0 ? r : sock;
+}
+
+int target_open(pid_t pid)
+{
+	uid_t owner;
+	int r = rbt_proc_uid(pid, &owner);
+
+	if (r < 0) {
+		target_error(pid, r, "");
+		return r;
+	}
+	/* The owner's daemon first: it may hold the GPU's lock, and two schedulers on one GPU help nobody. */
+	int sock = owner == geteuid() || geteuid() == 0 ? daemon_connect(owner) : -ENOENT;
+	if (sock >= 0 && manages(sock, pid)) {
+		return sock;
+	}
+	if (owner != geteuid()) {
+		int own = daemon_connect(geteuid());
+		if (own >= 0 && manages(own, pid)) {
+			if (sock >= 0) {
+				close(sock);
+			}
+			return own;
+		}
+		if (sock < 0) {
+			sock = own;
+		} else if (own >= 0) {
+			close(own);
+		}
+	}
+	return attach(sock, pid);
+}
+
+int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret)
+{
+	struct rbt_msg_result result = {0};
+
+	int sock = target_open(pid);
+	if (sock < 0) {
+		return exit_code_for(sock);
+	}
+	int r = daemon_request(sock, msg, size, NULL, 0, &result);
+	close(sock);
+	if (r == 0) {
+		r = result.error;
+	}
+	if (r < 0) {
+		return target_error(pid, r, result.text);
+	}
+	*ret = result;
+	return EXIT_OK;
+}
+
+static int parse_pid(const struct command *cmd, const char *arg, pid_t *ret)
+{
+	uint64_t pid;
+
+	if (rbt_parse_u64(arg, 1, INT32_MAX, &pid) < 0) {
+		return usage_error(cmd, "not a process id: %s", arg);
+	}
+	*ret = (pid_t)pid;
+	return 0;
+}
+
+int target_each(const struct command *cmd, int argc, char **argv, int (*fn)(pid_t pid, const void *data), const void *data)
+{
+	int worst = EXIT_OK;
+	pid_t pid = 0;
+
+	if (optind == argc) {
+		return usage_error(cmd, "no process named");
+	}
+	for (int i = optind; i < argc; i++) {
+		if (parse_pid(cmd, argv[i], &pid) != 0) {
+			return EXIT_USAGE;
+		}
+	}
+	for (int i = optind; i < argc; i++) {
+		parse_pid(cmd, argv[i], &pid);
+		int code = fn(pid, data);
+		worst = worst == EXIT_OK ? code : worst;
+	}
+	return worst;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside rubatod: the model of who is there, what they want, and what they have.
+ *
+ * Everything that happens changes the model and marks it dirty; the loop then calls reconcile(), the only place that
+ * acts. So there is one path for a new program, a renice, a lost hand and a restart.
+ */
+#ifndef RBT_DAEMON_DAEMON_H
+#define RBT_DAEMON_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "daemon/protocol.h"
+#include "hand/holding.h"
+#include "sched/core.h"
+
+struct daemon;
+
+/* Something the loop watches. */
+struct source {
+	int fd;
+	void (*ready)(struct daemon *d, struct source *s, uint32_t events);
+};
+
+/* A connection: a shim inside a program, or a tool. */
+struct peer {
+	struct source source;
+	pid_t pid;
+	uid_t uid;
+	struct program *program; /* the one it speaks for; NULL for tools */
+	LIST_ENTRY(peer) link;
+};
+
+/* One client of a program: a record held by us and by the hand, and what was done to it. */
+struct hold {
+	uint32_t id;
+	uint32_t backend, client;
+	bool in_hand;    /* the hand has the current record */
+	bool suspended;
+	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
+	LIST_ENTRY(hold) link;
+};
+
+struct program {
+	struct source pidfd;
+	pid_t pid;
+	uint64_t start_time;
+	uid_t uid;
+	struct peer *peer;     /* its shim; NULL when attached from outside */
+	struct peer *attacher; /* the tool that attached it and may still say what it wants of it */
+	unsigned priority;
+	uint64_t timeslice_us; /* explicit wish; 0: by priority */
+	bool force;
+	bool suspended;
+	uint64_t resume_at_ns; /* 0: until resumed */
+	int error;             /* of the last action on it that failed */
+	enum rbt_denial denial;
+	LIST_HEAD(, hold) holds;
+	LIST_ENTRY(program) link;
+};
+
+/* A program that a previous daemon left changed and that we have not reached yet; state.c's own. */
+struct unhealed;
+
+struct daemon {
+	int epoll_fd, lock_fd;
+	struct source listener, signals, timer, hand;
+	pid_t hand_pid;
+	uint32_t hand_seq;
+	uint64_t hand_retry_ns; /* not before this, after it died too often */
+	unsigned hand_deaths;
+	bool dirty, stop;
+	char runtime_dir[128], socket_path[160], state_path[160];
+	uint64_t idle_exit_ns, idle_since_ns;
+	uint32_t next_hold_id;
+	struct rbt_holdings mine; /* with fds of our own: what we restore by when the hand dies */
+	int gpu_locks[RBT_MAX_GPUS];
+	uint32_t locks_held;
+	uint64_t lock_retry_ns;
+	LIST_HEAD(, unhealed) unhealed;
+	LIST_HEAD(, peer) peers;
+	LIST_HEAD(, program) programs;
+};
+
+/* main.c */
+int watch(struct daemon *d, struct source *s);
+void unwatch(struct daemon *d, struct source *s); /* closes it too */
+
+/* server.c: the control socket */
+int server_start(struct daemon *d);
+void server_stop(struct daemon *d);
+void peer_destroy(struct daemon *d, struct peer *peer);
+
+/* requests.c: what tools ask. The reply is sent by the function. */
+void request_handle(struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds);
+
+/* program.c */
+struct program *program_find(struct daemon *d, pid_t pid);
+struct program *program_next(struct daemon *d, pid_t after);
+/* Finds or makes the program behind a live process; NULL and *ret_error when it cannot be watched. */
+struct program *program_obtain(struct daemon *d, pid_t pid, int *ret_error);
+/* Puts back what was changed, then forgets it. */
+void program_release(struct daemon *d, struct program *p);
+/* Adds or replaces the record of a client. Takes ownership of *rec, also on failure. */
+int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec);
+void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client);
+uint64_t program_wanted_us(const struct program *p);
+/* Whether anything about it differs from an unmanaged program. */
+bool program_is_plain(const struct program *p);
+/* Attached programs that have exec'ed or closed the device have no further use for our copy of its fd. */
+void program_check_attached(struct daemon *d, struct program *p);
+
+/* reconcile.c */
+void reconcile(struct daemon *d);
+
+/* handlink.c: the hand's owner side */
+int hand_ensure(struct daemon *d);
+int hand_hold(struct daemon *d, struct hold *h);
+int hand_drop(struct daemon *d, uint32_t id);
+int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us);
+int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns);
+int hand_resume(struct daemon *d, struct hold *h);
+int hand_lock(struct daemon *d, uint32_t gpu, bool keep);
+/* Renews every suspend. Returns how many had lapsed, or -errno. */
+int hand_renew(struct daemon *d, uint64_t deadline_ns);
+void hand_stop(struct daemon *d);
+
+/* state.c: what a later start must put back if we and the hand die together */
+void state_write(struct daemon *d);
+/* Puts back what a previous daemon left changed, as far as it can be reached. */
+void state_heal(struct daemon *d);
+/* Whether `pid` was left changed and is still to be put back; asked once a record of it arrives, then forgotten. */
+bool state_take_unhealed(struct daemon *d, pid_t pid);
+void state_finish(struct daemon *d);
+
+#endif

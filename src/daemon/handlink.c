@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The owner's side of the hand. Calls are synchronous and bounded: nothing in a program waits for us, and a hand that
+ * does not answer in time is taken for dead. When it is lost, we restore everything through our own copies of the fds
+ * and mark the model dirty; reconcile() then starts a new one and does again what is still wanted.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/message.h"
+#include "hand/hand.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/time.h"
+
+/* Longest measured call on an H200 is about 1 ms; a GPU in trouble takes the driver's own timeouts. */
+#define REPLY_TIMEOUT_S 2
+#define MAX_QUICK_DEATHS 5
+#define DEATH_PAUSE_NS (5 * RBT_NS_PER_S)
+
+/* Everything is back at its default: say so in the model. */
+static void forget_applied(struct daemon *d)
+{
+	struct program *p;
+	struct hold *h;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		LIST_FOREACH (h, &p->holds, link) {
+			h->in_hand = h->suspended = false;
+			memset(h->slice_us, 0, sizeof(h->slice_us));
+		}
+	}
+}
+
+static void hand_lost(struct daemon *d, const char *why)
+{
+	if (d->hand_pid <= 0) {
+		return;
+	}
+	rbt_warn("the hand is lost (%s): restoring every program", why);
+	kill(d->hand_pid, SIGKILL);
+	waitpid(d->hand_pid, NULL, 0);
+	d->hand_pid = 0;
+	unwatch(d, &d->hand);
+	rbt_holdings_restore(&d->mine);
+	forget_applied(d);
+	if (++d->hand_deaths >= MAX_QUICK_DEATHS) {
+		d->hand_deaths = 0;
+		d->hand_retry_ns = rbt_now_ns() + DEATH_PAUSE_NS;
+	}
+	d->dirty = true;
+}
+
+static void on_hand(struct daemon *d, struct source *s, uint32_t events)
+{
+	/* Replies are read where they are awaited: here only its end can arrive. */
+	hand_lost(d, "it ended");
+}
+
+static void child(int sock, const char *state_path)
+{
+	/* The hand needs its socket and standard error; least of all our listener, or a dead daemon would seem alive. */
+	if (dup2(sock, 3) < 0) {
+		_exit(1);
+	}
+	close_range(4, ~0u, 0);
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	_exit(rbt_hand_run(3, state_path));
+}
+
+int hand_ensure(struct daemon *d)
+{
+	int pair[2];
+
+	if (d->hand_pid > 0) {
+		return 0;
+	}
+	if (rbt_now_ns() < d->hand_retry_ns) {
+		return -EAGAIN;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		return -errno;
+	}
+	pid_t pid = fork();
+	if (pid < 0) {
+		int r = -errno;
+		close(pair[0]);
+		close(pair[1]);
+		return r;
+	}
+	if (pid == 0) {
+		child(pair[1], d->state_path);
+	}
+	close(pair[1]);
+	struct timeval timeout = {.tv_sec = REPLY_TIMEOUT_S};
+	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	d->hand = (struct source){.fd = pair[0], .ready = on_hand};
+	d->hand_pid = pid;
+	watch(d, &d->hand);
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		if (d->gpu_locks[gpu] >= 0) {
+			hand_lock(d, gpu, true);
+		}
+	}
+	return 0;
+}
+
+static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int fd, uint32_t *ret_lapsed)
+{
+	struct rbt_hand_reply reply;
+	int fds[RBT_MAX_FDS_PER_MSG];
+	size_t n_fds;
+
+	if (d->hand_pid <= 0) {
+		return -ENOTCONN;
+	}
+	req->seq = ++d->hand_seq;
+	int r = rbt_send(d->hand.fd, req, size, &fd, fd >= 0 ? 1 : 0, 0);
+	if (r < 0) {
+		hand_lost(d, strerror(-r));
+		return -ENOTCONN;
+	}
+	ssize_t n = rbt_recv(d->hand.fd, &reply, sizeof(reply), fds, &n_fds, 0);
+	if (n != sizeof(reply) || reply.seq != req->seq) {
+		hand_lost(d, n == -EAGAIN ? "it does not answer" : "it ended");
+		return -ENOTCONN;
+	}
+	d->hand_deaths = 0;
+	if (ret_lapsed != NULL) {
+		*ret_lapsed = reply.lapsed;
+	}
+	return reply.error;
+}
+
+static int call_simple(struct daemon *d, struct rbt_hand_request req)
+{
+	return call(d, &req, sizeof(req), -1, NULL);
+}
+
+int hand_hold(struct daemon *d, struct hold *h)
+{
+	static union {
+		struct rbt_hand_request req;
+		char bytes[sizeof(struct rbt_hand_request) + RBT_RECORD_MSG_MAX];
+	} buf;
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	if (mine == NULL) {
+		return -ENOENT;
+	}
+	buf.req = (struct rbt_hand_request){.op = RBT_HAND_HOLD, .id = h->id, .force = mine->force};
+	ssize_t n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf.bytes + sizeof(buf.req),
+		sizeof(buf.bytes) - sizeof(buf.req));
+	if (n < 0) {
+		return (int)n;
+	}
+	int r = call(d, &buf.req, sizeof(buf.req) + (size_t)n, mine->rec.fd, NULL);
+	h->in_hand = r == 0;
+	return r;
+}
+
+int hand_drop(struct daemon *d, uint32_t id)
+{
+	return call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_DROP, .id = id});
+}
+
+/* In the three below, our own copy of the holding learns first what is about to happen: if the hand dies on the way, we
+ * know what to put back. */
+
+int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
+{
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	if (mine == NULL) {
+		return -ENOENT;
+	}
+	mine->slices_changed = mine->slices_changed || us != 0;
+	h->slice_us[gpu] = us;
+	return call_simple(d,
+		(struct rbt_hand_request){.op = RBT_HAND_SET_SLICE, .id = h->id, .gpu = gpu, .value = us});
+}
+
+int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
+{
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	if (mine == NULL) {
+		return -ENOENT;
+	}
+	mine->suspended = h->suspended = true;
+	return call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_SUSPEND, .id = h->id,
+		.scope = RBT_SCOPE_ALL, .mode = RBT_SUSPEND_FULL, .value = deadline_ns});
+}
+
+int hand_resume(struct daemon *d, struct hold *h)
+{
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	int r = call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_RESUME, .id = h->id});
+
+	h->suspended = false;
+	if (mine != NULL) {
+		mine->suspended = false;
+	}
+	return r;
+}
+
+int hand_lock(struct daemon *d, uint32_t gpu, bool keep)
+{
+	struct rbt_hand_request req = {.op = keep ? RBT_HAND_KEEP_LOCK : RBT_HAND_DROP_LOCK, .gpu = gpu};
+
+	return call(d, &req, sizeof(req), keep ? d->gpu_locks[gpu] : -1, NULL);
+}
+
+int hand_renew(struct daemon *d, uint64_t deadline_ns)
+{
+	struct rbt_hand_request req = {.op = RBT_HAND_RENEW, .value = deadline_ns};
+	uint32_t lapsed = 0;
+	int r = call(d, &req, sizeof(req), -1, &lapsed);
+
+	return r < 0 ? r : (int)lapsed;
+}
+
+void hand_stop(struct daemon *d)
+{
+	if (d->hand_pid <= 0) {
+		return;
+	}
+	/* The end of the socket tells it to restore and go; what it cannot do in time, we do. */
+	unwatch(d, &d->hand);
+	uint64_t until_ns = rbt_now_ns() + REPLY_TIMEOUT_S * RBT_NS_PER_S;
+	while (waitpid(d->hand_pid, NULL, WNOHANG) == 0) {
+		if (rbt_now_ns() >= until_ns) {
+			kill(d->hand_pid, SIGKILL);
+			waitpid(d->hand_pid, NULL, 0);
+			break;
+		}
+		usleep(1000);
+	}
+	d->hand_pid = 0;
+	rbt_holdings_restore(&d->mine);
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/parse.h"
+#include "util/runtime.h"
+#include "util/time.h"
+
+/* How often we look after suspends, attached programs and locks that others hold. */
+#define TICK_NS (250 * RBT_NS_PER_MS)
+/* A suspend ends this long after we last meant it: the hand resumes when we are stopped. */
+#define LEASE_NS (2 * RBT_NS_PER_S)
+
+int watch(struct daemon *d, struct source *s)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = s};
+
+	return epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, s->fd, &ev) < 0 ? -errno : 0;
+}
+
+void unwatch(struct daemon *d, struct source *s)
+{
+	if (s->fd >= 0) {
+		epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+		rbt_close(&s->fd);
+	}
+}
+
+static void on_signal(struct daemon *d, struct source *s, uint32_t events)
+{
+	struct signalfd_siginfo info;
+
+	if (read(s->fd, &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGHUP) {
+		d->stop = true;
+	}
+}
+
+static void renew_suspends(struct daemon *d, uint64_t now_ns)
+{
+	bool any = false;
+	struct program *p;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->suspended && p->resume_at_ns != 0 && p->resume_at_ns <= now_ns) {
+			p->suspended = false;
+			d->dirty = true;
+		}
+		any = any || p->suspended;
+	}
+	if (!any || hand_renew(d, now_ns + LEASE_NS) <= 0) {
+		return;
+	}
+	/* We were stopped for longer than a lease; the hand let them run. They are still meant to be suspended. */
+	LIST_FOREACH (p, &d->programs, link) {
+		struct hold *h;
+		LIST_FOREACH (h, &p->holds, link) {
+			h->suspended = false;
+		}
+	}
+	d->dirty = true;
+}
+
+static void on_tick(struct daemon *d, struct source *s, uint32_t events)
+{
+	uint64_t expirations, now_ns = rbt_now_ns();
+	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
+	struct program *p, *next;
+
+	(void)ignored;
+	renew_suspends(d, now_ns);
+	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
+		next = LIST_NEXT(p, link);
+		if (p->peer == NULL) {
+			program_check_attached(d, p);
+		}
+	}
+	if (d->lock_retry_ns != 0 && now_ns >= d->lock_retry_ns) {
+		d->lock_retry_ns = 0;
+		d->dirty = true;
+	}
+	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->peers)) {
+		d->idle_since_ns = now_ns;
+	} else if (d->idle_exit_ns != 0 && now_ns - d->idle_since_ns >= d->idle_exit_ns) {
+		d->stop = true;
+	}
+}
+
+/* Ticks only while there is something to look after. */
+static void arm_timer(struct daemon *d)
+{
+	bool needed = !LIST_EMPTY(&d->programs) || d->idle_exit_ns != 0;
+	struct itimerspec spec = {0};
+
+	if (needed) {
+		spec.it_value.tv_nsec = spec.it_interval.tv_nsec = TICK_NS;
+	}
+	timerfd_settime(d->timer.fd, 0, &spec, NULL);
+}
+
+static int setup_loop(struct daemon *d)
+{
+	sigset_t set;
+	int r;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (d->epoll_fd < 0) {
+		return -errno;
+	}
+	d->signals = (struct source){.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .ready = on_signal};
+	d->timer = (struct source){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+		.ready = on_tick};
+	if (d->signals.fd < 0 || d->timer.fd < 0) {
+		return -errno;
+	}
+	if ((r = watch(d, &d->signals)) < 0 || (r = watch(d, &d->timer)) < 0) {
+		return r;
+	}
+	return 0;
+}
+
+static void run_loop(struct daemon *d)
+{
+	bool had_programs = false;
+
+	arm_timer(d);
+	while (!d->stop) {
+		/* One event at a time: handling one may free what another points to. */
+		struct epoll_event ev;
+		int n = epoll_wait(d->epoll_fd, &ev, 1, -1);
+		if (n < 0 && errno != EINTR) {
+			rbt_error("epoll_wait: %s", strerror(errno));
+			return;
+		}
+		if (n == 1) {
+			struct source *s = ev.data.ptr;
+			s->ready(d, s, ev.events);
+		}
+		if (d->dirty) {
+			reconcile(d);
+		}
+		if (LIST_EMPTY(&d->programs) == had_programs) {
+			had_programs = !had_programs;
+			arm_timer(d);
+		}
+	}
+}
+
+/* 0, or -EBUSY when another daemon serves this directory. */
+static int claim_runtime_dir(struct daemon *d)
+{
+	char path[160];
+	int r = rbt_runtime_dir_create(d->runtime_dir, sizeof(d->runtime_dir));
+
+	if (r < 0) {
+		rbt_error("runtime directory %s: %s", d->runtime_dir, strerror(-r));
+		return r;
+	}
+	snprintf(d->socket_path, sizeof(d->socket_path), "%s/control.sock", d->runtime_dir);
+	snprintf(d->state_path, sizeof(d->state_path), "%s/state", d->runtime_dir);
+	snprintf(path, sizeof(path), "%s/lock", d->runtime_dir);
+	d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (d->lock_fd < 0) {
+		r = -errno;
+		rbt_error("%s: %s", path, strerror(-r));
+		return r;
+	}
+	if (flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		return -EBUSY;
+	}
+	return 0;
+}
+
+static const char usage[] =
+	"Usage: rubatod [--idle-exit-s N] [--ready-fd FD]\n"
+	"Keeps what `rubato` was asked to do in force. Started on demand by the rubato tools.\n"
+	"\n"
+	"  --idle-exit-s N  end after N seconds without programs or tools (default: stay)\n"
+	"  --ready-fd FD    write one byte to FD when the socket answers\n"
+	"  --help, --version\n";
+
+/* Returns -1 to go on, or an exit code. */
+static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
+{
+	static const struct option options[] = {
+		{"idle-exit-s", required_argument, NULL, 'i'}, {"ready-fd", required_argument, NULL, 'r'},
+		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
+	uint64_t v;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (c) {
+		case 'i':
+		case 'r':
+			if (rbt_parse_u64(optarg, 0, 1000000, &v) < 0) {
+				rbt_error("not a number between 0 and 1000000: %s", optarg);
+				return 2;
+			}
+			if (c == 'i') {
+				d->idle_exit_ns = v * RBT_NS_PER_S;
+			} else {
+				*ret_ready_fd = (int)v;
+			}
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		case 'V':
+			puts("rubatod " RUBATO_VERSION);
+			return 0;
+		default:
+			return 2;
+		}
+	}
+	if (optind != argc) {
+		rbt_error("unexpected argument: %s", argv[optind]);
+		return 2;
+	}
+	return -1;
+}
+
+static void announce(int *ready_fd)
+{
+	if (*ready_fd >= 0) {
+		ssize_t ignored = write(*ready_fd, "1", 1);
+		(void)ignored;
+		rbt_close(ready_fd);
+	}
+}
+
+static void shut_down(struct daemon *d)
+{
+	struct program *p;
+
+	while ((p = LIST_FIRST(&d->programs)) != NULL) {
+		program_release(d, p);
+	}
+	hand_stop(d);
+	state_write(d);
+	server_stop(d);
+	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
+		rbt_close(&d->gpu_locks[i]);
+	}
+	rbt_holdings_finish(&d->mine);
+	state_finish(d);
+	unwatch(d, &d->signals);
+	unwatch(d, &d->timer);
+	rbt_close(&d->epoll_fd);
+	rbt_close(&d->lock_fd);
+}
+
+int main(int argc, char **argv)
+{
+	struct daemon d = {
+		.epoll_fd = -1,
+		.lock_fd = -1,
+		.listener.fd = -1,
+		.signals.fd = -1,
+		.timer.fd = -1,
+		.hand.fd = -1,
+		.next_hold_id = 1,
+		.idle_since_ns = rbt_now_ns(),
+	};
+	int ready_fd = -1;
+
+	rbt_log_name("rubatod");
+	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
+		d.gpu_locks[i] = -1;
+	}
+	int code = parse_arguments(argc, argv, &d, &ready_fd);
+	if (code >= 0) {
+		return code;
+	}
+	int r = claim_runtime_dir(&d);
+	if (r == -EBUSY) {
+		/* Two tools started one each, or one is running: whoever asked can connect to that. */
+		announce(&ready_fd);
+		return 0;
+	}
+	if (r == 0 && (r = setup_loop(&d)) == 0) {
+		state_heal(&d);
+		r = server_start(&d);
+	}
+	if (r < 0) {
+		rbt_error("cannot start in %s: %s", d.runtime_dir, strerror(-r));
+		return 1;
+	}
+	announce(&ready_fd);
+	run_loop(&d);
+	shut_down(&d);
+	return 0;
+}

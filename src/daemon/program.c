@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "sched/class.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/proc.h"
+
+struct program *program_find(struct daemon *d, pid_t pid)
+{
+	struct program *p;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->pid == pid) {
+			return p;
+		}
+	}
+	return NULL;
+}
+
+struct program *program_next(struct daemon *d, pid_t after)
+{
+	struct program *p, *best = NULL;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->pid > after && (best == NULL || p->pid < best->pid)) {
+			best = p;
+		}
+	}
+	return best;
+}
+
+static void on_exit_of_program(struct daemon *d, struct source *s, uint32_t events)
+{
+	struct program *p = (struct program *)s; /* its first member */
+
+	if (p->peer != NULL) {
+		peer_destroy(d, p->peer); /* releases the program too */
+	} else {
+		program_release(d, p);
+	}
+}
+
+struct program *program_obtain(struct daemon *d, pid_t pid, int *ret_error)
+{
+	struct program *p = program_find(d, pid);
+
+	if (p != NULL) {
+		return p;
+	}
+	p = calloc(1, sizeof(*p));
+	if (p == NULL) {
+		*ret_error = -ENOMEM;
+		return NULL;
+	}
+	p->pid = pid;
+	p->priority = RBT_PRIORITY_NORMAL;
+	p->pidfd = (struct source){.fd = rbt_pidfd_open(pid), .ready = on_exit_of_program};
+	LIST_INIT(&p->holds);
+	int r = p->pidfd.fd < 0 ? p->pidfd.fd : rbt_proc_start_time(pid, &p->start_time);
+	if (r == 0) {
+		r = rbt_proc_uid(pid, &p->uid);
+	}
+	if (r == 0) {
+		r = watch(d, &p->pidfd);
+	}
+	if (r < 0) {
+		rbt_close(&p->pidfd.fd);
+		free(p);
+		*ret_error = r;
+		return NULL;
+	}
+	LIST_INSERT_HEAD(&d->programs, p, link);
+	return p;
+}
+
+static void hold_release(struct daemon *d, struct hold *h)
+{
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		if (h->slice_us[gpu] != 0) {
+			hand_set_slice(d, h, gpu, 0);
+		}
+	}
+	if (h->suspended) {
+		hand_resume(d, h);
+	}
+	if (h->in_hand) {
+		hand_drop(d, h->id);
+	}
+	rbt_holdings_drop(&d->mine, h->id);
+	LIST_REMOVE(h, link);
+	free(h);
+}
+
+void program_release(struct daemon *d, struct program *p)
+{
+	struct hold *h;
+
+	while ((h = LIST_FIRST(&p->holds)) != NULL) {
+		hold_release(d, h);
+	}
+	LIST_REMOVE(p, link);
+	unwatch(d, &p->pidfd);
+	free(p);
+	d->dirty = true;
+}
+
+static struct hold *find_hold(struct program *p, uint32_t backend, uint32_t client)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		if (h->backend == backend && h->client == client) {
+			return h;
+		}
+	}
+	return NULL;
+}
+
+/* An fd that arrives from a peer gets our ioctls: it must be what it is taken for. */
+static int check_device_fd(const struct rbt_record *rec)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
+	char path[64], link[256];
+
+	if (b == NULL) {
+		return -EOPNOTSUPP;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", rec->fd);
+	ssize_t n = readlink(path, link, sizeof(link) - 1);
+	if (n < 0) {
+		return -errno;
+	}
+	link[n] = '\0';
+	return strcmp(link, b->control_node) == 0 ? 0 : -EBADF;
+}
+
+int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec)
+{
+	struct hold *h = find_hold(p, rec->backend, rec->client);
+	int r = check_device_fd(rec);
+
+	if (r < 0) {
+		rbt_record_finish(rec);
+		return r;
+	}
+	if (h == NULL) {
+		h = calloc(1, sizeof(*h));
+		if (h == NULL) {
+			rbt_record_finish(rec);
+			return -ENOMEM;
+		}
+		h->id = d->next_hold_id++;
+		h->backend = rec->backend;
+		h->client = rec->client;
+		LIST_INSERT_HEAD(&p->holds, h, link);
+	}
+	r = rbt_holdings_put(&d->mine, h->id, p->force, rec);
+	if (r < 0) {
+		hold_release(d, h);
+		return r;
+	}
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	if (state_take_unhealed(d, p->pid)) {
+		/* Left behind by a scheduler that was killed: put it back before anything else. */
+		mine->slices_changed = mine->suspended = true;
+		rbt_holding_restore(mine);
+	}
+	/* The record may have new tasks, which know nothing of what was done to the old ones. */
+	h->in_hand = false;
+	h->suspended = false;
+	memset(h->slice_us, 0, sizeof(h->slice_us));
+	d->dirty = true;
+	return 0;
+}
+
+void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client)
+{
+	struct hold *h = find_hold(p, backend, client);
+
+	if (h != NULL) {
+		hold_release(d, h);
+		d->dirty = true;
+	}
+}
+
+uint64_t program_wanted_us(const struct program *p)
+{
+	return p->timeslice_us != 0 ? p->timeslice_us : rbt_priority_timeslice_us(p->priority);
+}
+
+bool program_is_plain(const struct program *p)
+{
+	return !p->suspended && p->timeslice_us == 0 && p->priority == RBT_PRIORITY_NORMAL;
+}
+
+void program_check_attached(struct daemon *d, struct program *p)
+{
+	struct hold *h, *next;
+
+	for (h = LIST_FIRST(&p->holds); h != NULL; h = next) {
+		next = LIST_NEXT(h, link);
+		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		if (mine == NULL || mine->rec.target_fd < 0) {
+			continue;
+		}
+		int same = rbt_same_file(getpid(), mine->rec.fd, p->pid, mine->rec.target_fd);
+		/* Not allowed to compare is no sign of anything. */
+		if (same == 0 || same == -EBADF || same == -ESRCH) {
+			rbt_debug("process %d has closed the device", (int)p->pid);
+			hold_release(d, h);
+			d->dirty = true;
+		}
+	}
+	if (LIST_EMPTY(&p->holds)) {
+		program_release(d, p);
+	}
+}

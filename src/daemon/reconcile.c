@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Brings what the device does in line with what the model says. Order matters: slices are lengthened and programs
+ * suspended before anything is resumed or shortened, so that at no moment two short-slice tasks are runnable together.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/daemon.h"
+#include "hand/hand.h"
+#include "sched/class.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/time.h"
+
+#define LEASE_NS (2 * RBT_NS_PER_S)
+#define LOCK_RETRY_NS RBT_NS_PER_S
+
+/* A claim and whose it is. */
+struct plan {
+	struct rbt_claim *claims;
+	struct program **owners;
+	size_t n, capacity;
+};
+
+static int plan_add(struct plan *plan, struct program *p, const struct rbt_claim *claim)
+{
+	if (plan->n == plan->capacity) {
+		size_t capacity = plan->capacity > 0 ? plan->capacity * 2 : 32;
+		struct rbt_claim *claims = realloc(plan->claims, capacity * sizeof(*claims));
+		if (claims == NULL) {
+			return -ENOMEM;
+		}
+		plan->claims = claims;
+		struct program **owners = realloc(plan->owners, capacity * sizeof(*owners));
+		if (owners == NULL) {
+			return -ENOMEM;
+		}
+		plan->owners = owners;
+		plan->capacity = capacity;
+	}
+	plan->claims[plan->n] = *claim;
+	plan->owners[plan->n++] = p;
+	return 0;
+}
+
+/* Counts the program's compute tasks on `gpu` over all its clients. */
+static void claim_fill(struct daemon *d, struct program *p, struct rbt_claim *claim)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		for (uint32_t i = 0; mine != NULL && i < mine->rec.n_tasks; i++) {
+			const struct rbt_task *t = &mine->rec.tasks[i];
+			if (t->kind != RBT_TASK_COMPUTE || t->gpu != claim->gpu) {
+				continue;
+			}
+			if (claim->n_compute == 0 || t->own_timeslice_us < claim->own_us) {
+				claim->own_us = t->own_timeslice_us;
+			}
+			claim->n_compute++;
+		}
+	}
+}
+
+static int plan_build(struct daemon *d, struct plan *plan)
+{
+	struct program *p;
+	int r = 0;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		p->denial = RBT_DENIED_NOTHING;
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS && r == 0; gpu++) {
+			struct rbt_claim claim = {
+				.gpu = gpu,
+				.wanted_us = program_wanted_us(p),
+				.suspended = p->suspended,
+			};
+			claim_fill(d, p, &claim);
+			if (claim.n_compute > 0) {
+				r = plan_add(plan, p, &claim);
+			}
+		}
+	}
+	return r;
+}
+
+/* Takes the locks that are wanted, as far as they are free, and gives back the others. */
+static void settle_locks(struct daemon *d, uint32_t wanted)
+{
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		uint32_t bit = UINT32_C(1) << gpu;
+		if ((wanted & bit) != 0 && d->gpu_locks[gpu] < 0) {
+			int fd = rbt_gpu_lock(RBT_BACKEND_NVIDIA, gpu);
+			if (fd < 0) {
+				rbt_debug("lock of GPU %u: %s", gpu, strerror(-fd));
+				d->lock_retry_ns = rbt_now_ns() + LOCK_RETRY_NS;
+				continue;
+			}
+			d->gpu_locks[gpu] = fd;
+			d->locks_held |= bit;
+			hand_lock(d, gpu, true);
+		}
+	}
+}
+
+static void drop_locks(struct daemon *d, uint32_t wanted)
+{
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		uint32_t bit = UINT32_C(1) << gpu;
+		if ((wanted & bit) == 0 && d->gpu_locks[gpu] >= 0) {
+			hand_lock(d, gpu, false);
+			rbt_close(&d->gpu_locks[gpu]);
+			d->locks_held &= ~bit;
+		}
+	}
+}
+
+static void note(struct program *p, int r)
+{
+	/* A lost hand is dealt with by the next round. */
+	if (r < 0 && r != -ENOTCONN) {
+		p->error = r;
+		rbt_debug("process %d: %s", (int)p->pid, strerror(-r));
+	}
+}
+
+/* Sets the slices of one claim: those that get longer when `lengthen`, else those that get shorter. */
+static void apply_slices(struct daemon *d, struct program *p, const struct rbt_claim *c, bool lengthen)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		uint64_t had_us = h->slice_us[c->gpu];
+		bool longer = c->granted_us == RBT_TIMESLICE_OWN || (had_us != 0 && c->granted_us > had_us);
+		if (had_us != c->granted_us && longer == lengthen) {
+			note(p, hand_set_slice(d, h, c->gpu, c->granted_us));
+		}
+	}
+}
+
+static void apply_suspended(struct daemon *d, bool suspend)
+{
+	struct program *p;
+	struct hold *h;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		LIST_FOREACH (h, &p->holds, link) {
+			if (p->suspended != suspend || h->suspended == suspend) {
+				continue;
+			}
+			uint64_t deadline_ns = rbt_now_ns() + LEASE_NS;
+			if (p->resume_at_ns != 0 && p->resume_at_ns < deadline_ns) {
+				deadline_ns = p->resume_at_ns;
+			}
+			note(p, suspend ? hand_suspend(d, h, deadline_ns) : hand_resume(d, h));
+		}
+	}
+}
+
+static void give_to_hand(struct daemon *d)
+{
+	struct program *p;
+	struct hold *h;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		LIST_FOREACH (h, &p->holds, link) {
+			if (!h->in_hand) {
+				note(p, hand_hold(d, h));
+			}
+		}
+	}
+}
+
+/* Attached programs that want nothing any more are let go: their fd would only keep a dead one's memory. */
+static void let_go(struct daemon *d)
+{
+	struct program *p, *next;
+
+	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
+		next = LIST_NEXT(p, link);
+		if (p->peer == NULL && p->attacher == NULL && program_is_plain(p)) {
+			program_release(d, p);
+		}
+	}
+}
+
+static void carry_out(struct daemon *d, struct plan *plan, uint32_t locks_wanted)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		apply_slices(d, plan->owners[i], &plan->claims[i], true);
+	}
+	apply_suspended(d, true);
+	apply_suspended(d, false);
+	for (size_t i = 0; i < plan->n; i++) {
+		apply_slices(d, plan->owners[i], &plan->claims[i], false);
+		if (plan->claims[i].denial != RBT_DENIED_NOTHING) {
+			plan->owners[i]->denial = plan->claims[i].denial;
+		}
+	}
+	/* Only after the last slice shorter than the driver's has gone. */
+	drop_locks(d, locks_wanted);
+}
+
+void reconcile(struct daemon *d)
+{
+	/* A hand that dies on the way makes the model dirty again; it cannot die for ever (hand_ensure). */
+	while (d->dirty) {
+		struct plan plan = {0};
+		uint32_t locks_wanted = 0;
+
+		d->dirty = false;
+		if (LIST_EMPTY(&d->programs)) {
+			drop_locks(d, 0);
+			state_write(d);
+			return;
+		}
+		if (hand_ensure(d) < 0) {
+			d->lock_retry_ns = rbt_now_ns() + LOCK_RETRY_NS;
+			return;
+		}
+		give_to_hand(d);
+		if (plan_build(d, &plan) == 0) {
+			rbt_sched_plan(plan.claims, plan.n, d->locks_held, &locks_wanted);
+			settle_locks(d, locks_wanted);
+			rbt_sched_plan(plan.claims, plan.n, d->locks_held, &locks_wanted);
+			state_write(d);
+			carry_out(d, &plan, locks_wanted);
+			let_go(d);
+		}
+		free(plan.claims);
+		free(plan.owners);
+	}
+}

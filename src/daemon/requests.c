@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/message.h"
+#include "sched/class.h"
+#include "util/fd.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+#define GROUP_NAME "rubato"
+
+__attribute__((format(printf, 3, 4))) static void answer(struct peer *peer, int error, const char *fmt, ...)
+{
+	struct rbt_msg_result msg = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RESULT},
+		.error = error,
+	};
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(msg.text, sizeof(msg.text), fmt, ap);
+	va_end(ap);
+	/* A tool that does not read its answers loses them. */
+	rbt_send(peer->source.fd, &msg, sizeof(msg), NULL, 0, MSG_DONTWAIT);
+}
+
+static bool in_group(uid_t uid)
+{
+	struct passwd *pw = getpwuid(uid);
+	struct group *gr = getgrnam(GROUP_NAME);
+	gid_t groups[256];
+	int n = 256;
+
+	if (pw == NULL || gr == NULL || getgrouplist(pw->pw_name, pw->pw_gid, groups, &n) < 0) {
+		return false;
+	}
+	for (int i = 0; i < n; i++) {
+		if (groups[i] == gr->gr_gid) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* As with nice: your own programs, and downwards; anything else is for root and the group. A daemon of your own has
+ * only your own programs to weigh against each other. */
+static bool may_touch(const struct peer *peer, uid_t owner)
+{
+	return peer->uid == 0 || peer->uid == owner || in_group(peer->uid);
+}
+
+static bool may_raise(const struct peer *peer, unsigned priority)
+{
+	return peer->uid == 0 || peer->uid == geteuid() ||
+	       rbt_class_of(priority) != RBT_CLASS_LATENCY || in_group(peer->uid);
+}
+
+static const char *denial_text(enum rbt_denial denial)
+{
+	switch (denial) {
+	case RBT_DENIED_LOCK:
+		return "default slice: another scheduler holds this GPU";
+	case RBT_DENIED_COMPANY:
+		return "default slice: shares the GPU with another best-effort task";
+	default:
+		return "";
+	}
+}
+
+/* What is reached by name must be known and the asker's to touch; says so if not. */
+static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
+{
+	struct program *p = program_find(d, pid);
+
+	if (p == NULL) {
+		answer(peer, -ESRCH, "process %d is not managed", (int)pid);
+		return NULL;
+	}
+	if (!may_touch(peer, p->uid)) {
+		answer(peer, -EPERM, "process %d belongs to another user", (int)pid);
+		return NULL;
+	}
+	p->error = 0;
+	return p;
+}
+
+/* Carries the change out now, so that the answer tells what became of it. */
+static void settle_and_answer(struct daemon *d, struct peer *peer, pid_t pid)
+{
+	d->dirty = true;
+	reconcile(d);
+	struct program *p = program_find(d, pid);
+	if (p == NULL) {
+		answer(peer, 0, "%s", ""); /* attached and back to normal: let go */
+		return;
+	}
+	if (p->error == -EPROTONOSUPPORT) {
+		answer(peer, p->error, "unknown driver version: not written to without --force");
+	} else {
+		answer(peer, p->error, "%s", p->error < 0 ? strerror(-p->error) : denial_text(p->denial));
+	}
+}
+
+static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
+{
+	struct program *p = find_for(d, peer, msg->pid);
+
+	if (p == NULL) {
+		return;
+	}
+	if (msg->priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US) {
+		answer(peer, -EINVAL, "priority or timeslice out of range");
+		return;
+	}
+	if (msg->priority > p->priority && !may_raise(peer, msg->priority)) {
+		answer(peer, -EPERM, "raising above normal needs root or membership of group " GROUP_NAME);
+		return;
+	}
+	p->priority = msg->priority;
+	p->timeslice_us = msg->timeslice_us;
+	if (p->force != (msg->force != 0)) {
+		struct hold *h;
+		p->force = msg->force != 0;
+		LIST_FOREACH (h, &p->holds, link) {
+			rbt_holdings_find(&d->mine, h->id)->force = p->force;
+			h->in_hand = false;
+		}
+	}
+	settle_and_answer(d, peer, msg->pid);
+}
+
+static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg_suspend *msg)
+{
+	struct program *p = find_for(d, peer, msg->pid);
+
+	if (p == NULL) {
+		return;
+	}
+	p->suspended = true;
+	p->resume_at_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
+	settle_and_answer(d, peer, msg->pid);
+}
+
+static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_pid *msg)
+{
+	struct program *p = find_for(d, peer, msg->pid);
+
+	if (p == NULL) {
+		return;
+	}
+	p->suspended = false;
+	p->resume_at_ns = 0;
+	/* Also what we did not suspend: somebody else may have, and died. */
+	struct hold *h;
+	LIST_FOREACH (h, &p->holds, link) {
+		h->suspended = true;
+	}
+	settle_and_answer(d, peer, msg->pid);
+}
+
+static void on_attach(struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
+{
+	struct rbt_record rec;
+	uid_t uid;
+	int error = 0;
+
+	pid_t pid = n_fds == 2 ? rbt_pidfd_pid(fds[1]) : -EBADMSG;
+	if (pid < 0) {
+		answer(peer, pid, "cannot attach: %s", strerror(-pid));
+		return;
+	}
+	if (rbt_proc_uid(pid, &uid) < 0 || !may_touch(peer, uid)) {
+		answer(peer, -EPERM, "process %d belongs to another user", (int)pid);
+		return;
+	}
+	int r = rbt_record_decode(buf, size, &rec);
+	if (r < 0) {
+		answer(peer, r, "cannot attach to process %d: %s", (int)pid, strerror(-r));
+		return;
+	}
+	rec.fd = fds[0];
+	fds[0] = -1;
+	struct program *p = program_obtain(d, pid, &error);
+	if (p == NULL) {
+		rbt_record_finish(&rec);
+		answer(peer, error, "cannot attach to process %d: %s", (int)pid, strerror(-error));
+		return;
+	}
+	p->attacher = peer;
+	r = program_put_record(d, p, &rec);
+	if (r < 0 && LIST_EMPTY(&p->holds)) {
+		program_release(d, p);
+	}
+	answer(peer, r, "%s", r < 0 ? strerror(-r) : "");
+}
+
+static void fill_task(struct daemon *d, const struct rbt_holding *mine, uint32_t i, bool suspended,
+	struct rbt_task_state *ret)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
+	const struct rbt_task *t = &mine->rec.tasks[i];
+
+	*ret = (struct rbt_task_state){.task = *t, .suspended = suspended};
+	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
+}
+
+static void fill_memory(struct daemon *d, const struct rbt_holding *mine, struct rbt_msg_program *msg)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
+	struct rbt_program_stats stats = {0};
+
+	if (b != NULL && b->stats != NULL && b->stats(&mine->rec, msg->pid, &stats) == 0 &&
+		(stats.valid & RBT_STATS_HAS_MEMORY) != 0) {
+		msg->has_memory = 1;
+		msg->memory_bytes += stats.memory_bytes;
+	}
+}
+
+static size_t describe(struct daemon *d, struct program *p, char *buf, size_t size)
+{
+	struct rbt_msg_program msg = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_PROGRAM},
+		.pid = p->pid,
+		.uid = p->uid,
+		.priority = p->priority,
+		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
+			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
+			 (p->denial == RBT_DENIED_LOCK || p->denial == RBT_DENIED_COMPANY ? RBT_PROGRAM_HELD_BACK : 0),
+		.wanted_us = program_wanted_us(p),
+	};
+	uint64_t now_ns = rbt_now_ns();
+	size_t at = sizeof(msg);
+	struct hold *h;
+
+	if (p->resume_at_ns > now_ns) {
+		msg.suspended_left_ms = (p->resume_at_ns - now_ns) / RBT_NS_PER_MS + 1;
+	}
+	snprintf(msg.note, sizeof(msg.note), "%s", p->error < 0 ? strerror(-p->error) : denial_text(p->denial));
+	LIST_FOREACH (h, &p->holds, link) {
+		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		for (uint32_t i = 0; i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {
+			struct rbt_task_state state;
+			fill_task(d, mine, i, h->suspended, &state);
+			memcpy(buf + at, &state, sizeof(state));
+			at += sizeof(state);
+			msg.n_tasks++;
+		}
+		/* The driver counts per process and GPU: one client's answer is the program's. */
+		if (!msg.has_memory) {
+			fill_memory(d, mine, &msg);
+		}
+	}
+	memcpy(buf, &msg, sizeof(msg));
+	return at;
+}
+
+static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pid *msg)
+{
+	static char buf[RBT_MSG_MAX];
+	struct program *p = program_next(d, msg->pid);
+
+	if (p == NULL) {
+		answer(peer, 0, "%s", "");
+		return;
+	}
+	rbt_send(peer->source.fd, buf, describe(d, p, buf, sizeof(buf)), NULL, 0, MSG_DONTWAIT);
+}
+
+void request_handle(struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
+{
+	union {
+		struct rbt_msg_header h;
+		struct rbt_msg_pid pid;
+		struct rbt_msg_renice renice;
+		struct rbt_msg_suspend suspend;
+	} msg;
+
+	memset(&msg, 0, sizeof(msg));
+	memcpy(&msg, buf, size < sizeof(msg) ? size : sizeof(msg));
+	if (msg.h.type == RBT_MSG_ATTACH) {
+		on_attach(d, peer, buf, size, fds, n_fds);
+	} else if (msg.h.type == RBT_MSG_RENICE && size == sizeof(msg.renice)) {
+		on_renice(d, peer, &msg.renice);
+	} else if (msg.h.type == RBT_MSG_SUSPEND && size == sizeof(msg.suspend)) {
+		on_suspend(d, peer, &msg.suspend);
+	} else if (msg.h.type == RBT_MSG_RESUME && size == sizeof(msg.pid)) {
+		on_resume(d, peer, &msg.pid);
+	} else if (msg.h.type == RBT_MSG_LIST && size == sizeof(msg.pid)) {
+		on_list(d, peer, &msg.pid);
+	} else {
+		answer(peer, -EBADMSG, "not understood");
+	}
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state file: for every program that may be found suspended or with a changed slice if daemon and hand are killed
+ * together, who it is and the records to reach it by. A sequence of entries, each followed by an encoded record.
+ * Replaced as a whole by rename(); a file that does not parse is ignored from that point on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/message.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/proc.h"
+
+#define STATE_MAGIC 0x31747362u
+#define STATE_MAX_SIZE (64u << 20)
+
+struct entry {
+	uint32_t magic;
+	int32_t pid;
+	uint64_t start_time;
+	uint32_t size; /* of the record that follows */
+	uint32_t pad;
+};
+
+struct unhealed {
+	LIST_ENTRY(unhealed) link;
+	struct entry entry;
+	char record[];
+};
+
+static bool still_lives(const struct entry *e)
+{
+	uint64_t start_time;
+
+	return rbt_proc_start_time(e->pid, &start_time) == 0 && start_time == e->start_time;
+}
+
+static int write_program(struct daemon *d, FILE *f, struct program *p)
+{
+	static char buf[RBT_RECORD_MSG_MAX];
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		ssize_t n = mine == NULL ? -1 : rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf, sizeof(buf));
+		if (n < 0) {
+			continue;
+		}
+		struct entry e = {.magic = STATE_MAGIC, .pid = p->pid, .start_time = p->start_time,
+			.size = (uint32_t)n};
+		if (fwrite(&e, sizeof(e), 1, f) != 1 || fwrite(buf, (size_t)n, 1, f) != 1) {
+			return -EIO;
+		}
+	}
+	return 0;
+}
+
+static int write_all(struct daemon *d, FILE *f)
+{
+	struct program *p;
+	struct unhealed *u;
+	int r = 0;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (r == 0 && !program_is_plain(p)) {
+			r = write_program(d, f, p);
+		}
+	}
+	LIST_FOREACH (u, &d->unhealed, link) {
+		if (r == 0 && still_lives(&u->entry) &&
+			(fwrite(&u->entry, sizeof(u->entry), 1, f) != 1 ||
+				fwrite(u->record, u->entry.size, 1, f) != 1)) {
+			r = -EIO;
+		}
+	}
+	return r;
+}
+
+void state_write(struct daemon *d)
+{
+	char tmp[176];
+
+	snprintf(tmp, sizeof(tmp), "%s.new", d->state_path);
+	FILE *f = fopen(tmp, "we");
+	int r = f == NULL ? -errno : write_all(d, f);
+	long size = f == NULL ? 0 : ftell(f);
+	if (f != NULL && fclose(f) != 0 && r == 0) {
+		r = -errno;
+	}
+	if (r == 0 && size > 0 && rename(tmp, d->state_path) == 0) {
+		return;
+	}
+	/* A full disk only costs the safety net below two others: go on without. */
+	if (r < 0) {
+		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
+	}
+	unlink(tmp);
+	unlink(d->state_path);
+}
+
+static int borrow_fd(const struct entry *e, struct rbt_record *rec)
+{
+	int pidfd = rbt_pidfd_open(e->pid);
+
+	if (pidfd < 0) {
+		return pidfd;
+	}
+	/* The pid may have been reused between the look at its start time and the opening: look again. */
+	int fd = still_lives(e) ? rbt_pidfd_getfd(pidfd, rec->target_fd) : -ESRCH;
+	close(pidfd);
+	if (fd < 0) {
+		return fd;
+	}
+	rec->fd = fd;
+	return 0;
+}
+
+static int heal_one(struct daemon *d, const struct entry *e, const char *record)
+{
+	struct rbt_record rec;
+	int r = rbt_record_decode(record, e->size, &rec);
+
+	if (r < 0) {
+		return r;
+	}
+	r = borrow_fd(e, &rec);
+	if (r < 0) {
+		rbt_record_finish(&rec);
+		return r;
+	}
+	struct rbt_holding h = {.rec = rec, .force = true, .slices_changed = true, .suspended = true};
+	rbt_holding_restore(&h);
+	rbt_record_finish(&h.rec);
+	return 0;
+}
+
+static void keep_unhealed(struct daemon *d, const struct entry *e, const char *record)
+{
+	struct unhealed *u = malloc(sizeof(*u) + e->size);
+
+	if (u != NULL) {
+		u->entry = *e;
+		memcpy(u->record, record, e->size);
+		LIST_INSERT_HEAD(&d->unhealed, u, link);
+	}
+}
+
+static void heal_all(struct daemon *d, const char *buf, size_t size)
+{
+	struct entry e;
+
+	for (size_t at = 0; size - at >= sizeof(e); at += e.size) {
+		memcpy(&e, buf + at, sizeof(e));
+		at += sizeof(e);
+		if (e.magic != STATE_MAGIC || e.pid <= 0 || e.size > size - at) {
+			rbt_warn("state file %s is damaged; the rest is ignored", d->state_path);
+			return;
+		}
+		if (!still_lives(&e)) {
+			continue;
+		}
+		int r = heal_one(d, &e, buf + at);
+		if (r < 0 && r != -ESRCH && r != -EBADMSG) {
+			rbt_warn("process %d may still be held by a scheduler that died (%s); "
+				 "`rubato resume %d` as root puts it back",
+				(int)e.pid, strerror(-r), (int)e.pid);
+			keep_unhealed(d, &e, buf + at);
+		}
+	}
+}
+
+void state_heal(struct daemon *d)
+{
+	struct stat st;
+	int fd = open(d->state_path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0) {
+		return;
+	}
+	if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= STATE_MAX_SIZE) {
+		size_t size = (size_t)st.st_size;
+		char *buf = malloc(size);
+		if (buf != NULL && read(fd, buf, size) == (ssize_t)size) {
+			heal_all(d, buf, size);
+		}
+		free(buf);
+	}
+	close(fd);
+	state_write(d);
+}
+
+bool state_take_unhealed(struct daemon *d, pid_t pid)
+{
+	struct unhealed *u, *next;
+	bool found = false;
+
+	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+		next = LIST_NEXT(u, link);
+		if (u->entry.pid == pid) {
+			found = true;
+			LIST_REMOVE(u, link);
+			free(u);
+		}
+	}
+	return found;
+}
+
+void state_finish(struct daemon *d)
+{
+	struct unhealed *u;
+
+	while ((u = LIST_FIRST(&d->unhealed)) != NULL) {
+		LIST_REMOVE(u, link);
+		free(u);
+	}
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hand/hand.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "daemon/message.h"
+#include "hand/holding.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/time.h"
+
+struct hand {
+	int sock;
+	uint32_t lapsed;
+	struct rbt_holdings holdings;
+	int locks[RBT_MAX_GPUS];
+};
+
+/* What one packet brought. */
+struct parcel {
+	char buf[sizeof(struct rbt_hand_request) + RBT_RECORD_MSG_MAX];
+	size_t size;
+	int fds[RBT_MAX_FDS_PER_MSG];
+	size_t n_fds;
+};
+
+static int take_fd(struct parcel *p)
+{
+	int fd = p->fds[0];
+
+	p->fds[0] = -1;
+	return fd;
+}
+
+static int hold(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
+{
+	struct rbt_record rec;
+	int r = rbt_record_decode(p->buf + sizeof(*req), p->size - sizeof(*req), &rec);
+
+	if (r < 0) {
+		return r;
+	}
+	rec.fd = take_fd(p);
+	return rbt_holdings_put(&hand->holdings, req->id, req->force != 0, &rec);
+}
+
+static void renew(struct hand *hand, uint64_t deadline_ns)
+{
+	for (size_t i = 0; i < hand->holdings.n; i++) {
+		if (hand->holdings.list[i].suspended) {
+			hand->holdings.list[i].deadline_ns = deadline_ns;
+		}
+	}
+}
+
+static int keep_lock(struct hand *hand, uint32_t gpu, int fd)
+{
+	if (gpu >= RBT_MAX_GPUS) {
+		rbt_close(&fd);
+		return -EINVAL;
+	}
+	rbt_close(&hand->locks[gpu]);
+	hand->locks[gpu] = fd;
+	return 0;
+}
+
+static int act(struct hand *hand, const struct rbt_hand_request *req)
+{
+	struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
+
+	if (h == NULL) {
+		return -ENOENT;
+	}
+	switch (req->op) {
+	case RBT_HAND_SET_SLICE:
+		return rbt_holding_set_slice(h, req->gpu, req->value);
+	case RBT_HAND_SUSPEND:
+		return rbt_holding_suspend(h, req->scope, req->mode, req->value);
+	default:
+		return rbt_holding_resume(h);
+	}
+}
+
+static int execute(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
+{
+	switch (req->op) {
+	case RBT_HAND_HOLD:
+		return hold(hand, req, p);
+	case RBT_HAND_DROP:
+		rbt_holdings_drop(&hand->holdings, req->id);
+		return 0;
+	case RBT_HAND_SET_SLICE:
+	case RBT_HAND_SUSPEND:
+	case RBT_HAND_RESUME:
+		return act(hand, req);
+	case RBT_HAND_RENEW:
+		renew(hand, req->value);
+		return 0;
+	case RBT_HAND_KEEP_LOCK:
+	case RBT_HAND_DROP_LOCK:
+		return keep_lock(hand, req->gpu, take_fd(p));
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Resumes what is past its deadline; returns the time to the next one for poll(), -1 when there is none. */
+static int expire(struct hand *hand)
+{
+	uint64_t now_ns = rbt_now_ns(), next_ns = UINT64_MAX;
+
+	for (size_t i = 0; i < hand->holdings.n; i++) {
+		struct rbt_holding *h = &hand->holdings.list[i];
+		if (!h->suspended) {
+			continue;
+		}
+		if (h->deadline_ns <= now_ns) {
+			rbt_debug("suspend of client %#x ran out", h->rec.client);
+			rbt_holding_resume(h);
+			hand->lapsed++;
+		} else if (h->deadline_ns < next_ns) {
+			next_ns = h->deadline_ns;
+		}
+	}
+	if (next_ns == UINT64_MAX) {
+		return -1;
+	}
+	uint64_t wait_ms = (next_ns - now_ns) / RBT_NS_PER_MS + 1;
+	return wait_ms > INT_MAX ? INT_MAX : (int)wait_ms;
+}
+
+/* One request and its reply. False when the owner has gone. */
+static bool serve_one(struct hand *hand)
+{
+	static struct parcel p; /* too large for the stack of a small process */
+	struct rbt_hand_request req = {0};
+	struct rbt_hand_reply reply = {0};
+
+	ssize_t n = rbt_recv(hand->sock, p.buf, sizeof(p.buf), p.fds, &p.n_fds, 0);
+	if (n <= 0) {
+		return false;
+	}
+	p.size = (size_t)n;
+	if (p.size < sizeof(req)) {
+		reply.error = -EBADMSG;
+	} else {
+		memcpy(&req, p.buf, sizeof(req));
+		uint64_t start_ns = rbt_now_ns();
+		reply.error = execute(hand, &req, &p);
+		reply.took_ns = rbt_now_ns() - start_ns;
+		reply.seq = req.seq;
+	}
+	if (req.op == RBT_HAND_RENEW) {
+		reply.lapsed = hand->lapsed;
+		hand->lapsed = 0;
+	}
+	for (size_t i = 0; i < RBT_MAX_FDS_PER_MSG; i++) {
+		rbt_close(&p.fds[i]);
+	}
+	return rbt_send(hand->sock, &reply, sizeof(reply), NULL, 0, 0) == 0;
+}
+
+int rbt_hand_run(int sock, const char *state_path)
+{
+	struct hand hand = {.sock = sock};
+	struct pollfd pfd = {.fd = sock, .events = POLLIN};
+
+	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
+		hand.locks[i] = -1;
+	}
+	prctl(PR_SET_NAME, RBT_HAND_NAME);
+	/* The owner decides when to end: a ^C in its terminal must not take the hand first. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	for (;;) {
+		int r = poll(&pfd, 1, expire(&hand));
+		if (r < 0 && errno != EINTR) {
+			break;
+		}
+		if (r > 0 && !serve_one(&hand)) {
+			break;
+		}
+	}
+	rbt_holdings_restore(&hand.holdings);
+	if (state_path != NULL) {
+		unlink(state_path);
+	}
+	/* Only now may another scheduler come in. */
+	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
+		rbt_close(&hand.locks[i]);
+	}
+	rbt_holdings_finish(&hand.holdings);
+	rbt_close(&hand.sock);
+	return 0;
+}

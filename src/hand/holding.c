@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hand/holding.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/log.h"
+
+void rbt_holdings_finish(struct rbt_holdings *hs)
+{
+	for (size_t i = 0; i < hs->n; i++) {
+		rbt_record_finish(&hs->list[i].rec);
+	}
+	free(hs->list);
+	*hs = (struct rbt_holdings){0};
+}
+
+struct rbt_holding *rbt_holdings_find(struct rbt_holdings *hs, uint32_t id)
+{
+	for (size_t i = 0; i < hs->n; i++) {
+		if (hs->list[i].id == id) {
+			return &hs->list[i];
+		}
+	}
+	return NULL;
+}
+
+static int grow(struct rbt_holdings *hs)
+{
+	size_t capacity = hs->capacity > 0 ? hs->capacity * 2 : 16;
+	struct rbt_holding *list = realloc(hs->list, capacity * sizeof(*list));
+
+	if (list == NULL) {
+		return -ENOMEM;
+	}
+	hs->list = list;
+	hs->capacity = capacity;
+	return 0;
+}
+
+int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec)
+{
+	struct rbt_holding *h = rbt_holdings_find(hs, id);
+
+	if (h == NULL) {
+		if (hs->n == hs->capacity && grow(hs) < 0) {
+			rbt_record_finish(rec);
+			return -ENOMEM;
+		}
+		h = &hs->list[hs->n++];
+		*h = (struct rbt_holding){.id = id, .rec = RBT_RECORD_INIT};
+	}
+	rbt_record_finish(&h->rec);
+	h->rec = *rec;
+	h->force = force;
+	*rec = RBT_RECORD_INIT;
+	return 0;
+}
+
+void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id)
+{
+	struct rbt_holding *h = rbt_holdings_find(hs, id);
+
+	if (h != NULL) {
+		rbt_record_finish(&h->rec);
+		*h = hs->list[--hs->n];
+	}
+}
+
+/* The backend to write through, or NULL with *ret_error set. */
+static const struct rbt_backend *writer(const struct rbt_holding *h, int *ret_error)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(h->rec.backend);
+
+	*ret_error = b == NULL ? -EOPNOTSUPP : b->may_write(h->force);
+	return *ret_error < 0 ? NULL : b;
+}
+
+static void note_error(int *first, int r)
+{
+	if (r < 0 && r != -ENOENT && *first == 0) {
+		*first = r;
+	}
+}
+
+int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
+{
+	int first = 0;
+	const struct rbt_backend *b = writer(h, &first);
+
+	if (b == NULL) {
+		return first;
+	}
+	for (uint32_t i = 0; i < h->rec.n_tasks; i++) {
+		const struct rbt_task *t = &h->rec.tasks[i];
+		if (t->kind != RBT_TASK_COMPUTE || t->gpu != gpu) {
+			continue;
+		}
+		/* Marked before the call: a killed hand must be undone by the survivor also half-way. */
+		h->slices_changed = h->slices_changed || us != 0;
+		note_error(&first, b->set_timeslice(&h->rec, t, us != 0 ? us : t->own_timeslice_us));
+	}
+	return first;
+}
+
+int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode, uint64_t deadline_ns)
+{
+	int first = 0;
+	const struct rbt_backend *b = writer(h, &first);
+
+	if (b == NULL) {
+		return first;
+	}
+	h->suspended = true;
+	h->deadline_ns = deadline_ns;
+	note_error(&first, b->suspend(&h->rec, scope, mode));
+	return first;
+}
+
+int rbt_holding_resume(struct rbt_holding *h)
+{
+	int first = 0;
+	const struct rbt_backend *b = writer(h, &first);
+
+	if (b == NULL) {
+		return first;
+	}
+	note_error(&first, b->resume(&h->rec, RBT_SCOPE_ALL));
+	h->suspended = false;
+	h->deadline_ns = 0;
+	return first;
+}
+
+static void restore_slices(struct rbt_holding *h)
+{
+	int error = 0;
+	const struct rbt_backend *b = writer(h, &error);
+
+	if (!h->slices_changed) {
+		return;
+	}
+	for (uint32_t i = 0; b != NULL && i < h->rec.n_tasks; i++) {
+		const struct rbt_task *t = &h->rec.tasks[i];
+		if (t->kind == RBT_TASK_COMPUTE) {
+			note_error(&error, b->set_timeslice(&h->rec, t, t->own_timeslice_us));
+		}
+	}
+	if (error < 0) {
+		rbt_warn("could not restore timeslices of client %#x: %s", h->rec.client, strerror(-error));
+	}
+	h->slices_changed = false;
+}
+
+static void restore_running(struct rbt_holding *h)
+{
+	int r = h->suspended ? rbt_holding_resume(h) : 0;
+
+	if (r < 0) {
+		rbt_warn("could not resume client %#x: %s", h->rec.client, strerror(-r));
+	}
+}
+
+void rbt_holding_restore(struct rbt_holding *h)
+{
+	restore_slices(h);
+	restore_running(h);
+}
+
+void rbt_holdings_restore(struct rbt_holdings *hs)
+{
+	for (size_t i = 0; i < hs->n; i++) {
+		restore_slices(&hs->list[i]);
+	}
+	for (size_t i = 0; i < hs->n; i++) {
+		restore_running(&hs->list[i]);
+	}
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Classes, priorities and the timeslices they stand for. Pure.
+ */
+#ifndef RBT_SCHED_CLASS_H
+#define RBT_SCHED_CLASS_H
+
+#include <stdint.h>
+
+#define RBT_PRIORITY_MAX 15
+#define RBT_PRIORITY_NORMAL 8
+
+/* Timeslice 0 stands for "what the program's own driver chose". */
+#define RBT_TIMESLICE_OWN 0
+#define RBT_TIMESLICE_MAX_US 1000000
+
+enum rbt_class { RBT_CLASS_BEST_EFFORT, RBT_CLASS_NORMAL, RBT_CLASS_LATENCY };
+
+enum rbt_class rbt_class_of(unsigned priority);
+const char *rbt_class_name(enum rbt_class cls);
+
+/* The middle of a class's range. */
+unsigned rbt_class_priority(enum rbt_class cls);
+
+/* 0 or -EINVAL. */
+int rbt_class_parse(const char *name, enum rbt_class *ret);
+
+/*
+ * The monotone table from the 16 priorities to timeslices, in microseconds; RBT_TIMESLICE_OWN for the
+ * priorities that keep the driver's slice.
+ */
+uint64_t rbt_priority_timeslice_us(unsigned priority);
+
+#endif

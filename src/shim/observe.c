@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program's calls to RM say about its clients, devices, channel groups (tasks) and channels.
+ *
+ * The program's memory is read only after the driver has accepted the call, so that every pointer
+ * was good a moment ago, and before the lock is taken, so that a fault in it is the program's own.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "shim/config.h"
+#include "shim/shim.h"
+
+/* NV_ESC_IOCTL_XFER_CMD: any other call, with an argument too big for an ioctl's size field. */
+struct xfer {
+	uint32_t cmd, size;
+	uint64_t ptr;
+};
+static_assert(sizeof(struct xfer) == 16, "transfer");
+
+/* From Ampere on, a channel's work submit token carries its runlist. */
+#define CLASS_CHANNEL_AMPERE 0xc56f
+
+/* Classes under which RM creates a client, besides the one that libcuda uses. */
+#define CLASS_ROOT          0x0000
+#define CLASS_ROOT_NON_PRIV 0x0001
+
+enum event_type { EV_NONE, EV_ALLOC, EV_FREE, EV_SCHEDULE, EV_TIMESLICE, EV_TOKEN };
+
+struct event {
+	enum event_type type;
+	int fd;
+	uint32_t client, parent, object, hclass;
+	uint64_t value;         /* engine type, enable, microseconds, token */
+	uint64_t serial_before; /* the table's when the call began */
+};
+
+static void read_program(void *dst, uint64_t src, size_t size)
+{
+	memcpy(dst, (const void *)(uintptr_t)src, size);
+}
+
+static bool is_root(uint32_t hclass)
+{
+	return hclass == NV_CLASS_ROOT_CLIENT || hclass == CLASS_ROOT ||
+	       hclass == CLASS_ROOT_NON_PRIV;
+}
+
+static bool is_wanted(uint32_t hclass)
+{
+	return is_root(hclass) || hclass == NV_CLASS_DEVICE || hclass == NV_CLASS_SUBDEVICE ||
+	       hclass == NV_CLASS_TSG || nv_class_is_channel(hclass) ||
+	       nv_class_is_compute(hclass) || nv_class_is_copy(hclass);
+}
+
+static void decode_alloc(struct event *ev, const void *arg, size_t size)
+{
+	struct nv_alloc64 a64 = {.status = NV_ERR_INVALID_ARGUMENT};
+	struct nv_alloc21 a21;
+
+	if (size == sizeof(a21)) {
+		memcpy(&a21, arg, sizeof(a21));
+		memcpy(&a64, &a21, offsetof(struct nv_alloc21, params_size));
+		a64.params_size = a21.params_size;
+		a64.status = a21.status;
+	} else if (size == sizeof(a64)) {
+		memcpy(&a64, arg, sizeof(a64));
+	}
+	if (a64.status != NV_OK || a64.object == 0 || !is_wanted(a64.hclass)) {
+		return;
+	}
+	ev->type = EV_ALLOC;
+	ev->client = is_root(a64.hclass) ? a64.object : a64.root;
+	ev->parent = a64.parent;
+	ev->object = a64.object;
+	ev->hclass = a64.hclass;
+	/* Without a size RM goes by the class's own. */
+	if (a64.hclass == NV_CLASS_TSG && a64.params != 0 &&
+		(a64.params_size == 0 || a64.params_size >= sizeof(struct nv_tsg_params))) {
+		struct nv_tsg_params p;
+		read_program(&p, a64.params, sizeof(p));
+		ev->value = p.engine_type;
+	}
+}
+
+static void decode_control(struct event *ev, const void *arg, size_t size)
+{
+	struct nv_control ctl;
+
+	if (size != sizeof(ctl)) {
+		return;
+	}
+	memcpy(&ctl, arg, sizeof(ctl));
+	if (ctl.status != NV_OK || ctl.params == 0) {
+		return;
+	}
+	ev->client = ctl.client;
+	ev->object = ctl.object;
+	if (ctl.cmd == NV_CTRL_TSG_GPFIFO_SCHEDULE && ctl.params_size >= 1) {
+		uint8_t enable;
+		read_program(&enable, ctl.params, sizeof(enable));
+		ev->type = EV_SCHEDULE;
+		ev->value = enable != 0;
+	} else if (ctl.cmd == NV_CTRL_TSG_SET_TIMESLICE &&
+		   ctl.params_size == sizeof(struct nv_timeslice_params)) {
+		read_program(&ev->value, ctl.params, sizeof(ev->value));
+		ev->type = EV_TIMESLICE;
+	} else if (ctl.cmd == NV_CTRL_CHANNEL_GET_WORK_SUBMIT_TOKEN &&
+		   ctl.params_size == sizeof(struct nv_token_params)) {
+		struct nv_token_params p;
+		read_program(&p, ctl.params, sizeof(p));
+		ev->type = EV_TOKEN;
+		ev->value = p.token;
+	}
+}
+
+static void decode_free(struct event *ev, const void *arg, size_t size)
+{
+	struct nv_free f;
+
+	if (size != sizeof(f)) {
+		return;
+	}
+	memcpy(&f, arg, sizeof(f));
+	if (f.status == NV_OK) {
+		ev->type = EV_FREE;
+		ev->client = f.client;
+		ev->object = f.object;
+	}
+}
+
+static void decode(struct event *ev, unsigned long request, const void *arg)
+{
+	unsigned nr = _IOC_NR(request);
+	size_t size = _IOC_SIZE(request);
+
+	if (nr == NV_ESC_IOCTL_XFER_CMD && size == sizeof(struct xfer) && arg != NULL) {
+		struct xfer x;
+		memcpy(&x, arg, sizeof(x));
+		nr = x.cmd;
+		size = x.size;
+		arg = (const void *)(uintptr_t)x.ptr;
+	}
+	if (arg == NULL) {
+		return;
+	}
+	if (nr == NV_ESC_RM_CONTROL) {
+		decode_control(ev, arg, size);
+	} else if (nr == NV_ESC_RM_ALLOC) {
+		decode_alloc(ev, arg, size);
+	} else if (nr == NV_ESC_RM_FREE) {
+		decode_free(ev, arg, size);
+	}
+}
+
+static struct shim_obj *add(
+	struct shim *s, const struct event *ev, enum shim_type type, struct shim_obj *parent)
+{
+	struct shim_obj *obj = shim_add(s, type, ev->client, ev->object, parent);
+
+	if (obj == NULL) {
+		s->lossy = true;
+		return NULL;
+	}
+	obj->hclass = ev->hclass;
+	s->touched = true;
+	return obj;
+}
+
+static void client_freed(struct shim *s, struct shim_obj *client)
+{
+	s->touched = true;
+	shim_remove_children(s, client);
+	if (client->c.told) {
+		client->c.freed = true;
+		client->c.dirty = true;
+	} else {
+		shim_remove(s, client);
+	}
+}
+
+/* A program that closed its device file without freeing its clients did free them. */
+static void drop_closed_clients(struct shim *s)
+{
+	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT), *next; c != NULL; c = next) {
+		next = shim_next(s, c);
+		if (!c->c.freed && !shim_fd_valid(&c->c.file)) {
+			client_freed(s, c);
+		}
+	}
+}
+
+static void client_made(struct shim *s, const struct event *ev)
+{
+	struct shim_obj *old = shim_find_type(s, ev->client, ev->client, SHIM_CLIENT);
+	bool told = old != NULL && old->c.told;
+
+	drop_closed_clients(s);
+	struct shim_obj *obj = add(s, ev, SHIM_CLIENT, NULL);
+	if (obj == NULL) {
+		return;
+	}
+	if (shim_fd_set(&obj->c.file, ev->fd) < 0) {
+		/* Closed by another thread already. */
+		shim_remove(s, obj);
+		return;
+	}
+	obj->c.told = told;
+	obj->c.dirty = told;
+}
+
+static enum rbt_task_kind kind_of_engine(uint64_t engine)
+{
+	if (engine >= NV_ENGINE_TYPE_GRAPHICS && engine <= NV_ENGINE_TYPE_GR_LAST) {
+		return RBT_TASK_COMPUTE;
+	}
+	if ((engine >= NV_ENGINE_TYPE_COPY0 && engine <= NV_ENGINE_TYPE_COPY9) ||
+		(engine >= NV_ENGINE_TYPE_COPY10 && engine <= NV_ENGINE_TYPE_COPY19)) {
+		return RBT_TASK_COPY;
+	}
+	return RBT_TASK_OTHER;
+}
+
+static void task_made(struct shim *s, const struct event *ev, struct shim_obj *device)
+{
+	struct shim_obj *obj = add(s, ev, SHIM_TASK, device);
+
+	if (obj != NULL) {
+		obj->t = (struct shim_task){
+			.kind = kind_of_engine(ev->value),
+			.creator_tid = shim_sys_gettid(),
+			.valid = RBT_TASK_HAS_CREATOR | RBT_TASK_HAS_OWN_TIMESLICE,
+			.own_us = NV_DEFAULT_TIMESLICE_US,
+			.applied_us = NV_DEFAULT_TIMESLICE_US,
+		};
+	}
+}
+
+/* A group made without naming its engine is known by the first engine that is put on one of its
+ * channels. */
+static bool engine_made(struct shim *s, const struct event *ev)
+{
+	struct shim_obj *channel = shim_find_type(s, ev->client, ev->parent, SHIM_CHANNEL);
+
+	if (channel == NULL || s->objs[channel->parent].t.kind != RBT_TASK_OTHER) {
+		return false;
+	}
+	s->touched = true;
+	s->objs[channel->parent].t.kind =
+		nv_class_is_compute(ev->hclass) ? RBT_TASK_COMPUTE : RBT_TASK_COPY;
+	return s->objs[channel->parent].t.scheduled;
+}
+
+/* These answer whether the client's scheduled tasks have changed. */
+static bool on_alloc(struct shim *s, const struct event *ev, struct shim_obj *client)
+{
+	struct shim_obj *parent = shim_find(s, ev->client, ev->parent);
+
+	if (parent == NULL) {
+		return false;
+	}
+	if (ev->hclass == NV_CLASS_DEVICE && parent == client) {
+		add(s, ev, SHIM_DEVICE, parent);
+	} else if (ev->hclass == NV_CLASS_SUBDEVICE && parent->type == SHIM_DEVICE) {
+		add(s, ev, SHIM_SUBDEVICE, parent);
+	} else if (ev->hclass == NV_CLASS_TSG && parent->type == SHIM_DEVICE) {
+		task_made(s, ev, parent);
+	} else if (nv_class_is_channel(ev->hclass) && parent->type == SHIM_TASK) {
+		add(s, ev, SHIM_CHANNEL, parent);
+		return parent->t.scheduled;
+	} else if (nv_class_is_compute(ev->hclass) || nv_class_is_copy(ev->hclass)) {
+		return engine_made(s, ev);
+	}
+	return false;
+}
+
+static bool on_free(struct shim *s, const struct event *ev, struct shim_obj *client)
+{
+	struct shim_obj *obj = shim_find(s, ev->client, ev->object);
+
+	/* Recorded since this free began: another thread's new object, which got the name of the
+	 * freed one. */
+	if (obj == NULL || obj->serial > ev->serial_before) {
+		return false;
+	}
+	if (obj == client) {
+		client_freed(s, client);
+		return false;
+	}
+	s->touched = true;
+	shim_remove(s, obj);
+	return true;
+}
+
+static bool on_control(struct shim *s, const struct event *ev)
+{
+	struct shim_obj *obj = shim_find(s, ev->client, ev->object);
+
+	if (obj == NULL) {
+		return false;
+	}
+	if (ev->type == EV_TOKEN && obj->type == SHIM_CHANNEL &&
+		obj->hclass >= CLASS_CHANNEL_AMPERE) {
+		struct shim_obj *task = &s->objs[obj->parent];
+		bool was_known = (task->t.valid & RBT_TASK_HAS_RUNLIST) != 0;
+		task->t.runlist = NV_TOKEN_RUNLIST((uint32_t)ev->value);
+		task->t.valid |= RBT_TASK_HAS_RUNLIST;
+		return !was_known && task->t.scheduled;
+	}
+	if (obj->type != SHIM_TASK) {
+		return false;
+	}
+	s->touched = true;
+	if (ev->type == EV_SCHEDULE) {
+		bool changed = obj->t.scheduled != (ev->value != 0);
+		obj->t.scheduled = ev->value != 0;
+		if (obj->t.scheduled) {
+			shim_identify(s, obj);
+		}
+		return changed;
+	}
+	if (ev->type == EV_TIMESLICE) {
+		obj->t.own_us = obj->t.applied_us = ev->value;
+		return obj->t.scheduled;
+	}
+	return false;
+}
+
+static void learn(struct shim *s, const struct event *ev)
+{
+	if (ev->type == EV_ALLOC && is_root(ev->hclass)) {
+		client_made(s, ev);
+		return;
+	}
+	struct shim_obj *client = shim_find_type(s, ev->client, ev->client, SHIM_CLIENT);
+	if (client == NULL || client->c.freed) {
+		return;
+	}
+	/* The file may live on under another number. */
+	if (shim_fd_get(&client->c.file) != ev->fd && !shim_fd_valid(&client->c.file)) {
+		shim_fd_set(&client->c.file, ev->fd);
+		client->c.dirty = true;
+	}
+	bool changed = ev->type == EV_ALLOC  ? on_alloc(s, ev, client)
+		       : ev->type == EV_FREE ? on_free(s, ev, client)
+					     : on_control(s, ev);
+	if (changed) {
+		client->c.dirty = true;
+		s->touched = true;
+	}
+}
+
+/* Acts on what has changed, or on what could not be done earlier. */
+static void settle(struct shim *s, uint64_t now_ns)
+{
+	enum shim_link link = shim_tell_daemon(s, now_ns);
+
+	if (link == SHIM_LINK_NONE) {
+		shim_apply_alone(s);
+	}
+	s->touched = false;
+	s->next_look_ns = link == SHIM_LINK_BUSY ? now_ns : now_ns + SHIM_LOOK_NS;
+}
+
+int rbt_shim_call(int fd, unsigned long request, void *arg)
+{
+	struct shim *s = shim_peek();
+	struct event ev = {.fd = fd, .serial_before = s != NULL ? s->serial : 0};
+	int result = shim_raw_ioctl(fd, request, arg);
+	int saved_errno = errno;
+
+	if (!shim_config_active()) {
+		errno = saved_errno;
+		return result;
+	}
+	if (result == 0) {
+		decode(&ev, request, arg);
+	}
+	uint64_t now_ns = shim_raw_now_ns();
+	/* Without a table there is nothing to look after, and only a client to begin one with. */
+	if (s == NULL ? ev.type == EV_ALLOC : ev.type != EV_NONE || now_ns >= s->next_look_ns) {
+		struct shim_guard g;
+		if (shim_enter(&g)) {
+			if (ev.type != EV_NONE) {
+				learn(g.s, &ev);
+			}
+			if (g.s->touched || now_ns >= g.s->next_look_ns) {
+				settle(g.s, now_ns);
+			}
+			shim_leave(&g);
+		}
+	}
+	errno = saved_errno;
+	return result;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tells the daemon what the program has: for each client that changed, all of it, with the device
+ * file beside it. What cannot be sent now stays dirty, and goes with a later call of the program's.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "shim/shim.h"
+
+static bool has_tasks(struct shim *s, const struct shim_obj *client)
+{
+	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
+		if (t->t.scheduled && (client == NULL || t->client == client->handle)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void disconnect(struct shim *s)
+{
+	shim_fd_close(&shim_owned.sock);
+	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT), *next; c != NULL; c = next) {
+		next = shim_next(s, c);
+		c->c.told = false;
+		c->c.dirty = true;
+		if (c->c.freed) {
+			shim_remove(s, c);
+		}
+	}
+	/* Whatever the daemon had set, it may or may not have restored. */
+	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
+		t->t.applied_us = 0;
+	}
+}
+
+static int send_hello(int sock)
+{
+	struct rbt_msg_hello msg = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_HELLO},
+		.priority = shim_config.priority,
+		.force = shim_config.force,
+		.timeslice_us = shim_config.timeslice_us,
+	};
+
+	return shim_sys_send(sock, &msg, sizeof(msg), -1);
+}
+
+static enum shim_link connect_daemon(struct shim *s, uint64_t now_ns)
+{
+	if (now_ns < s->next_connect_ns || !has_tasks(s, NULL)) {
+		return SHIM_LINK_NONE;
+	}
+	int sock = shim_sys_connect(shim_config.socket);
+	if (sock == -EAGAIN) {
+		return SHIM_LINK_BUSY;
+	}
+	s->next_connect_ns = now_ns + SHIM_LOOK_NS;
+	if (sock < 0) {
+		return SHIM_LINK_NONE;
+	}
+	shim_owned.any = true;
+	if (shim_fd_own(&shim_owned.sock, sock) < 0) {
+		return SHIM_LINK_NONE;
+	}
+	/* The daemon takes the GPU's lock and reads the slices as it finds them: first give back
+	 * both. */
+	shim_apply_withdraw(s);
+	if (send_hello(shim_fd_get(&shim_owned.sock)) < 0) {
+		disconnect(s);
+		return SHIM_LINK_NONE;
+	}
+	return SHIM_LINK_UP;
+}
+
+static bool connected(struct shim *s)
+{
+	if (shim_fd_get(&shim_owned.sock) < 0) {
+		return false;
+	}
+	if (shim_fd_valid(&shim_owned.sock) && shim_sys_peer_alive(shim_fd_get(&shim_owned.sock))) {
+		return true;
+	}
+	disconnect(s);
+	return false;
+}
+
+/* Newest first in the table: each list is turned round, so that the daemon sees them as they were
+ * made. */
+static uint32_t put_channels(
+	struct shim *s, const struct shim_obj *task, uint32_t *channels, uint32_t room)
+{
+	uint32_t n = 0;
+
+	for (struct shim_obj *ch = shim_at(s, task->child); ch != NULL && n < room;
+		ch = shim_at(s, ch->sibling)) {
+		channels[n++] = ch->handle;
+	}
+	for (uint32_t i = 0; i < n / 2; i++) {
+		uint32_t swap = channels[i];
+		channels[i] = channels[n - 1 - i];
+		channels[n - 1 - i] = swap;
+	}
+	return n;
+}
+
+static void describe(struct shim *s, const struct shim_obj *obj, struct rbt_task *ret)
+{
+	const struct shim_obj *subdevice = shim_subdevice_of(s, obj);
+	uint32_t gpu = 0;
+	uint32_t has_gpu = shim_gpu_of(s, obj, &gpu) ? RBT_TASK_HAS_GPU : 0;
+
+	*ret = (struct rbt_task){
+		.handle = obj->handle,
+		.subdevice = subdevice != NULL ? subdevice->handle : 0,
+		.gpu = gpu,
+		.kind = obj->t.kind,
+		.runlist = obj->t.runlist,
+		.id = obj->t.id,
+		.creator_tid = obj->t.creator_tid,
+		.valid = obj->t.valid | has_gpu,
+		.own_timeslice_us = obj->t.own_us,
+	};
+}
+
+static size_t build_record(struct shim *s, const struct shim_obj *client, unsigned char *buf)
+{
+	struct rbt_msg_record msg = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RECORD},
+		.backend = RBT_BACKEND_NVIDIA,
+		.client = client->handle,
+		.target_fd = shim_fd_get(&client->c.file),
+	};
+	unsigned char *tasks = buf + sizeof(msg);
+	uint16_t order[RBT_RECORD_MAX_TASKS];
+
+	for (struct shim_obj *t = shim_first(s, SHIM_TASK);
+		t != NULL && msg.n_tasks < RBT_RECORD_MAX_TASKS; t = shim_next(s, t)) {
+		if (t->t.scheduled && t->client == client->handle) {
+			order[msg.n_tasks++] = (uint16_t)(t - s->objs);
+		}
+	}
+	uint32_t *channels = (uint32_t *)(tasks + msg.n_tasks * sizeof(struct rbt_task));
+	for (uint32_t i = 0; i < msg.n_tasks; i++) {
+		const struct shim_obj *obj = &s->objs[order[msg.n_tasks - 1 - i]];
+		struct rbt_task task;
+		describe(s, obj, &task);
+		task.first_channel = msg.n_channels;
+		task.n_channels = put_channels(s, obj, channels + msg.n_channels,
+			RBT_RECORD_MAX_CHANNELS - msg.n_channels);
+		msg.n_channels += task.n_channels;
+		memcpy(tasks + i * sizeof(task), &task, sizeof(task));
+	}
+	memcpy(buf, &msg, sizeof(msg));
+	return sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task) +
+	       msg.n_channels * sizeof(uint32_t);
+}
+
+static int send_gone(int sock, const struct shim_obj *client)
+{
+	struct rbt_msg_client msg = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_CLIENT_GONE},
+		.backend = RBT_BACKEND_NVIDIA,
+		.client = client->handle,
+	};
+
+	return shim_sys_send(sock, &msg, sizeof(msg), -1);
+}
+
+/* 0 or -errno; the client may be gone from the table afterwards. */
+static int send_client(struct shim *s, struct shim_obj *client)
+{
+	int sock = shim_fd_get(&shim_owned.sock);
+	bool live = !client->c.freed && has_tasks(s, client) && shim_fd_valid(&client->c.file);
+	int r = 0;
+
+	if (live) {
+		size_t size = build_record(s, client, s->message);
+		r = shim_sys_send(sock, s->message, size, shim_fd_get(&client->c.file));
+	} else if (client->c.told) {
+		r = send_gone(sock, client);
+	}
+	if (r < 0) {
+		return r;
+	}
+	client->c.dirty = false;
+	client->c.told = live;
+	if (client->c.freed) {
+		shim_remove(s, client);
+	}
+	return 0;
+}
+
+static bool is_passing(int error)
+{
+	/* The last: too many fds on their way to daemons that do not read. */
+	return error == -EAGAIN || error == -EINTR || error == -ENOBUFS || error == -ENOMEM ||
+	       error == -ETOOMANYREFS;
+}
+
+static int send_changes(struct shim *s)
+{
+	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT), *next; c != NULL; c = next) {
+		next = shim_next(s, c);
+		int r = c->c.dirty ? send_client(s, c) : 0;
+		if (r < 0) {
+			return r;
+		}
+	}
+	return 0;
+}
+
+enum shim_link shim_tell_daemon(struct shim *s, uint64_t now_ns)
+{
+	if (shim_config.no_daemon || shim_config.socket[0] == '\0') {
+		return SHIM_LINK_NONE;
+	}
+	for (;;) {
+		enum shim_link link = connected(s) ? SHIM_LINK_UP : connect_daemon(s, now_ns);
+		if (link != SHIM_LINK_UP) {
+			return link;
+		}
+		int r = send_changes(s);
+		if (r == 0 || is_passing(r)) {
+			return r == 0 ? SHIM_LINK_UP : SHIM_LINK_BUSY;
+		}
+		/* Once more at most: connecting is limited in time. */
+		disconnect(s);
+	}
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the table lives, and who may touch it when.
+ *
+ * The table is one private mapping that the kernel wipes in a forked child (MADV_WIPEONFORK):
+ * however the child was made, and whatever another thread of its parent was doing, the child finds
+ * it empty and unlocked. A vfork child, which runs in its parent's memory, finds it full, with a
+ * pid that is not its own, and keeps out. On kernels without the advice (before 4.14) libc's fork
+ * handler empties it; children made behind libc's back then keep out too.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "shim/config.h"
+#include "shim/shim.h"
+
+/* Longest wait for another thread's turn: some of the driver's calls under the lock take a
+ * millisecond. */
+#define LOCK_WAIT_NS 10000000ull
+#define SPINS        64
+
+struct shim_owned shim_owned;
+
+static _Atomic(struct shim *) table;
+static atomic_bool table_wiped_on_fork;
+static atomic_bool fork_watched;
+
+/* pthread_atfork() is this, with a version that old C libraries have. */
+extern int __register_atfork(
+	void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso_handle);
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+struct shim *shim_peek(void)
+{
+	return atomic_load_explicit(&table, memory_order_acquire);
+}
+
+static struct shim *table_obtain(void)
+{
+	struct shim *s = shim_peek();
+
+	if (s != NULL) {
+		return s;
+	}
+	struct shim *fresh = shim_sys_mmap(sizeof(*fresh));
+	if (fresh == NULL) {
+		return NULL;
+	}
+	if (shim_sys_wipe_on_fork(fresh, sizeof(*fresh))) {
+		table_wiped_on_fork = true;
+	}
+	if (!atomic_compare_exchange_strong(&table, &s, fresh)) {
+		shim_sys_munmap(fresh, sizeof(*fresh));
+		return s;
+	}
+	return fresh;
+}
+
+static bool lock(struct shim *s, uint32_t tid)
+{
+	uint64_t deadline_ns = 0;
+
+	for (;;) {
+		for (int i = 0; i < SPINS; i++) {
+			uint32_t holder = 0;
+			if (atomic_compare_exchange_weak_explicit(&s->lock_tid, &holder, tid,
+				    memory_order_acquire, memory_order_relaxed)) {
+				return true;
+			}
+			if (holder == tid) {
+				/* A handler of a fault in the middle of the shim, or of somebody's
+				 * fork. */
+				return false;
+			}
+		}
+		uint64_t now_ns = shim_raw_now_ns();
+		if (deadline_ns == 0) {
+			deadline_ns = now_ns + LOCK_WAIT_NS;
+		} else if (now_ns >= deadline_ns) {
+			return false;
+		}
+		shim_sys_yield();
+	}
+}
+
+static void unlock(struct shim *s)
+{
+	atomic_store_explicit(&s->lock_tid, 0, memory_order_release);
+}
+
+/* In a child these are copies: the parent's connection, and locks that would outlive the parent. */
+static void close_owned(void)
+{
+	if (!shim_owned.any) {
+		return;
+	}
+	shim_fd_close(&shim_owned.sock);
+	for (size_t i = 0; i < NV_MAX_GPUS; i++) {
+		shim_fd_close(&shim_owned.locks[i]);
+	}
+	shim_owned.any = false;
+}
+
+static void empty(struct shim *s)
+{
+	memset(s, 0, offsetof(struct shim, objs));
+}
+
+void shim_reset(void)
+{
+	struct shim *s = shim_peek();
+
+	close_owned();
+	if (s != NULL) {
+		empty(s);
+	}
+}
+
+/* A fork while another thread is between opening a file and remembering it would leave the child a
+ * copy that nobody knows of. */
+static void before_fork(void)
+{
+	struct shim *s = shim_peek();
+	uint32_t tid = shim_sys_gettid();
+
+	if (s != NULL && s->pid == shim_sys_getpid() && lock(s, tid)) {
+		s->fork_tid = tid;
+	}
+}
+
+static void after_fork_in_parent(void)
+{
+	struct shim *s = shim_peek();
+
+	if (s != NULL && s->fork_tid == shim_sys_gettid()) {
+		s->fork_tid = 0;
+		unlock(s);
+	}
+}
+
+static void after_fork_in_child(void)
+{
+	struct shim *s = shim_peek();
+
+	/* Another library's handler may have made the driver's calls already, and so started our
+	 * table. */
+	if (s != NULL && !(table_wiped_on_fork && s->pid != 0)) {
+		shim_reset();
+	}
+}
+
+/* First entry of this process, under the lock. */
+static void start(struct shim *s)
+{
+	bool no = false;
+
+	close_owned();
+	s->pid = shim_sys_getpid();
+	if (atomic_compare_exchange_strong(&fork_watched, &no, true)) {
+		__register_atfork(
+			before_fork, after_fork_in_parent, after_fork_in_child, __dso_handle);
+	}
+}
+
+bool shim_enter(struct shim_guard *g)
+{
+	struct shim *s = shim_config_active() ? table_obtain() : NULL;
+
+	if (s == NULL || (s->pid != 0 && s->pid != shim_sys_getpid())) {
+		return false;
+	}
+	g->s = s;
+	g->old_mask = shim_sys_block_signals();
+	if (!lock(s, shim_sys_gettid())) {
+		s->lossy = true;
+		shim_sys_restore_signals(g->old_mask);
+		return false;
+	}
+	if (s->pid == 0) {
+		start(s);
+	}
+	return true;
+}
+
+void shim_leave(struct shim_guard *g)
+{
+	unlock(g->s);
+	shim_sys_restore_signals(g->old_mask);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shim/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OWN_FD_MIN 200
+
+static int identify(int fd, struct shim_fd *ret)
+{
+	struct stat st;
+
+	if (syscall(SYS_fstat, fd, &st) < 0) {
+		return -errno;
+	}
+	ret->dev = st.st_dev;
+	ret->ino = st.st_ino;
+	ret->rdev = st.st_rdev;
+	ret->mode = (uint32_t)syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE;
+	return 0;
+}
+
+int shim_fd_set(struct shim_fd *f, int fd)
+{
+	int r = identify(fd, f);
+
+	/* Last: a child must not find a number without its identity. */
+	if (r == 0) {
+		f->fd_plus_1 = fd + 1;
+	}
+	return r;
+}
+
+int shim_fd_own(struct shim_fd *f, int fd)
+{
+	long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, OWN_FD_MIN);
+
+	/* With a limit below that, the low number has to do. */
+	if (high >= 0) {
+		shim_sys_close(fd);
+		fd = (int)high;
+	}
+	int r = shim_fd_set(f, fd);
+	if (r < 0) {
+		shim_sys_close(fd);
+	}
+	return r;
+}
+
+bool shim_fd_valid(const struct shim_fd *f)
+{
+	struct shim_fd now;
+
+	return f->fd_plus_1 != 0 && identify(shim_fd_get(f), &now) == 0 && now.dev == f->dev &&
+	       now.ino == f->ino && now.rdev == f->rdev && now.mode == f->mode;
+}
+
+void shim_fd_close(struct shim_fd *f)
+{
+	if (shim_fd_valid(f)) {
+		shim_sys_close(shim_fd_get(f));
+	}
+	f->fd_plus_1 = 0;
+}
+
+int shim_sys_close(int fd)
+{
+	return syscall(SYS_close, fd) < 0 ? -errno : 0;
+}
+
+uint32_t shim_sys_gettid(void)
+{
+	return (uint32_t)syscall(SYS_gettid);
+}
+
+int32_t shim_sys_getpid(void)
+{
+	return (int32_t)syscall(SYS_getpid);
+}
+
+void shim_sys_yield(void)
+{
+	syscall(SYS_sched_yield);
+}
+
+static uint64_t bit(int signo)
+{
+	return 1ull << (signo - 1);
+}
+
+uint64_t shim_sys_block_signals(void)
+{
+	/* All, libc's own for cancellation and set*id() among them, but for those that a thread
+	 * raises itself: blocked, they kill. SIGSYS is how some sandboxes carry out system calls.
+	 */
+	uint64_t all = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) |
+			 bit(SIGSYS));
+	uint64_t old = 0;
+
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all));
+	return old;
+}
+
+void shim_sys_restore_signals(uint64_t mask)
+{
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+}
+
+void *shim_sys_mmap(size_t size)
+{
+	long p = syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0l);
+
+	return p == -1 ? NULL : (void *)p;
+}
+
+void shim_sys_munmap(void *p, size_t size)
+{
+	syscall(SYS_munmap, p, size);
+}
+
+bool shim_sys_wipe_on_fork(void *p, size_t size)
+{
+	return syscall(SYS_madvise, p, size, MADV_WIPEONFORK) == 0;
+}
+
+int shim_sys_flock(int fd)
+{
+	return syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+}
+
+int shim_sys_connect(const char *path)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	size_t len = strlen(path);
+
+	if (len == 0 || len >= sizeof(addr.sun_path)) {
+		return -ENAMETOOLONG;
+	}
+	memcpy(addr.sun_path, path, len);
+	long sock = syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0) {
+		return -errno;
+	}
+	if (syscall(SYS_connect, sock, &addr, sizeof(addr)) < 0) {
+		int err = errno;
+		shim_sys_close((int)sock);
+		return -err;
+	}
+	return (int)sock;
+}
+
+int shim_sys_send(int sock, const void *buf, size_t size, int fd)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = size};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.buf;
+		msg.msg_controllen = sizeof(control.buf);
+		struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
+	}
+	return syscall(SYS_sendmsg, sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+bool shim_sys_peer_alive(int sock)
+{
+	char ignored[64];
+
+	/* The daemon has nothing to say to a shim: what there is to read is its end. */
+	long n = syscall(SYS_recvfrom, sock, ignored, sizeof(ignored), MSG_DONTWAIT, NULL, NULL);
+	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+void shim_say(const char *const parts[])
+{
+	struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+	struct timespec at_once = {0, 0};
+	char line[512];
+	size_t n = 0;
+
+	for (size_t i = 0; parts[i] != NULL; i++) {
+		for (const char *c = parts[i]; *c != '\0' && n < sizeof(line) - 1; c++) {
+			line[n++] = *c;
+		}
+	}
+	line[n++] = '\n';
+	/* A full pipe would make the program wait, a closed one would kill it with SIGPIPE. */
+	if (syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) == 1 &&
+		(p.revents & (POLLOUT | POLLERR)) == POLLOUT) {
+		syscall(SYS_write, STDERR_FILENO, line, n);
+	}
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * System calls made directly: libc's close(), sendmsg() and their like are cancellation points, and
+ * may be interposed by others; a thread must not end, nor another library run, in the middle of the
+ * shim. Direct calls also keep the library free of symbols newer than GLIBC_2.17 (fstat: 2.33).
+ *
+ * All return -errno on failure. errno itself is kept by observe.c around everything.
+ */
+#ifndef RBT_SHIM_SYS_H
+#define RBT_SHIM_SYS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * A file descriptor with the identity of its file: programs close numbers that they do not know
+ * (closefrom(3)) and get the same ones again. The mode tells our locks, which are read-only, from
+ * the program's own files on the same nodes.
+ */
+struct shim_fd {
+	_Atomic int fd_plus_1; /* so that zeroed memory holds none */
+	uint32_t mode;
+	uint64_t dev, ino, rdev;
+};
+
+static inline int shim_fd_get(const struct shim_fd *f)
+{
+	return f->fd_plus_1 - 1;
+}
+
+/* Remembers fd and its identity. 0 or -errno. */
+int shim_fd_set(struct shim_fd *f, int fd);
+
+/* Takes ownership of fd and moves it up, out of the way of programs that count on low numbers. */
+int shim_fd_own(struct shim_fd *f, int fd);
+
+/* Whether the number still stands for the same file. */
+bool shim_fd_valid(const struct shim_fd *f);
+
+/* Closes the fd if it is still ours, and forgets it. */
+void shim_fd_close(struct shim_fd *f);
+
+int shim_sys_close(int fd);
+uint32_t shim_sys_gettid(void);
+int32_t shim_sys_getpid(void);
+void shim_sys_yield(void);
+uint64_t shim_sys_block_signals(void);
+void shim_sys_restore_signals(uint64_t mask);
+void *shim_sys_mmap(size_t size);
+void shim_sys_munmap(void *p, size_t size);
+bool shim_sys_wipe_on_fork(void *p, size_t size);
+int shim_sys_flock(int fd);
+
+/* A non-blocking connection, not yet moved up. */
+int shim_sys_connect(const char *path);
+
+/* Sends one packet, with one fd unless it is negative. Never blocks, never raises SIGPIPE. */
+int shim_sys_send(int sock, const void *buf, size_t size, int fd);
+
+/* Whether the peer has not hung up. */
+bool shim_sys_peer_alive(int sock);
+
+/* One line on standard error, if that takes it without waiting. Strings up to a NULL. */
+void shim_say(const char *const parts[]);
+
+/* raw.c: the world outside, which tests replace. */
+
+/* As ioctl(2): -1 and errno. */
+int shim_raw_ioctl(int fd, unsigned long request, void *arg);
+uint64_t shim_raw_now_ns(void);
+
+/* The GPU's device node, for its lock. fd or -errno. */
+int shim_raw_open_gpu(uint32_t gpu);
+
+/* What the driver says of itself, NUL-terminated. Length or -errno. */
+ssize_t shim_raw_driver_version(char *buf, size_t size);
+
+#endif

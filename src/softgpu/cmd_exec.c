@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/nvidia/rm_abi.h"
+#include "softgpu/commands.h"
+#include "softgpu/supervise.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+#define DEFAULT_DRIVER       "580.159.04"
+#define DEFAULT_MEMORY_MIB   143771
+#define DEFAULT_FIRST_CLIENT 0x12
+
+const char help_exec[] =
+	"usage: rubato-softgpu exec [options] [--] COMMAND [ARGUMENT…]\n"
+	"\n"
+	"Runs COMMAND, and all it starts, on software GPUs: /dev/nvidiactl, /dev/nvidia0… and the driver's\n"
+	"version files are there for it, and its calls on them are answered by the session's device server.\n"
+	"Inside a session already, it simply runs COMMAND there.\n"
+	"\n"
+	"  --session DIR       share the GPUs of all commands that name DIR (default: $RUBATO_SOFTGPU, else a\n"
+	"                      session for this command alone)\n"
+	"  --driver VERSION    the driver to imitate (default " DEFAULT_DRIVER ")\n"
+	"  --gpus N            how many GPUs, 1 to 32 (default 1)\n"
+	"  --memory MIB        memory of each (default 143771)\n"
+	"  --first-client N    number of the first client; a high one (0x9a000) imitates a long uptime\n"
+	"  --help              this text\n"
+	"\n"
+	"Exit status: the command's; 128 + N when signal N ended it; 127 not found; 126 not executable.\n";
+
+struct options {
+	struct rbt_rm_config config;
+	const char *session;
+	bool has_driver, has_gpus, has_memory, has_first;
+};
+
+static int number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *ret)
+{
+	int r = rbt_parse_u64(text, min, max, ret);
+
+	if (r < 0 && strncmp(text, "0x", 2) == 0) {
+		char *end;
+		*ret = strtoull(text + 2, &end, 16);
+		r = text[2] != '\0' && *end == '\0' && *ret >= min && *ret <= max ? 0 : -EINVAL;
+	}
+	if (r < 0) {
+		rbt_error("exec: --%s wants a number from %llu to %llu, not '%s'", option,
+			(unsigned long long)min, (unsigned long long)max, text);
+	}
+	return r;
+}
+
+static int take_driver(struct options *o, const char *text)
+{
+	if (text[0] < '0' || text[0] > '9' || strlen(text) >= sizeof(o->config.driver_version) ||
+		text[strspn(text, "0123456789.")] != '\0') {
+		rbt_error("exec: --driver wants a version such as " DEFAULT_DRIVER ", not '%s'",
+			text);
+		return -EINVAL;
+	}
+	strcpy(o->config.driver_version, text);
+	o->has_driver = true;
+	return 0;
+}
+
+/* 0, 1 after --help, or -EINVAL after a message. */
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option longs[] = {
+		{"session", required_argument, NULL, 's'},
+		{"driver", required_argument, NULL, 'd'},
+		{"gpus", required_argument, NULL, 'g'},
+		{"memory", required_argument, NULL, 'm'},
+		{"first-client", required_argument, NULL, 'c'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	uint64_t v = 0;
+	int opt, r = 0;
+
+	opterr = 0;
+	while (r == 0 && (opt = getopt_long(argc, argv, "+:h", longs, NULL)) != -1) {
+		switch (opt) {
+		case 's':
+			o->session = optarg;
+			break;
+		case 'd':
+			r = take_driver(o, optarg);
+			break;
+		case 'g':
+			r = number("gpus", optarg, 1, NV_MAX_GPUS, &v);
+			o->config.n_gpus = (uint32_t)v;
+			o->has_gpus = true;
+			break;
+		case 'm':
+			r = number("memory", optarg, 1, 1ull << 32, &v);
+			o->config.memory_bytes = v << 20;
+			o->has_memory = true;
+			break;
+		case 'c':
+			r = number("first-client", optarg, 0, 0xfffff, &v);
+			o->config.first_client = (uint32_t)v;
+			o->has_first = true;
+			break;
+		case 'h':
+			fputs(help_exec, stdout);
+			return 1;
+		default:
+			rbt_error("exec: unknown option, or one without its value: %s (see --help)",
+				argv[optind - 1]);
+			return -EINVAL;
+		}
+	}
+	if (r == 0 && optind >= argc) {
+		rbt_error("exec: no command given (see --help)");
+		return -EINVAL;
+	}
+	return r;
+}
+
+/* A server that is there already keeps its configuration: what the user asked for must not be
+ * dropped silently. */
+static bool fits(const struct options *o, const struct rbt_rm_config *have)
+{
+	return (!o->has_driver || strcmp(o->config.driver_version, have->driver_version) == 0) &&
+	       (!o->has_gpus || o->config.n_gpus == have->n_gpus) &&
+	       (!o->has_memory || o->config.memory_bytes == have->memory_bytes) &&
+	       (!o->has_first || o->config.first_client == have->first_client);
+}
+
+/* Returns an exit status; does not return when the command could be run. */
+static int run_inside(const char *dir, char **argv)
+{
+	int r = session_export(dir);
+
+	if (r < 0) {
+		rbt_error("exec: cannot make a runtime directory in session %s: %s", dir,
+			strerror(-r));
+		return EXIT_FAILED;
+	}
+	execvp(argv[0], argv);
+	int err = errno;
+	rbt_error("%s: %s", argv[0], strerror(err));
+	return err == ENOENT ? 127 : 126;
+}
+
+static int run_new(struct options *o, char **argv)
+{
+	struct session session;
+	const char *what = "make";
+	int r = session_open(&session, o->session);
+
+	if (r == 0) {
+		what = "join";
+		r = session_join(&session, &o->config);
+	}
+	if (r == 0) {
+		what = "set up";
+		r = session_export(session.dir);
+	}
+	if (r < 0) {
+		rbt_error("exec: cannot %s session %s: %s", what,
+			o->session != NULL ? o->session : "directory", strerror(-r));
+		return EXIT_FAILED;
+	}
+	if (!fits(o, &session.welcome.config)) {
+		rbt_error(
+			"exec: session %s is running with driver %s, %u GPUs of %llu MiB: other options need another session",
+			session.dir, session.welcome.config.driver_version,
+			session.welcome.config.n_gpus,
+			(unsigned long long)(session.welcome.config.memory_bytes >> 20));
+		return EXIT_FAILED;
+	}
+	return supervise(&session, argv);
+}
+
+int cmd_exec(int argc, char **argv)
+{
+	char current[SESSION_MAX_PATH];
+	struct options o = {
+		.config = {.driver_version = DEFAULT_DRIVER,
+			.n_gpus = 1,
+			.first_client = DEFAULT_FIRST_CLIENT,
+			.memory_bytes = (uint64_t)DEFAULT_MEMORY_MIB << 20},
+	};
+	int r = parse(argc, argv, &o);
+
+	if (r != 0) {
+		return r > 0 ? EXIT_OK : EXIT_USAGE;
+	}
+	if (o.session == NULL) {
+		o.session = getenv(SESSION_ENV);
+	}
+	if (o.session != NULL && o.session[0] == '\0') {
+		rbt_error("exec: the session's directory is empty");
+		return EXIT_USAGE;
+	}
+	if (session_current(current, sizeof(current)) == 0) {
+		char *real = o.session != NULL ? realpath(o.session, NULL) : NULL;
+		bool same = o.session == NULL || (real != NULL && strcmp(real, current) == 0);
+		free(real);
+		if (!same) {
+			rbt_error("exec: already inside session %s; a program can be in one only",
+				current);
+			return EXIT_FAILED;
+		}
+		return run_inside(current, argv + optind);
+	}
+	return run_new(&o, argv + optind);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tools that look at a session's device server and disturb it. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "softgpu/commands.h"
+#include "softgpu/session.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+const char help_state[] =
+	"usage: rubato-softgpu state [--session DIR] [--json]\n"
+	"\n"
+	"Prints what the session's device server holds: GPUs, opens, clients, channel groups, counters.\n";
+
+const char help_fault[] =
+	"usage: rubato-softgpu fault [--session DIR] [options]\n"
+	"       rubato-softgpu fault [--session DIR] clear\n"
+	"\n"
+	"Makes matching calls fail or take longer, or takes all such faults back. Prints nothing.\n"
+	"\n"
+	"  --cmd HEX       only this RM control (a06c0103)\n"
+	"  --nr HEX        only this ioctl number (2a)\n"
+	"  --status HEX    answer with this RM status\n"
+	"  --errno N       fail the ioctl itself\n"
+	"  --delay-us N    answer so much later; alone, the call is otherwise as ever\n"
+	"  --count N       for so many calls (default: until cleared)\n";
+
+const char help_kill[] = "usage: rubato-softgpu kill [--session DIR]\n"
+			 "\n"
+			 "Ends the session's device server at once, as a crash would.\n";
+
+/* The session's server, or an exit status negated after a message. */
+static int connect_to(const char *command, const char *dir)
+{
+	char path[SESSION_MAX_PATH + 16];
+
+	if (dir == NULL) {
+		dir = getenv(SESSION_ENV);
+	}
+	if (dir == NULL || dir[0] == '\0') {
+		rbt_error(
+			"%s: no session: give --session DIR, or run it inside `rubato-softgpu exec`",
+			command);
+		return -EXIT_USAGE;
+	}
+	int n = snprintf(path, sizeof(path), "%s/%s", dir, SOCKET_NAME);
+	int sock = n > 0 && (size_t)n < sizeof(path) ? rbt_connect(path, 0) : -ENAMETOOLONG;
+	if (sock < 0) {
+		rbt_error("%s: no device server in session %s: %s", command, dir, strerror(-sock));
+		return sock == -EACCES ? -EXIT_NO_PERMISSION : -EXIT_NO_DEVICE;
+	}
+	return sock;
+}
+
+/* Sends one message and waits for the verdict. Returns an exit status; *ret_fd may be NULL. */
+static int ask(const char *command, int sock, const void *msg, size_t size, int *ret_fd)
+{
+	struct link_result result;
+	int fds[RBT_MAX_FDS_PER_MSG];
+	size_t n_fds = 0;
+	ssize_t n = rbt_send(sock, msg, size, NULL, 0, 0);
+
+	if (n == 0) {
+		n = rbt_recv(sock, &result, sizeof(result), fds, &n_fds, 0);
+	}
+	close(sock);
+	if (n != sizeof(result)) {
+		rbt_error("%s: the device server has gone", command);
+		return EXIT_NO_DEVICE;
+	}
+	if (result.error < 0) {
+		rbt_error("%s: %s", command, strerror(-result.error));
+		return result.error == -EPERM ? EXIT_NO_PERMISSION : EXIT_FAILED;
+	}
+	if (ret_fd != NULL && n_fds == 1) {
+		*ret_fd = fds[0];
+	}
+	return EXIT_OK;
+}
+
+static int usage_error(const char *command, char **argv)
+{
+	rbt_error("%s: unknown argument, or an option without its value: %s (see --help)", command,
+		argv[optind - 1]);
+	return EXIT_USAGE;
+}
+
+static int copy_to_stdout(int fd)
+{
+	char buf[65536];
+	ssize_t n = 0;
+
+	for (off_t at = 0; (n = pread(fd, buf, sizeof(buf), at)) > 0; at += n) {
+		if (fwrite(buf, 1, (size_t)n, stdout) != (size_t)n) {
+			return EXIT_FAILED;
+		}
+	}
+	return n < 0 || fflush(stdout) != 0 ? EXIT_FAILED : EXIT_OK;
+}
+
+int cmd_state(int argc, char **argv)
+{
+	static const struct option longs[] = {{"session", required_argument, NULL, 's'},
+		{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+	struct link_state m = {.h = link_header(LINK_STATE, 0)};
+	const char *session = NULL;
+	int opt, fd = -1;
+
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		switch (opt) {
+		case 's':
+			session = optarg;
+			break;
+		case 'j':
+			m.json = 1;
+			break;
+		case 'h':
+			fputs(help_state, stdout);
+			return EXIT_OK;
+		default:
+			return usage_error("state", argv);
+		}
+	}
+	if (optind < argc) {
+		optind++;
+		return usage_error("state", argv);
+	}
+	int sock = connect_to("state", session);
+	if (sock < 0) {
+		return -sock;
+	}
+	int status = ask("state", sock, &m, sizeof(m), &fd);
+	if (status == EXIT_OK && fd >= 0) {
+		status = copy_to_stdout(fd);
+		close(fd);
+	}
+	return status;
+}
+
+static int hex(const char *option, const char *text, uint32_t *ret)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long long v = strtoull(text, &end, 16);
+	if (end == text || *end != '\0' || text[0] == '-' || text[0] == '+' || errno != 0 ||
+		v > UINT32_MAX) {
+		rbt_error("fault: --%s wants a hexadecimal number, not '%s'", option, text);
+		return -EINVAL;
+	}
+	*ret = (uint32_t)v;
+	return 0;
+}
+
+static int decimal(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *ret)
+{
+	int r = rbt_parse_u64(text, min, max, ret);
+
+	if (r < 0) {
+		rbt_error("fault: --%s wants a number from %llu to %llu, not '%s'", option,
+			(unsigned long long)min, (unsigned long long)max, text);
+	}
+	return r;
+}
+
+static int parse_fault(int argc, char **argv, struct rbt_rm_fault *f, const char **session)
+{
+	static const struct option longs[] = {{"session", required_argument, NULL, 's'},
+		{"cmd", required_argument, NULL, 'c'}, {"nr", required_argument, NULL, 'n'},
+		{"status", required_argument, NULL, 't'}, {"errno", required_argument, NULL, 'e'},
+		{"delay-us", required_argument, NULL, 'd'}, {"count", required_argument, NULL, 'k'},
+		{"help", no_argument, NULL, 'h'}, {0}};
+	uint64_t v = 0;
+	int opt, r = 0;
+
+	opterr = 0;
+	while (r == 0 && (opt = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		switch (opt) {
+		case 's':
+			*session = optarg;
+			break;
+		case 'c':
+			r = hex("cmd", optarg, &f->cmd);
+			break;
+		case 'n':
+			r = hex("nr", optarg, &f->nr);
+			break;
+		case 't':
+			r = hex("status", optarg, &f->status);
+			f->has_status = 1;
+			break;
+		case 'e':
+			r = decimal("errno", optarg, 1, 133, &v);
+			f->error = (uint32_t)v;
+			break;
+		case 'd':
+			r = decimal("delay-us", optarg, 1, 600000000, &f->delay_us);
+			break;
+		case 'k':
+			r = decimal("count", optarg, 1, UINT32_MAX, &f->count);
+			break;
+		case 'h':
+			fputs(help_fault, stdout);
+			exit(EXIT_OK);
+		default:
+			usage_error("fault", argv);
+			return -EINVAL;
+		}
+	}
+	return r;
+}
+
+int cmd_fault(int argc, char **argv)
+{
+	struct link_fault m = {.h = link_header(LINK_FAULT, 0)};
+	const char *session = NULL;
+	bool clear;
+
+	if (parse_fault(argc, argv, &m.fault, &session) < 0) {
+		return EXIT_USAGE;
+	}
+	clear = optind == argc - 1 && strcmp(argv[optind], "clear") == 0;
+	if (optind < argc && !clear) {
+		optind++;
+		return usage_error("fault", argv);
+	}
+	if (!clear &&
+		((m.fault.has_status && m.fault.error != 0) ||
+			(!m.fault.has_status && m.fault.error == 0 && m.fault.delay_us == 0))) {
+		rbt_error(
+			"fault: give one of --status and --errno, or --delay-us, or clear (see --help)");
+		return EXIT_USAGE;
+	}
+	int sock = connect_to("fault", session);
+	if (sock < 0) {
+		return -sock;
+	}
+	if (clear) {
+		m.h = link_header(LINK_CLEAR_FAULTS, 0);
+	}
+	return ask("fault", sock, &m, clear ? sizeof(m.h) : sizeof(m), NULL);
+}
+
+int cmd_kill(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"session", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {0}};
+	struct link_header m = link_header(LINK_KILL, 0);
+	struct link_result result;
+	int opt, fds[RBT_MAX_FDS_PER_MSG];
+	size_t n_fds = 0;
+	const char *session = NULL;
+
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		switch (opt) {
+		case 's':
+			session = optarg;
+			break;
+		case 'h':
+			fputs(help_kill, stdout);
+			return EXIT_OK;
+		default:
+			return usage_error("kill", argv);
+		}
+	}
+	if (optind < argc) {
+		optind++;
+		return usage_error("kill", argv);
+	}
+	int sock = connect_to("kill", session);
+	if (sock < 0) {
+		return -sock;
+	}
+	/* Its end is the answer; anything else is a refusal. */
+	if (rbt_send(sock, &m, sizeof(m), NULL, 0, 0) == 0 &&
+		rbt_recv(sock, &result, sizeof(result), fds, &n_fds, 0) > 0) {
+		rbt_error("kill: only the session's owner may end its device server");
+		return EXIT_NO_PERMISSION;
+	}
+	return EXIT_OK;
+}

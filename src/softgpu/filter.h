@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RBT_SOFTGPU_FILTER_H
+#define RBT_SOFTGPU_FILTER_H
+
+/*
+ * Puts this process and all its descendants under the filter: opens, readlinks and the drivers'
+ * ioctls wait for whoever listens on the returned fd (CLOEXEC). Returns it or -errno; -EBUSY when
+ * there is such a listener above us already.
+ */
+int filter_install(void);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the device server: connections, and calls on their way. */
+#ifndef RBT_SOFTGPU_SERVER_IMPL_H
+#define RBT_SOFTGPU_SERVER_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "softgpu/link.h"
+#include "softgpu/nodes.h"
+
+struct packet;
+struct call;
+
+struct conn {
+	struct conn *next;
+	int fd;
+	uint32_t uid; /* the peer's */
+	bool broken;  /* to be dropped */
+	struct packet *out;
+	struct call *calls; /* waiting for bytes */
+};
+
+struct server {
+	const char *dir;
+	bool private;
+	struct rbt_rm *rm;
+	struct nodes *nodes;
+	struct conn *conns;
+	int listener, lock, log;
+	uint32_t log_lines;
+	uint64_t idle_since_ns; /* 0 while there are connections */
+	size_t n_opens;
+};
+
+/* conn.c: packets that wait for the peer, or for their time. Fd is borrowed; -1: none. */
+void conn_send(struct conn *c, const void *msg, size_t size, int fd, uint64_t delay_us);
+/* Sends what is due. Returns when the next packet is (0: now, as soon as the peer takes it;
+ * UINT64_MAX: none). */
+uint64_t conn_flush(struct conn *c, uint64_t now_ns);
+void conn_destroy(struct conn *c);
+
+/* calls.c */
+void call_begin(struct server *s, struct conn *c, const uint8_t *msg, size_t size);
+void call_resume(struct server *s, struct conn *c, const uint8_t *msg, size_t size);
+void call_open(struct server *s, struct conn *c, const uint8_t *msg, size_t size);
+void calls_destroy(struct conn *c);
+
+/* server.c: one line to the session's log. */
+void server_log(struct server *s, const char *line);
+
+#endif

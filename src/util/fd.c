@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+void rbt_close(int *fd)
+{
+	int saved_errno = errno;
+
+	if (*fd >= 0) {
+		close(*fd);
+		*fd = -1;
+	}
+	errno = saved_errno;
+}
+
+int rbt_send(int sock, const void *buf, size_t size, const int *fds, size_t n_fds, int flags)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * RBT_MAX_FDS_PER_MSG)];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = size};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (n_fds > RBT_MAX_FDS_PER_MSG) {
+		return -EINVAL;
+	}
+	if (n_fds > 0) {
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+		struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * n_fds);
+	}
+	for (;;) {
+		ssize_t n = sendmsg(sock, &msg, flags | MSG_NOSIGNAL);
+		if (n >= 0) {
+			return 0;
+		}
+		if (errno != EINTR) {
+			return -errno;
+		}
+	}
+}
+
+static size_t take_fds(struct msghdr *msg, int fds[RBT_MAX_FDS_PER_MSG])
+{
+	size_t n = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) {
+			continue;
+		}
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (n < RBT_MAX_FDS_PER_MSG) {
+				fds[n++] = fd;
+			} else {
+				close(fd);
+			}
+		}
+	}
+	return n;
+}
+
+ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds, int flags)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * RBT_MAX_FDS_PER_MSG)];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = buf, .iov_len = size};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+	ssize_t n;
+
+	for (size_t i = 0; i < RBT_MAX_FDS_PER_MSG; i++) {
+		fds[i] = -1;
+	}
+	do {
+		n = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0) {
+		return -errno;
+	}
+	size_t n_fds = take_fds(&msg, fds);
+	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		for (size_t i = 0; i < n_fds; i++) {
+			rbt_close(&fds[i]);
+		}
+		return -EMSGSIZE;
+	}
+	*ret_n_fds = n_fds;
+	return n;
+}
+
+int rbt_connect(const char *path, int nonblock)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+
+	if (strlen(path) >= sizeof(addr.sun_path)) {
+		return -ENAMETOOLONG;
+	}
+	strcpy(addr.sun_path, path);
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (nonblock ? SOCK_NONBLOCK : 0), 0);
+	if (sock < 0) {
+		return -errno;
+	}
+	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+		int err = errno;
+		close(sock);
+		return -err;
+	}
+	return sock;
+}
+
+ssize_t rbt_read_file(const char *path, char *buf, size_t size)
+{
+	size_t len = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0) {
+		return -errno;
+	}
+	while (len < size - 1) {
+		ssize_t n = read(fd, buf + len, size - 1 - len);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n < 0) {
+			int err = errno;
+			close(fd);
+			return -err;
+		}
+		if (n == 0) {
+			break;
+		}
+		len += (size_t)n;
+	}
+	close(fd);
+	buf[len] = '\0';
+	return (ssize_t)len;
+}

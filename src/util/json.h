@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes JSON to a stream as it goes: commas, indentation and escaping are its business, nesting the caller's.
+ */
+#ifndef RBT_UTIL_JSON_H
+#define RBT_UTIL_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct rbt_json {
+	FILE *out; /* borrowed */
+	int depth;
+	bool first;
+};
+
+void rbt_json_init(struct rbt_json *j, FILE *out);
+
+/* `key` is NULL inside arrays and at the top. */
+void rbt_json_object(struct rbt_json *j, const char *key);
+void rbt_json_array(struct rbt_json *j, const char *key);
+void rbt_json_end(struct rbt_json *j, char bracket);
+void rbt_json_string(struct rbt_json *j, const char *key, const char *value);
+void rbt_json_u64(struct rbt_json *j, const char *key, uint64_t value);
+void rbt_json_bool(struct rbt_json *j, const char *key, bool value);
+void rbt_json_null(struct rbt_json *j, const char *key);
+void rbt_json_double(struct rbt_json *j, const char *key, double value);
+
+#endif

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""End-to-end tests: real programs, tools, daemon and hand on fake device nodes.
+
+Every test gets a session of its own: a software GPU with its own daemon in a private directory. Nothing waits for
+ever; what a test leaves behind is killed.
+"""
+import sys
+
+sys.dont_write_bytecode = True
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import traceback
+
+BUILD = os.environ.get("BUILD", "build")
+LONG = os.environ.get("RUBATO_TEST_LONG", "0") == "1"
+SKIP = 77
+
+
+def binary(name):
+    for folder in (BUILD, os.path.join(BUILD, "tests/progs"), os.path.join(BUILD, "tests/conformance")):
+        path = os.path.join(os.path.abspath(folder), name)
+        if os.path.isfile(path):
+            return path
+    raise SystemExit(f"{name} is not in {BUILD}")
+
+
+def eventually(what, condition, seconds=5.0):
+    """The condition's value once it is true; an AssertionError that says `what` if it never is."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"never: {what} (last: {value!r})")
+        time.sleep(0.02)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Program:
+    """A running rmclient, perhaps under `rubato run`."""
+
+    def __init__(self, session, argv, **options):
+        self.process = subprocess.Popen(session.inside(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=session.env, **options)
+        line = self.process.stdout.readline()
+        found = re.match(r"ready pid=(\d+)", line)
+        if not found:
+            self.process.kill()
+            raise AssertionError(f"{argv}: not ready: {line!r}")
+        self.pid = int(found.group(1))
+
+    def say(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, line):
+        self.say(line)
+        return self.process.stdout.readline().strip()
+
+    def kill(self, number=signal.SIGKILL):
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def end(self):
+        self.kill()
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(10)
+
+
+class Session:
+    def __init__(self, *server_options):
+        self.dir = tempfile.mkdtemp(prefix="rbt-")
+        os.chmod(self.dir, 0o711)
+        self.programs = []
+        self.env = dict(os.environ, RUBATO_IDLE_EXIT_S="2")
+        for name in ("RUBATO_SOFTGPU", "RUBATO_RUNTIME_DIR", "LD_PRELOAD"):
+            self.env.pop(name, None)
+        self.server_options = server_options
+        # Keeps the device server alive while programs come and go.
+        self.keeper = subprocess.Popen(self.inside(["cat"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env)
+        self.keeper.stdin.write(b"up\n")
+        self.keeper.stdin.flush()
+        assert self.keeper.stdout.readline() == b"up\n"
+
+    def inside(self, argv):
+        return [binary("rubato-softgpu"), "exec", "--session", self.dir, *self.server_options, "--", *argv]
+
+    @property
+    def run_dir(self):
+        return os.path.join(self.dir, "run")
+
+    def command(self, *argv, timeout=30):
+        return subprocess.run(self.inside(argv), capture_output=True, text=True, timeout=timeout, env=self.env,
+                              stdin=subprocess.DEVNULL)
+
+    def rubato(self, *args, code=0, timeout=30):
+        """Runs a rubato command and checks its exit code. Output and errors come back together with it."""
+        done = self.command(binary("rubato"), *map(str, args), timeout=timeout)
+        if code is not None:
+            assert done.returncode == code, f"rubato {args}: exit {done.returncode}, not {code}: {done.stdout}{done.stderr}"
+        return done
+
+    def program(self, *args, under=()):
+        program = Program(self, [*under, binary("rmclient"), *map(str, args)])
+        self.programs.append(program)
+        return program
+
+    def run(self, *options, args=()):
+        """rmclient under `rubato run` with these options."""
+        return self.program(*args, under=[binary("rubato"), "run", *map(str, options), "--"])
+
+    def softgpu(self, *args):
+        done = subprocess.run([binary("rubato-softgpu"), *map(str, args)], capture_output=True, text=True, timeout=20,
+                              env=dict(self.env, RUBATO_SOFTGPU=self.dir))
+        assert done.returncode == 0, f"rubato-softgpu {args}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def state(self):
+        return json.loads(self.softgpu("state", "--json"))
+
+    def tasks(self, pid, kind="compute"):
+        """The device's own view of a program's tasks."""
+        return [t for t in self.state()["tsgs"] if t["pid"] == pid and (kind is None or t["kind"] == kind)]
+
+    def slices(self, pid, kind="compute"):
+        return [t["timeslice_us"] for t in self.tasks(pid, kind)]
+
+    def is_suspended(self, pid):
+        tasks = self.tasks(pid, None)
+        return bool(tasks) and all(t["enabled_channels"] == 0 for t in tasks)
+
+    def is_running(self, pid):
+        tasks = self.tasks(pid, None)
+        return bool(tasks) and all(t["enabled_channels"] == t["channels"] for t in tasks)
+
+    def is_default(self, pid):
+        return self.is_running(pid) and all(us == 2048 for us in self.slices(pid)) and \
+            all(us == 1024 for us in self.slices(pid, "copy"))
+
+    def ps(self):
+        return {p["pid"]: p for p in json.loads(self.rubato("ps", "--json").stdout)["programs"]}
+
+    def processes(self, name):
+        """Pids of this session's daemon or hand, by its process name."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/comm") as f:
+                    if f.read().strip() != name:
+                        continue
+                with open(f"/proc/{pid}/environ", "rb") as f:
+                    if f"RUBATO_RUNTIME_DIR={self.run_dir}".encode() in f.read().split(b"\0") and alive(int(pid)):
+                        found.append(int(pid))
+            except OSError:
+                pass
+        return found
+
+    def daemon(self):
+        return eventually("rubatod runs", lambda: self.processes("rubatod"))[0]
+
+    def hand(self):
+        return eventually("the hand runs", lambda: self.processes("rubato-hand"))[0]
+
+    def log(self):
+        try:
+            with open(os.path.join(self.run_dir, "rubatod.log")) as f:
+                return f.read()
+        except OSError:
+            return ""
+
+    def close(self):
+        for program in self.programs:
+            program.end()
+        for name in ("rubatod", "rubato-hand"):
+            for pid in self.processes(name):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        self.keeper.stdin.close()
+        self.keeper.stdout.close()
+        self.keeper.wait(10)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(SKIP)
+
+
+def main(module="__main__"):
+    """Runs every function test_* of the calling file, each in a fresh session unless it takes no argument."""
+    wanted = sys.argv[1:]
+    failures = 0
+    for name, function in list(vars(sys.modules[module]).items()):
+        if not name.startswith("test_") or (wanted and name not in wanted):
+            continue
+        options = getattr(function, "server_options", ())
+        started = time.monotonic()
+        session = Session(*options)
+        try:
+            function(session)
+            print(f"ok   {name} ({time.monotonic() - started:.1f} s)", flush=True)
+        except Exception:
+            failures += 1
+            print(f"FAIL {name}", flush=True)
+            traceback.print_exc()
+            print("rubatod.log:", session.log())
+        finally:
+            session.close()
+    sys.exit(1 if failures else 0)
+
+
+def device(*options):
+    """Options of the software GPU for one test."""
+    def mark(function):
+        function.server_options = options
+        return function
+    return mark

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rubato renice` and `rubato ps` on programs that were started without Rubato."""
+import json
+import os
+import time
+
+from harness import binary, device, eventually, main
+
+
+def test_renice_and_back(s):
+    p = s.program()
+    assert s.ps()[p.pid]["managed"] is False
+    done = s.rubato("renice", p.pid, "--class", "best-effort")
+    assert done.stdout == f"{p.pid}: best-effort, priority 2\n", done.stdout
+    assert s.slices(p.pid) == [1]
+    row = s.ps()[p.pid]
+    assert row["managed"] and row["attached"] and row["class"] == "best-effort"
+    s.rubato("renice", p.pid, "--class", "normal")
+    assert s.is_default(p.pid)
+    eventually("let go", lambda: s.ps()[p.pid]["managed"] is False)
+
+
+def test_every_way_to_say_it(s):
+    p = s.program()
+    for args, us in ((["--priority", 3], 50), (["-p", 5], 1000), (["-t", 77], 77), (["-c", "best-effort"], 1),
+                     (["--class", "best-effort", "--priority", 4], 200), (["-c", "latency"], 2048)):
+        s.rubato("renice", p.pid, *args)
+        assert s.slices(p.pid) == [us], args
+
+
+def test_a_program_under_run_is_reniced_without_rights(s):
+    p = s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    before = s.state()["counters"]["log_lines"]
+    s.rubato("renice", p.pid, "--class", "normal")
+    assert s.is_default(p.pid)
+    s.rubato("renice", p.pid, "--class", "best-effort")
+    assert s.slices(p.pid) == [1]
+    assert s.state()["counters"]["log_lines"] == before
+
+
+@device("--first-client", "0x9a000")
+def test_a_server_up_for_months(s):
+    for _ in range(3):
+        s.program()
+    p = s.program("--contexts", 2, "--channels", 80)
+    before = s.state()["counters"]["log_lines"]
+    started = time.monotonic()
+    s.rubato("renice", p.pid, "--timeslice-us", 4000)
+    print(f"     attach and renice: {(time.monotonic() - started) * 1000:.0f} ms")
+    assert s.slices(p.pid) == [4000, 4000]
+    assert s.state()["counters"]["log_lines"] - before <= 8
+
+
+def test_two_attached_programs_never_meet(s):
+    a, b = s.program(), s.program()
+    s.rubato("renice", a.pid, "--class", "best-effort")
+    done = s.rubato("renice", b.pid, "--class", "best-effort")
+    assert "default slice" in done.stdout
+    assert s.is_default(a.pid) and s.is_default(b.pid)
+    s.rubato("renice", a.pid, "--class", "normal")
+    assert s.slices(b.pid) == [1]
+
+
+def test_it_exits_and_execs(s):
+    p = s.program()
+    s.rubato("renice", p.pid, "--class", "best-effort")
+    p.kill()
+    eventually("its memory is freed although we held its file", lambda: not s.tasks(p.pid, None))
+    q = s.program("--exec")
+    s.rubato("renice", q.pid, "--class", "best-effort")
+    q.say("go")
+    eventually("freed after exec too", lambda: not s.tasks(q.pid, None))
+    eventually("and forgotten", lambda: q.pid not in s.ps())
+
+
+def test_ps_for_people(s):
+    p = s.run("--class", "best-effort", args=["--memory-mib", 64])
+    eventually("known", lambda: s.ps().get(p.pid, {}).get("tasks"))
+    text = s.rubato("ps", "--threads").stdout
+    assert "PID" in text and str(p.pid) in text and "best-effort" in text and "compute" in text and "thread" in text
+    assert s.ps()[p.pid]["memory_bytes"] >= 64 << 20
+    p.end()
+    eventually("gone", lambda: s.rubato("ps").stdout == "no program uses a GPU here\n")
+
+
+def test_many_at_once(s):
+    programs = [s.program() for _ in range(8)]
+    done = s.rubato("renice", *[p.pid for p in programs], "--priority", 2)
+    assert done.stdout.count("\n") == 8
+    assert all(s.is_default(p.pid) for p in programs)
+    s.rubato("renice", *[p.pid for p in programs[1:]], "--class", "normal")
+    assert s.slices(programs[0].pid) == [1]
+
+
+main()

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rubato suspend` and `resume`; and that nothing stays suspended when somebody dies."""
+import os
+import signal
+import time
+
+from harness import alive, device, eventually, main
+
+
+def kill(pid, number=signal.SIGKILL):
+    os.kill(pid, number)
+
+
+def test_suspend_and_resume(s):
+    for p in (s.program(), s.run("--class", "best-effort")):
+        s.rubato("suspend", p.pid)
+        assert s.is_suspended(p.pid)
+        assert s.ps()[p.pid]["state"] == "suspended"
+        s.rubato("suspend", p.pid)
+        s.rubato("resume", p.pid)
+        assert s.is_running(p.pid)
+        s.rubato("resume", p.pid)
+        assert s.is_running(p.pid)
+
+
+def test_for_a_while(s):
+    p = s.program()
+    s.rubato("suspend", p.pid, "--for", "1.2")
+    assert s.is_suspended(p.pid) and s.ps()[p.pid]["suspended_left_ms"] <= 1200
+    time.sleep(0.6)
+    assert s.is_suspended(p.pid)
+    eventually("resumed by itself", lambda: s.is_running(p.pid), 2)
+
+
+def test_it_outlasts_the_lease(s):
+    """The hand's deadlines are renewed for as long as the daemon means it."""
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    time.sleep(4.5)
+    assert s.is_suspended(p.pid)
+    s.rubato("resume", p.pid)
+
+
+def test_more_than_64_channels(s):
+    p = s.program("--channels", 150)
+    s.rubato("suspend", p.pid)
+    assert s.is_suspended(p.pid)
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid)
+
+
+def test_new_tasks_of_a_suspended_program(s):
+    p = s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    s.rubato("suspend", p.pid)
+    p.ask("more")
+    eventually("the new tasks too", lambda: len(s.tasks(p.pid, None)) == 8 and s.is_suspended(p.pid))
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid)
+
+
+def test_suspended_is_no_company(s):
+    a, b = s.run("--class", "best-effort"), s.run("--class", "best-effort")
+    eventually("held back", lambda: s.ps().get(b.pid, {}).get("held_back"))
+    s.rubato("suspend", a.pid)
+    assert s.slices(b.pid) == [1] and s.slices(a.pid) == [2048]
+    s.rubato("resume", a.pid)
+    assert s.slices(b.pid) == [2048] and s.is_running(a.pid)
+
+
+def test_the_daemon_is_killed(s):
+    p, q = s.program(), s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(q.pid) == [1])
+    s.rubato("suspend", p.pid)
+    kill(s.daemon())
+    eventually("running, own slices", lambda: s.is_default(p.pid) and s.is_default(q.pid))
+    eventually("the hand has gone too", lambda: not s.processes("rubato-hand"))
+    assert not os.path.exists(os.path.join(s.run_dir, "state"))
+
+
+def test_the_hand_is_killed(s):
+    p, q = s.program(), s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(q.pid) == [1])
+    s.rubato("suspend", p.pid)
+    old = s.hand()
+    kill(old)
+    eventually("a new hand", lambda: s.processes("rubato-hand") not in ([], [old]))
+    eventually("still meant", lambda: s.is_suspended(p.pid) and s.slices(q.pid) == [1])
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid)
+
+
+def test_both_are_killed(s):
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    daemon, hand = s.daemon(), s.hand()
+    kill(daemon, signal.SIGSTOP)
+    kill(hand)
+    kill(daemon)
+    eventually("both gone", lambda: not alive(daemon) and not alive(hand))
+    assert s.is_suspended(p.pid)  # nobody is left to resume it…
+    s.rubato("ps")                # …and looking is not touching…
+    s.rubato("resume", p.pid)     # …but the way back is one command
+    assert s.is_default(p.pid)
+
+
+def test_the_next_start_heals(s):
+    p, q = s.program(), s.program()
+    s.rubato("suspend", p.pid)
+    daemon, hand = s.daemon(), s.hand()
+    kill(daemon, signal.SIGSTOP)
+    kill(hand)
+    kill(daemon)
+    eventually("both gone", lambda: not alive(daemon) and not alive(hand))
+    s.rubato("renice", q.pid, "--class", "best-effort")  # about another program altogether
+    assert s.is_default(p.pid) and s.slices(q.pid) == [1]
+
+
+def test_the_daemon_is_stopped(s):
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    daemon = s.daemon()
+    kill(daemon, signal.SIGSTOP)
+    eventually("the hand's deadline", lambda: s.is_running(p.pid), 4)
+    kill(daemon, signal.SIGCONT)
+    eventually("still meant", lambda: s.is_suspended(p.pid))
+
+
+def test_the_hand_is_stopped(s):
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    hand = s.hand()
+    kill(hand, signal.SIGSTOP)
+    s.rubato("resume", p.pid)
+    eventually("the daemon did it itself", lambda: s.is_running(p.pid))
+    assert not alive(hand)
+
+
+def test_the_daemon_ends_in_order(s):
+    p, q = s.program(), s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(q.pid) == [1])
+    s.rubato("suspend", p.pid)
+    daemon = s.daemon()
+    kill(daemon, signal.SIGTERM)
+    eventually("gone", lambda: not alive(daemon))
+    assert s.is_default(p.pid) and s.is_default(q.pid)
+
+
+def test_a_suspended_program_can_be_killed(s):
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    p.kill()
+    eventually("gone from the device", lambda: not s.tasks(p.pid, None))
+
+
+def test_the_daemon_leaves_when_idle(s):
+    p = s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    p.end()
+    eventually("idle exit", lambda: not s.processes("rubatod") and not s.processes("rubato-hand"), 8)
+
+
+def test_the_device_server_dies(s):
+    p = s.run("--class", "best-effort", args=["--survive"])
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    s.softgpu("kill")
+    done = s.rubato("suspend", p.pid, code=None)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert s.rubato("ps", code=None).returncode == 0
+    assert alive(p.pid)
+
+
+main()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong use: one clear line, the right exit code, nothing changed."""
+import json
+import os
+import subprocess
+import threading
+import time
+
+from harness import alive, binary, device, eventually, main
+
+
+def refused(s, code, *args, says=""):
+    done = s.rubato(*args, code=code)
+    assert done.stderr.count("\n") == 1, f"{args}: {done.stderr!r}"
+    assert says in done.stderr, f"{args}: {done.stderr!r} does not say {says!r}"
+    assert done.stdout == "", f"{args}: {done.stdout!r}"
+
+
+def test_options(s):
+    p = s.program()
+    for value in ("0", "-1", "1e12", "abc", "", "1000001", "1.5", "99999999999999999999"):
+        refused(s, 2, "renice", p.pid, "--timeslice-us", value, says="timeslice")
+        refused(s, 2, "run", "--timeslice-us", value, "--", "true", says="timeslice")
+    for value in ("16", "-1", "abc"):
+        refused(s, 2, "renice", p.pid, "--priority", value, says="priority")
+    refused(s, 2, "renice", p.pid, "--class", "urgent", says="no such class")
+    refused(s, 2, "renice", p.pid, "--class", "latency", "--priority", "2", says="contradicts")
+    refused(s, 2, "run", "--class", "best-effort", "--priority", "9", "--", "true", says="contradicts")
+    refused(s, 2, "renice", p.pid, says="--class")
+    refused(s, 2, "renice", "--class", "normal", says="no process named")
+    refused(s, 2, "renice", "abc", "--class", "normal", says="not a process id")
+    refused(s, 2, "renice", "0", "--class", "normal", says="not a process id")
+    refused(s, 2, "renice", p.pid, "-5", "--class", "normal")
+    refused(s, 2, "suspend", says="no process named")
+    refused(s, 2, "suspend", p.pid, "--for", "0", says="--for")
+    refused(s, 2, "suspend", p.pid, "--for", "-1", says="--for")
+    refused(s, 2, "suspend", p.pid, "--for", "soon", says="--for")
+    refused(s, 2, "run", says="no command")
+    refused(s, 2, "ps", "extra", says="unexpected")
+    refused(s, 2, "frobnicate", says="no such command")
+    refused(s, 2, "help", "frobnicate", says="no such command")
+    assert s.is_default(p.pid) and not s.processes("rubatod")
+
+
+def test_targets(s):
+    for command in (["renice", "--class", "normal"], ["suspend"], ["resume"]):
+        refused(s, 3, command[0], "4194303", *command[1:], says="no such process")
+        refused(s, 3, command[0], str(os.getpid()), *command[1:], says="does not use a GPU")
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    refused(s, 3, "suspend", dead.pid, says="no such process")
+
+
+def test_one_bad_pid_does_not_stop_the_others(s):
+    p = s.program()
+    done = s.rubato("renice", "4194303", p.pid, "--class", "best-effort", code=3)
+    assert done.stderr.count("\n") == 1
+    assert s.slices(p.pid) == [1]
+
+
+def test_another_users_program(s):
+    if os.geteuid() != 0:
+        done = s.rubato("suspend", "1", code=None)
+        assert done.returncode in (3, 4) and done.stderr.count("\n") == 1
+        return
+    p = s.program()
+    as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env",
+                 "RUBATO_RUNTIME_DIR=" + s.dir + "/nobody"]
+    for command in (["renice", str(p.pid), "--class", "best-effort"], ["suspend", str(p.pid)]):
+        done = s.command(*as_nobody, binary("rubato"), *command)
+        assert done.returncode == 4 and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
+    assert s.is_default(p.pid)
+
+
+def test_help_is_everywhere(s):
+    for command in ("run", "renice", "ps", "suspend", "resume", "doctor"):
+        done = s.rubato(command, "--help")
+        assert done.stdout.startswith("Usage: rubato " + command) and done.stderr == ""
+        assert s.rubato("help", command).stdout == done.stdout
+    assert "renice" in s.rubato("--help").stdout and s.rubato("--version").stdout.startswith("rubato ")
+
+
+def test_doctor(s):
+    text = s.rubato("doctor").stdout
+    assert "580.159.04" in text and "gpu 0" in text and "rubatod" in text
+    checks = json.loads(s.rubato("doctor", "--json").stdout)["checks"]
+    assert any(c["what"] == "nvidia" and c["verdict"] == "ok" for c in checks)
+    done = s.rubato("doctor", "--program", binary("rmclient"))
+    assert "reached by `rubato run`" in done.stdout
+    refused_file = s.rubato("doctor", "--program", "/etc/passwd", code=1)
+    assert refused_file.stderr.count("\n") == 1
+    # Outside a session there is no device.
+    if not os.path.exists("/dev/nvidiactl"):
+        env = {k: v for k, v in s.env.items() if not k.startswith("RUBATO_")}
+        assert subprocess.run([binary("rubato"), "doctor"], capture_output=True, env=env).returncode == 5
+
+
+@device("--driver", "999.10")
+def test_doctor_on_an_unknown_driver(s):
+    text = s.rubato("doctor").stdout
+    assert "999.10" in text and "--force" in text
+
+
+def test_a_full_output(s):
+    done = s.command("sh", "-c", binary("rubato") + " help > /dev/full")
+    assert done.returncode == 1 and "No space left" in done.stderr
+
+
+def test_it_ends_while_being_attached(s):
+    """Programs that exit or exec at any moment of an attach: a clear word, no harm, nothing left behind."""
+    for i in range(12):
+        p = s.program("--exec" if i % 2 else "--contexts", *([] if i % 2 else [1]))
+        delay = i * 0.004
+
+        def strike():
+            time.sleep(delay)
+            p.say("go") if i % 2 else p.kill()
+
+        striker = threading.Thread(target=strike)
+        striker.start()
+        done = s.rubato("renice", p.pid, "--class", "best-effort", code=None)
+        striker.join()
+        assert done.returncode in (0, 1, 3), (done.returncode, done.stderr)
+        assert done.stderr.count("\n") <= 1
+        eventually("nothing held", lambda: not s.tasks(p.pid, None))
+        p.end()
+
+
+main()

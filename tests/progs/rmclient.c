@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Speaks libcuda's opening dialogue to /dev/nvidiactl, in libcuda's order, and then lives on: what
+ * a CUDA program looks like to everything that watches or attaches to one. Works on the software
+ * GPU.
+ *
+ * Calls go through libc's ioctl(), so that a preloaded library sees them. Standard input takes
+ * commands: more    a further context         free    destroys the last context slice   prints the
+ * timeslice of the last context's compute group quit With --exec any line makes it run itself anew,
+ * without contexts; its device files close then.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "softgpu/rm_params.h"
+
+#define MAX_CONTEXTS    64
+#define N_TSGS          4 /* one compute, three copy */
+#define N_COPY_CHANNELS 4
+#define MAX_CHANNELS    512
+#define LIVE_MS         50
+#define ORPHAN_S        3 /* how long a forked child outlives its parent */
+#define BUSY_RETRY_MS   100
+
+/* libcuda keeps its handles like this, over and over in its heap: what a search of its memory
+ * finds. */
+struct object {
+	uint32_t client, device, parent, handle, hclass, pad[3];
+};
+
+struct context {
+	struct object *tsgs[N_TSGS];
+	struct object *memory;
+	struct object *first, *subcontext;
+	size_t n_objects;
+	struct object **objects; /* in the order they were made */
+};
+
+static struct {
+	int contexts, channels, gpu, delay_ms, memory_mib;
+	bool old_alloc, threads, exec, fork, survive;
+	double for_s;
+	char **argv;
+} opt = {.contexts = 1, .channels = 8};
+
+static int ctl = -1, gpu_fd = -1, uvm_fd = -1;
+static uint32_t client, device, subdevice;
+static struct nv_check_version version = {.cmd = NV_CHECK_VERSION_QUERY};
+static struct context contexts[MAX_CONTEXTS];
+static int n_contexts;
+static bool is_child;
+static uint64_t n_calls, n_errors;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void failed(const char *what, uint32_t number, uint32_t status)
+{
+	/* Once: a program that survives its device meets the same error over and over. */
+	if (n_errors++ == 0 && status != 0) {
+		fprintf(stderr, "rmclient: %s 0x%x: RM status 0x%x\n", what, number, status);
+	} else if (n_errors == 1) {
+		fprintf(stderr, "rmclient: %s 0x%x: %s\n", what, number, strerror(errno));
+	}
+	if (!opt.survive) {
+		exit(1);
+	}
+}
+
+static void sleep_ms(int ms)
+{
+	struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+	nanosleep(&ts, NULL);
+}
+
+static bool control(uint32_t object, uint32_t cmd, void *params, uint32_t size)
+{
+	struct nv_control c = {.client = client,
+		.object = object,
+		.cmd = cmd,
+		.params = (uintptr_t)params,
+		.params_size = size};
+
+	/* As libcuda does when RM is told to put a program off. */
+	do {
+		c.status = 0;
+		if (ioctl(ctl, NV_IOCTL_CONTROL, &c) < 0) {
+			failed("control", cmd, 0);
+			return false;
+		}
+		if (c.status == NV_ERR_BUSY_RETRY) {
+			sleep_ms(BUSY_RETRY_MS);
+		}
+	} while (c.status == NV_ERR_BUSY_RETRY);
+	if (c.status != NV_OK) {
+		failed("control", cmd, c.status);
+		return false;
+	}
+	return true;
+}
+
+static uint32_t alloc(uint32_t parent, uint32_t hclass, void *params, uint32_t size)
+{
+	struct nv_alloc64 a = {
+		.root = client, .parent = parent, .hclass = hclass, .params = (uintptr_t)params};
+	struct nv_alloc21 b = {
+		.root = client, .parent = parent, .hclass = hclass, .params = (uintptr_t)params};
+
+	a.params_size = b.params_size = size;
+	int r = opt.old_alloc ? ioctl(ctl, NV_IOCTL_ALLOC21, &b) : ioctl(ctl, NV_IOCTL_ALLOC64, &a);
+	uint32_t status = opt.old_alloc ? b.status : a.status;
+	if (r < 0 || status != NV_OK) {
+		failed("allocation of class", hclass, r < 0 ? 0 : status);
+		return 0;
+	}
+	return opt.old_alloc ? b.object : a.object;
+}
+
+static struct object *add(
+	struct context *x, uint32_t parent, uint32_t hclass, void *params, uint32_t size)
+{
+	struct object *o = calloc(1, sizeof(*o));
+
+	if (o == NULL || x->n_objects == MAX_CHANNELS * 2 + 64) {
+		fprintf(stderr, "rmclient: too many objects\n");
+		exit(1);
+	}
+	*o = (struct object){
+		.client = client, .device = device, .parent = parent, .hclass = hclass};
+	o->handle = alloc(parent, hclass, params, size);
+	x->objects[x->n_objects++] = o;
+	return o;
+}
+
+/* Group, channels, tokens, engines, and only then: on to the runlist. */
+static struct object *add_group(
+	struct context *x, uint32_t engine, uint32_t engine_class, int n_channels)
+{
+	struct nv_tsg_params params = {.engine_type = engine};
+	struct nv_schedule_params schedule = {.enable = 1};
+	struct nv_token_params token;
+	uint8_t channel_params[368] = {0};
+	struct object *channels[MAX_CHANNELS];
+	struct object *tsg = add(x, device, NV_CLASS_TSG, &params, sizeof(params));
+
+	if (engine == NV_ENGINE_TYPE_GRAPHICS) {
+		uint32_t subcontext_params[3] = {0};
+		x->subcontext = add(x, tsg->handle, NV_CLASS_SUBCONTEXT, subcontext_params,
+			sizeof(subcontext_params));
+	}
+	for (int i = 0; i < n_channels; i++) {
+		channels[i] = add(x, tsg->handle, NV_CLASS_CHANNEL_HOPPER, channel_params,
+			sizeof(channel_params));
+		add(x, channels[i]->handle, engine_class, NULL, 0);
+	}
+	for (int i = 0; i < n_channels; i++) {
+		control(channels[i]->handle, NV_CTRL_CHANNEL_GET_WORK_SUBMIT_TOKEN, &token,
+			sizeof(token));
+	}
+	control(tsg->handle, NV_CTRL_TSG_GPFIFO_SCHEDULE, &schedule,
+		atoi(version.version) < 575 ? NV_SCHEDULE_PARAMS_SIZE_BEFORE_575
+					    : NV_SCHEDULE_PARAMS_SIZE);
+	return tsg;
+}
+
+static void make_context(struct context *x)
+{
+	struct nv_memory_params memory = {.size = (uint64_t)opt.memory_mib << 20};
+	struct nv_ctxsw_params ctxsw = {.flags = NV_CTXSW_FLAG_CILP, .cilp_mode = NV_CTXSW_CILP};
+	struct nv_timeslice_params slice = {.timeslice_us = NV_DEFAULT_COMPUTE_TIMESLICE_US};
+
+	*x = (struct context){.objects = calloc(MAX_CHANNELS * 2 + 64, sizeof(struct object *))};
+	if (x->objects == NULL) {
+		exit(1);
+	}
+	if (opt.memory_mib > 0) {
+		x->memory = add(x, device, NV_CLASS_MEMORY_LOCAL, &memory, sizeof(memory));
+	}
+	x->tsgs[0] = add_group(x, NV_ENGINE_TYPE_GRAPHICS, NV_CLASS_COMPUTE_HOPPER, opt.channels);
+	for (uint32_t i = 1; i < N_TSGS; i++) {
+		x->tsgs[i] = add_group(
+			x, NV_ENGINE_TYPE_COPY0 + i - 1, NV_CLASS_COPY_HOPPER, N_COPY_CHANNELS);
+	}
+	ctxsw.channel = x->tsgs[0]->handle;
+	control(subdevice, NV_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, &ctxsw, sizeof(ctxsw));
+	/* Last of all, as libcuda does: a slice set by anybody before is lost. */
+	control(x->tsgs[0]->handle, NV_CTRL_TSG_SET_TIMESLICE, &slice, sizeof(slice));
+}
+
+static void *context_thread(void *data)
+{
+	pthread_mutex_lock(&lock);
+	make_context(data);
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static void more(void)
+{
+	pthread_t thread;
+
+	if (n_contexts == MAX_CONTEXTS) {
+		fprintf(stderr, "rmclient: no room for another context\n");
+		return;
+	}
+	sleep_ms(opt.delay_ms);
+	if (opt.threads &&
+		pthread_create(&thread, NULL, context_thread, &contexts[n_contexts]) == 0) {
+		pthread_join(thread, NULL);
+	} else {
+		make_context(&contexts[n_contexts]);
+	}
+	n_contexts++;
+}
+
+static void free_last(void)
+{
+	if (n_contexts == 0) {
+		return;
+	}
+	struct context *x = &contexts[--n_contexts];
+	for (size_t i = x->n_objects; i > 0; i--) {
+		struct object *o = x->objects[i - 1];
+		struct nv_free f = {.client = client, .parent = o->parent, .object = o->handle};
+		/* Channels and engines go with their group. */
+		bool top = o->parent == device;
+		if (top && (ioctl(ctl, NV_IOCTL_FREE, &f) < 0 || f.status != NV_OK)) {
+			failed("free of object", o->handle, f.status);
+		}
+		free(o);
+	}
+	free(x->objects);
+}
+
+/* cuInit: the nodes, the version, the cards, the client and its device. */
+static void open_device(void)
+{
+	struct nv_card_info cards[NV_MAX_GPUS] = {0};
+	struct nv_sys_params sys = {0};
+	struct nv_attached_ids_params ids;
+	struct nv_device_params device_params = {.device_id = (uint32_t)opt.gpu};
+	struct nv_subdevice_params subdevice_params = {0};
+	char path[32];
+
+	ctl = open(NV_CTL_PATH, O_RDWR | O_CLOEXEC);
+	if (ctl < 0) {
+		failed("open of " NV_CTL_PATH, 0, 0);
+		exit(1);
+	}
+	if (ioctl(ctl, NV_IOCTL_CHECK_VERSION, &version) < 0) {
+		failed("version check", 0, 0);
+	}
+	if (ioctl(ctl, _IOWR(NV_IOCTL_TYPE, NV_ESC_SYS_PARAMS, struct nv_sys_params), &sys) < 0) {
+		failed("system parameters", 0, 0);
+	}
+	if (ioctl(ctl, NV_IOCTL_CARD_INFO, cards) < 0) {
+		failed("card info", 0, 0);
+	}
+	client = alloc(0, NV_CLASS_ROOT_CLIENT, NULL, 0);
+	control(client, NV_CTRL_GPU_GET_ATTACHED_IDS, &ids, sizeof(ids));
+	uvm_fd = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
+	snprintf(path, sizeof(path), NV_GPU_PATH_FMT, (unsigned)opt.gpu);
+	gpu_fd = open(path, O_RDWR | O_CLOEXEC);
+	if (gpu_fd < 0) {
+		failed("open of GPU", (uint32_t)opt.gpu, 0);
+		exit(1);
+	}
+	struct nv_register_fd reg = {.ctl_fd = ctl};
+	if (ioctl(gpu_fd, NV_IOCTL_REGISTER_FD, &reg) < 0) {
+		failed("registering the control node", 0, 0);
+	}
+	device = alloc(client, NV_CLASS_DEVICE, &device_params, sizeof(device_params));
+	subdevice = alloc(device, NV_CLASS_SUBDEVICE, &subdevice_params, sizeof(subdevice_params));
+}
+
+static void announce(void)
+{
+	const char *comma = "";
+
+	printf("ready pid=%d client=0x%x tsgs=", (int)getpid(), client);
+	for (int i = 0; i < n_contexts; i++) {
+		for (int t = 0; t < N_TSGS; t++) {
+			printf("%s0x%x", comma, contexts[i].tsgs[t]->handle);
+			comma = ",";
+		}
+	}
+	printf("\n");
+	fflush(stdout);
+}
+
+static uint64_t read_slice(void)
+{
+	struct nv_timeslice_params slice = {0};
+
+	if (n_contexts > 0) {
+		control(contexts[n_contexts - 1].tsgs[0]->handle, NV_CTRL_TSG_GET_TIMESLICE, &slice,
+			sizeof(slice));
+		n_calls++;
+	}
+	return slice.timeslice_us;
+}
+
+/* Returns false to end. */
+static bool obey(const char *line)
+{
+	if (opt.exec) {
+		char *argv[] = {opt.argv[0], (char *)"--contexts", (char *)"0", NULL};
+		execv("/proc/self/exe", argv);
+		failed("exec", 0, 0);
+	} else if (strcmp(line, "more") == 0) {
+		more();
+		announce();
+	} else if (strcmp(line, "free") == 0) {
+		free_last();
+		announce();
+	} else if (strcmp(line, "slice") == 0) {
+		printf("slice %llu\n", (unsigned long long)read_slice());
+		fflush(stdout);
+	} else if (strcmp(line, "quit") == 0) {
+		return false;
+	} else if (line[0] != '\0') {
+		fprintf(stderr, "rmclient: unknown command '%s'\n", line);
+	}
+	return true;
+}
+
+static double now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* Until quit, --for is over, or killed; at the end of standard input it goes on. */
+static void live(void)
+{
+	static char line[256];
+	size_t len = 0;
+	double end_s = opt.for_s > 0 ? now_s() + opt.for_s : 0;
+	int in = STDIN_FILENO;
+	pid_t parent = getppid();
+
+	while (end_s == 0 || now_s() < end_s) {
+		struct pollfd p = {.fd = in, .events = POLLIN};
+		char c;
+		int r = poll(&p, 1, LIVE_MS);
+		if (r == 0) {
+			read_slice();
+		}
+		if (is_child && end_s == 0 && getppid() != parent) {
+			end_s = now_s() + ORPHAN_S;
+		}
+		if (r <= 0) {
+			continue;
+		}
+		if (read(in, &c, 1) != 1) {
+			in = -1;
+		} else if (c == '\n') {
+			line[len] = '\0';
+			len = 0;
+			if (!obey(line)) {
+				return;
+			}
+		} else if (len < sizeof(line) - 1) {
+			line[len++] = c;
+		}
+	}
+}
+
+static void usage(int code)
+{
+	fputs("usage: rmclient [--contexts N] [--gpu I] [--channels N] [--old-alloc] [--threads]\n"
+	      "  [--memory-mib N] [--delay-ms N] [--exec] [--fork] [--for SECONDS] [--survive]\n",
+		code == 0 ? stdout : stderr);
+	exit(code);
+}
+
+static int count(const char *text, int min, int max)
+{
+	char *end;
+	long v = strtol(text, &end, 10);
+
+	if (end == text || *end != '\0' || v < min || v > max) {
+		usage(2);
+	}
+	return (int)v;
+}
+
+static void parse(int argc, char **argv)
+{
+	static const struct option longs[] = {{"contexts", 1, NULL, 'c'}, {"gpu", 1, NULL, 'g'},
+		{"channels", 1, NULL, 'n'}, {"old-alloc", 0, NULL, 'o'}, {"threads", 0, NULL, 't'},
+		{"memory-mib", 1, NULL, 'm'}, {"delay-ms", 1, NULL, 'd'}, {"exec", 0, NULL, 'e'},
+		{"fork", 0, NULL, 'f'}, {"for", 1, NULL, 's'}, {"survive", 0, NULL, 'v'},
+		{"help", 0, NULL, 'h'}, {0}};
+	int c;
+
+	opt.argv = argv;
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		switch (c) {
+		case 'c':
+			opt.contexts = count(optarg, 0, MAX_CONTEXTS);
+			break;
+		case 'g':
+			opt.gpu = count(optarg, 0, NV_MAX_GPUS - 1);
+			break;
+		case 'n':
+			opt.channels = count(optarg, 1, MAX_CHANNELS);
+			break;
+		case 'o':
+			opt.old_alloc = true;
+			break;
+		case 't':
+			opt.threads = true;
+			break;
+		case 'm':
+			opt.memory_mib = count(optarg, 0, 1 << 30);
+			break;
+		case 'd':
+			opt.delay_ms = count(optarg, 0, 60000);
+			break;
+		case 'e':
+			opt.exec = true;
+			break;
+		case 'f':
+			opt.fork = true;
+			break;
+		case 's':
+			opt.for_s = strtod(optarg, NULL);
+			break;
+		case 'v':
+			opt.survive = true;
+			break;
+		case 'h':
+			usage(0);
+			break;
+		default:
+			usage(2);
+		}
+	}
+	if (optind < argc) {
+		usage(2);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	pid_t child = 0;
+
+	parse(argc, argv);
+	if (opt.contexts > 0) {
+		open_device();
+	}
+	for (int i = 0; i < opt.contexts; i++) {
+		more();
+	}
+	announce();
+	if (opt.fork && (child = fork()) == 0) {
+		/* CUDA does not survive a fork: the child opens the device for itself, and keeps
+		 * what it inherited. */
+		is_child = true;
+		n_contexts = 0;
+		open_device();
+		more();
+		announce();
+		int null = open("/dev/null", O_RDONLY);
+		dup2(null, STDIN_FILENO);
+	}
+	live();
+	if (child > 0 && opt.for_s == 0) {
+		kill(child, SIGTERM);
+	}
+	if (child > 0) {
+		waitpid(child, NULL, 0);
+	}
+	printf("done calls=%llu errors=%llu\n", (unsigned long long)n_calls,
+		(unsigned long long)n_errors);
+	return 0;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records: what is received is refused unless it holds together; copies are independent. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "backend/record.h"
+#include "check.h"
+
+static struct rbt_task tasks[2];
+static uint32_t channels[5];
+
+/* Two tasks with three and two channels. */
+static struct rbt_record good_record(void)
+{
+	struct rbt_record rec = RBT_RECORD_INIT;
+
+	tasks[0] = (struct rbt_task){.handle = 0x5c000010, .n_channels = 3};
+	tasks[1] = (struct rbt_task){.handle = 0x5c000020, .first_channel = 3, .n_channels = 2};
+	for (uint32_t i = 0; i < 5; i++) {
+		channels[i] = 0x5c000030 + i;
+	}
+	rec.backend = RBT_BACKEND_NVIDIA;
+	rec.tasks = tasks;
+	rec.n_tasks = 2;
+	rec.channels = channels;
+	rec.n_channels = 5;
+	return rec;
+}
+
+static void test_check_accepts(void)
+{
+	struct rbt_record rec = good_record();
+
+	CHECK_INT(rbt_record_check(&rec), 0);
+	tasks[1].n_channels = 0;
+	CHECK_INT(rbt_record_check(&rec), 0);
+	tasks[1].first_channel = 5;
+	CHECK_INT(rbt_record_check(&rec), 0);
+	rec = RBT_RECORD_INIT;
+	CHECK_INT(rbt_record_check(&rec), 0);
+}
+
+static void test_check_refuses_counts(void)
+{
+	struct rbt_record rec = good_record();
+
+	rec.n_tasks = RBT_RECORD_MAX_TASKS + 1;
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+	rec = good_record();
+	rec.n_channels = RBT_RECORD_MAX_CHANNELS + 1;
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+	rec = good_record();
+	rec.tasks = NULL;
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+	rec = good_record();
+	rec.channels = NULL;
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+}
+
+static void test_check_refuses_tasks(void)
+{
+	struct rbt_record rec = good_record();
+
+	tasks[0].kind = RBT_TASK_OTHER + 1;
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+	rec = good_record();
+	tasks[0].valid = 1u << 31;
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+	rec = good_record();
+	tasks[1].n_channels = 3; /* one beyond the end */
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+	rec = good_record();
+	tasks[1].first_channel = 0xfffffffe; /* the sum wraps to a small number */
+	tasks[1].n_channels = 4;
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+	rec = good_record();
+	tasks[1].first_channel = 2; /* shares a channel with the first */
+	CHECK_INT(rbt_record_check(&rec), -EBADMSG);
+}
+
+static void test_copy(void)
+{
+	struct rbt_record rec = good_record(), copy = RBT_RECORD_INIT;
+
+	rec.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	rec.client = 0xc1d00007;
+	rec.target_fd = 42;
+	CHECK_INT(rbt_record_copy(&rec, &copy), 0);
+	CHECK(copy.fd >= 0 && copy.fd != rec.fd);
+	CHECK((fcntl(copy.fd, F_GETFD) & FD_CLOEXEC) != 0);
+	CHECK(copy.tasks != rec.tasks && copy.channels != rec.channels);
+	CHECK(memcmp(copy.tasks, tasks, sizeof(tasks)) == 0);
+	CHECK(memcmp(copy.channels, channels, sizeof(channels)) == 0);
+	CHECK_INT(copy.client, 0xc1d00007);
+	CHECK_INT(copy.target_fd, 42);
+	int copied_fd = copy.fd;
+	rbt_record_finish(&copy);
+	CHECK(fcntl(copied_fd, F_GETFD) < 0 && errno == EBADF);
+	CHECK(fcntl(rec.fd, F_GETFD) >= 0);
+	CHECK(copy.fd == -1 && copy.tasks == NULL && copy.n_tasks == 0);
+	rbt_record_finish(&copy);
+	rbt_record_finish(NULL);
+	close(rec.fd);
+}
+
+static void test_copy_failure_touches_nothing(void)
+{
+	struct rbt_record rec = good_record(), copy = RBT_RECORD_INIT;
+
+	rec.fd = 1000000; /* not open */
+	copy.client = 5;
+	CHECK_INT(rbt_record_copy(&rec, &copy), -EBADF);
+	CHECK(copy.client == 5 && copy.tasks == NULL && copy.fd == -1);
+}
+
+static void test_registry(void)
+{
+	CHECK(rbt_backend_by_id(RBT_BACKEND_NVIDIA) == &rbt_backend_nvidia);
+	CHECK(rbt_backend_by_id(0) == NULL);
+	CHECK(rbt_backend_by_id(0xffffffff) == NULL);
+	for (size_t i = 0; rbt_backends[i] != NULL; i++) {
+		const struct rbt_backend *b = rbt_backends[i];
+		CHECK(b->name != NULL && b->control_node != NULL && b->probe != NULL);
+		CHECK(b->discover != NULL && b->may_write != NULL && b->lock_path != NULL);
+		CHECK(b->get_timeslice != NULL && b->set_timeslice != NULL);
+		CHECK(b->suspend != NULL && b->resume != NULL);
+		CHECK(rbt_backend_by_id(b->id) == b);
+	}
+}
+
+int main(void)
+{
+	test_check_accepts();
+	test_check_refuses_counts();
+	test_check_refuses_tasks();
+	test_copy();
+	test_copy_failure_touches_nothing();
+	test_registry();
+	return check_result();
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing, JSON, packets with file descriptors, facts about processes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "util/fd.h"
+#include "util/json.h"
+#include "util/parse.h"
+#include "util/proc.h"
+
+static void test_parse_u64(void)
+{
+	uint64_t v = 7;
+
+	CHECK_INT(rbt_parse_u64("1000000", 1, 1000000, &v), 0);
+	CHECK_INT(v, 1000000);
+	static const char *const bad[] = {"", "-1", "+1", " 1", "1 ", "1e12", "abc", "0x10", "1.5"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CHECK_INT(rbt_parse_u64(bad[i], 0, 100, &v), -EINVAL);
+	}
+	CHECK_INT(rbt_parse_u64("0", 1, 100, &v), -ERANGE);
+	CHECK_INT(rbt_parse_u64("101", 1, 100, &v), -ERANGE);
+	CHECK_INT(rbt_parse_u64("99999999999999999999999", 0, UINT64_MAX, &v), -ERANGE);
+	CHECK_INT(v, 1000000); /* untouched by failure */
+}
+
+static void test_parse_seconds(void)
+{
+	uint64_t ms = 0;
+
+	CHECK_INT(rbt_parse_seconds("1.5", 10000, &ms), 0);
+	CHECK_INT(ms, 1500);
+	CHECK_INT(rbt_parse_seconds(".0001", 10000, &ms), 0);
+	CHECK_INT(ms, 1); /* rounded up: never 0, which would mean for ever */
+	CHECK_INT(rbt_parse_seconds("0", 10000, &ms), -ERANGE);
+	CHECK_INT(rbt_parse_seconds("11", 10000, &ms), -ERANGE);
+	CHECK_INT(rbt_parse_seconds("-1", 10000, &ms), -EINVAL);
+	CHECK_INT(rbt_parse_seconds("nan", 10000, &ms), -EINVAL);
+	CHECK_INT(rbt_parse_seconds("1s", 10000, &ms), -EINVAL);
+}
+
+static void test_json(void)
+{
+	char *text = NULL;
+	size_t size = 0;
+	struct rbt_json j;
+	FILE *f = open_memstream(&text, &size);
+
+	rbt_json_init(&j, f);
+	rbt_json_object(&j, NULL);
+	rbt_json_string(&j, "a\"b", "x\\y\n\x01");
+	rbt_json_array(&j, "list");
+	rbt_json_u64(&j, NULL, UINT64_MAX);
+	rbt_json_null(&j, NULL);
+	rbt_json_end(&j, ']');
+	rbt_json_array(&j, "empty");
+	rbt_json_end(&j, ']');
+	rbt_json_double(&j, "nan", 0.0 / 0.0);
+	rbt_json_bool(&j, "yes", true);
+	rbt_json_end(&j, '}');
+	fclose(f);
+	CHECK(strcmp(text, "{\n  \"a\\\"b\": \"x\\\\y\\u000a\\u0001\",\n  \"list\": [\n    18446744073709551615,\n"
+			   "    null\n  ],\n  \"empty\": [],\n  \"nan\": null,\n  \"yes\": true\n}\n") == 0);
+	free(text);
+}
+
+static void test_fds_travel(void)
+{
+	int pair[2], fds[RBT_MAX_FDS_PER_MSG], pipe_fds[2];
+	size_t n_fds = 0;
+	char buf[8], c = 0;
+
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	CHECK_INT(pipe2(pipe_fds, O_CLOEXEC), 0);
+	CHECK_INT(rbt_send(pair[0], "hi", 2, pipe_fds, 2, 0), 0);
+	CHECK_INT(rbt_recv(pair[1], buf, sizeof(buf), fds, &n_fds, 0), 2);
+	CHECK_INT(n_fds, 2);
+	CHECK((fcntl(fds[0], F_GETFD) & FD_CLOEXEC) != 0);
+	CHECK_INT(write(fds[1], "x", 1), 1);
+	CHECK_INT(read(pipe_fds[0], &c, 1), 1);
+	CHECK_INT(c, 'x');
+	rbt_close(&fds[0]);
+	rbt_close(&fds[1]);
+	/* A packet that does not fit is refused whole, and its fds do not leak. */
+	int before = dup(0);
+	close(before);
+	CHECK_INT(rbt_send(pair[0], "too long to fit", 15, pipe_fds, 2, 0), 0);
+	CHECK_INT(rbt_recv(pair[1], buf, sizeof(buf), fds, &n_fds, 0), -EMSGSIZE);
+	int after = dup(0);
+	close(after);
+	CHECK_INT(before, after);
+	close(pair[1]);
+	CHECK_INT(rbt_send(pair[0], "x", 1, NULL, 0, 0), -EPIPE); /* and no signal */
+	close(pair[0]);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+}
+
+static int count_fd(pid_t pid, int fd, void *data)
+{
+	(*(int *)data)++;
+	return 0;
+}
+
+static void test_proc(void)
+{
+	uint64_t mine = 0, child_start = 0;
+	uid_t uid = 12345;
+	char command[64];
+	int n = 0;
+
+	CHECK_INT(rbt_proc_start_time(getpid(), &mine), 0);
+	CHECK(mine > 0);
+	CHECK_INT(rbt_proc_uid(getpid(), &uid), 0);
+	CHECK_INT(uid, geteuid());
+	CHECK_INT(rbt_proc_command(getpid(), command, sizeof(command)), 0);
+	CHECK(strstr(command, "test") != NULL);
+	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	CHECK_INT(rbt_proc_each_fd(getpid(), "/dev/null", count_fd, &n), 0);
+	CHECK(n >= 1);
+	int copy = dup(null_fd), other = open("/dev/null", O_RDWR | O_CLOEXEC);
+	CHECK_INT(rbt_same_file(getpid(), null_fd, getpid(), copy), 1);
+	CHECK_INT(rbt_same_file(getpid(), null_fd, getpid(), other), 0);
+	close(copy);
+	close(other);
+	close(null_fd);
+	pid_t pid = fork();
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	int pidfd = rbt_pidfd_open(pid);
+	CHECK_INT(rbt_pidfd_pid(pidfd), pid);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	CHECK_INT(rbt_pidfd_pid(pidfd), -ESRCH);
+	CHECK_INT(rbt_proc_start_time(pid, &child_start), -ESRCH);
+	close(pidfd);
+}
+
+int main(void)
+{
+	test_parse_u64();
+	test_parse_seconds();
+	test_json();
+	test_fds_travel();
+	test_proc();
+	return check_result();
+}
