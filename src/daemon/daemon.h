@@ -38,8 +38,9 @@ struct peer {
 struct hold {
 	uint32_t id;
 	uint32_t backend, client;
-	bool in_hand;    /* the hand has the current record */
-	bool suspended;
+	bool in_hand;   /* the hand has the current record */
+	bool suspended; /* applied */
+	bool stale;     /* the record has tasks that know nothing of what was applied */
 	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
 	LIST_ENTRY(hold) link;
 };
@@ -108,6 +109,8 @@ void program_release(struct daemon *d, struct program *p);
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec);
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client);
 uint64_t program_wanted_us(const struct program *p);
+/* False for a driver whose version is not known, unless forced. */
+bool hold_is_writable(const struct rbt_holding *mine);
 /* Whether anything about it differs from an unmanaged program. */
 bool program_is_plain(const struct program *p);
 /* Attached programs that have exec'ed or closed the device have no further use for our copy of its fd. */

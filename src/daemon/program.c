@@ -171,10 +171,8 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		mine->slices_changed = mine->suspended = true;
 		rbt_holding_restore(mine);
 	}
-	/* The record may have new tasks, which know nothing of what was done to the old ones. */
 	h->in_hand = false;
-	h->suspended = false;
-	memset(h->slice_us, 0, sizeof(h->slice_us));
+	h->stale = true;
 	d->dirty = true;
 	return 0;
 }
@@ -187,6 +185,13 @@ void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, 
 		hold_release(d, h);
 		d->dirty = true;
 	}
+}
+
+bool hold_is_writable(const struct rbt_holding *mine)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
+
+	return b != NULL && b->may_write(mine->force) == 0;
 }
 
 uint64_t program_wanted_us(const struct program *p)

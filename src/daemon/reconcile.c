@@ -45,14 +45,17 @@ static int plan_add(struct plan *plan, struct program *p, const struct rbt_claim
 	return 0;
 }
 
-/* Counts the program's compute tasks on `gpu` over all its clients. */
+/* Counts the program's compute tasks on `gpu` over all its clients. Those we may not write to claim nothing. */
 static void claim_fill(struct daemon *d, struct program *p, struct rbt_claim *claim)
 {
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
 		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		for (uint32_t i = 0; mine != NULL && i < mine->rec.n_tasks; i++) {
+		if (mine == NULL || !hold_is_writable(mine)) {
+			continue;
+		}
+		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {
 			const struct rbt_task *t = &mine->rec.tasks[i];
 			if (t->kind != RBT_TASK_COMPUTE || t->gpu != claim->gpu) {
 				continue;
@@ -127,6 +130,18 @@ static void note(struct program *p, int r)
 	}
 }
 
+/*
+ * Whether the hold's tasks on the claim's GPU have to be told. A stale record also means that the program may have set a
+ * slice of its own after ours: then even "its own" is said again, now that we know what that is.
+ */
+static bool slice_differs(struct daemon *d, const struct hold *h, const struct rbt_claim *c)
+{
+	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	return h->slice_us[c->gpu] != c->granted_us ||
+	       (h->stale && (c->granted_us != RBT_TIMESLICE_OWN || (mine != NULL && mine->slices_changed)));
+}
+
 /* Sets the slices of one claim: those that get longer when `lengthen`, else those that get shorter. */
 static void apply_slices(struct daemon *d, struct program *p, const struct rbt_claim *c, bool lengthen)
 {
@@ -135,7 +150,7 @@ static void apply_slices(struct daemon *d, struct program *p, const struct rbt_c
 	LIST_FOREACH (h, &p->holds, link) {
 		uint64_t had_us = h->slice_us[c->gpu];
 		bool longer = c->granted_us == RBT_TIMESLICE_OWN || (had_us != 0 && c->granted_us > had_us);
-		if (had_us != c->granted_us && longer == lengthen) {
+		if (longer == lengthen && slice_differs(d, h, c)) {
 			note(p, hand_set_slice(d, h, c->gpu, c->granted_us));
 		}
 	}
@@ -148,7 +163,7 @@ static void apply_suspended(struct daemon *d, bool suspend)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			if (p->suspended != suspend || h->suspended == suspend) {
+			if (p->suspended != suspend || (h->suspended == suspend && !(suspend && h->stale))) {
 				continue;
 			}
 			uint64_t deadline_ns = rbt_now_ns() + LEASE_NS;
@@ -170,6 +185,19 @@ static void give_to_hand(struct daemon *d)
 			if (!h->in_hand) {
 				note(p, hand_hold(d, h));
 			}
+		}
+	}
+}
+
+/* What is applied now is applied to the tasks there are now. A hold that the hand has lost again stays as it is. */
+static void mark_fresh(struct daemon *d)
+{
+	struct program *p;
+	struct hold *h;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		LIST_FOREACH (h, &p->holds, link) {
+			h->stale = h->stale && !h->in_hand;
 		}
 	}
 }
@@ -228,6 +256,7 @@ void reconcile(struct daemon *d)
 			rbt_sched_plan(plan.claims, plan.n, d->locks_held, &locks_wanted);
 			state_write(d);
 			carry_out(d, &plan, locks_wanted);
+			mark_fresh(d);
 			let_go(d);
 		}
 		free(plan.claims);

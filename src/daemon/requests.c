@@ -103,6 +103,12 @@ static void settle_and_answer(struct daemon *d, struct peer *peer, pid_t pid)
 		answer(peer, 0, "%s", ""); /* attached and back to normal: let go */
 		return;
 	}
+	struct hold *h;
+	LIST_FOREACH (h, &p->holds, link) {
+		if (!program_is_plain(p) && !hold_is_writable(rbt_holdings_find(&d->mine, h->id))) {
+			p->error = -EPROTONOSUPPORT;
+		}
+	}
 	if (p->error == -EPROTONOSUPPORT) {
 		answer(peer, p->error, "unknown driver version: not written to without --force");
 	} else {

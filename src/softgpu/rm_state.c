@@ -91,7 +91,7 @@ static void json_tsg(const struct rbt_rm_tsg_info *t, void *data)
 	rbt_json_u64(j, "pid", (uint64_t)t->client_pid);
 	rbt_json_u64(j, "open_pid", (uint64_t)t->open_pid);
 	rbt_json_u64(j, "gpu", t->gpu);
-	rbt_json_string(j, "kind", engine_name(t->engine));
+	rbt_json_string(j, "engine", engine_name(t->engine));
 	rbt_json_u64(j, "engine_type", t->engine_type);
 	rbt_json_u64(j, "runlist", t->runlist);
 	rbt_json_u64(j, "id", t->id);
@@ -102,7 +102,6 @@ static void json_tsg(const struct rbt_rm_tsg_info *t, void *data)
 	rbt_json_u64(j, "preempts", t->n_preempts);
 	rbt_json_u64(j, "channels", t->n_channels);
 	rbt_json_u64(j, "enabled", t->n_enabled);
-	rbt_json_u64(j, "enabled_channels", t->n_enabled);
 	rbt_json_u64(j, "disabled_full", t->n_disabled_full);
 	rbt_json_u64(j, "disabled_scheduling", t->n_disabled_scheduling);
 	rbt_json_end(j, '}');

@@ -51,12 +51,24 @@ def alive(pid):
         return False
 
 
+def in_process_session(leader):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                if int(f.read().rsplit(")", 1)[1].split()[3]) == leader:
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
 class Program:
     """A running rmclient, perhaps under `rubato run`."""
 
     def __init__(self, session, argv, **options):
         self.process = subprocess.Popen(session.inside(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=session.env, **options)
+                                        text=True, env=session.env, start_new_session=True, **options)
         line = self.process.stdout.readline()
         found = re.match(r"ready pid=(\d+)", line)
         if not found:
@@ -79,10 +91,18 @@ class Program:
             pass
 
     def end(self):
+        """Kills it and whatever it forked."""
         self.kill()
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait(10)
+        for pid in in_process_session(self.process.pid):
+            if pid != self.process.pid:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        try:
+            self.process.communicate(timeout=10)
+        except (ValueError, BrokenPipeError):
+            self.process.wait(10)
 
 
 class Session:
@@ -138,18 +158,18 @@ class Session:
 
     def tasks(self, pid, kind="compute"):
         """The device's own view of a program's tasks."""
-        return [t for t in self.state()["tsgs"] if t["pid"] == pid and (kind is None or t["kind"] == kind)]
+        return [t for t in self.state()["tsgs"] if t["pid"] == pid and (kind is None or (t.get("kind") or t["engine"]) == kind)]
 
     def slices(self, pid, kind="compute"):
         return [t["timeslice_us"] for t in self.tasks(pid, kind)]
 
     def is_suspended(self, pid):
         tasks = self.tasks(pid, None)
-        return bool(tasks) and all(t["enabled_channels"] == 0 for t in tasks)
+        return bool(tasks) and all(t.get("enabled_channels", t.get("enabled")) == 0 for t in tasks)
 
     def is_running(self, pid):
         tasks = self.tasks(pid, None)
-        return bool(tasks) and all(t["enabled_channels"] == t["channels"] for t in tasks)
+        return bool(tasks) and all(t.get("enabled_channels", t.get("enabled")) == t["channels"] for t in tasks)
 
     def is_default(self, pid):
         return self.is_running(pid) and all(us == 2048 for us in self.slices(pid)) and \

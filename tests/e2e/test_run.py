@@ -84,7 +84,8 @@ def test_without_a_daemon(s):
     eventually("noticed", lambda: s.ps().get(c.pid, {}).get("held_back"))
     assert s.slices(c.pid) == [2048] and "holds this GPU" in s.ps()[c.pid]["note"]
     a.kill()
-    eventually("the lock died with its holder", lambda: s.slices(c.pid) == [1])
+    # The lock died with its holder; whoever takes it next, it is one.
+    eventually("one of the two", lambda: sorted(s.slices(b.pid) + s.slices(c.pid)) == [1, 2048])
 
 
 def test_old_allocation_form_and_threads(s):
@@ -98,7 +99,7 @@ def test_old_allocation_form_and_threads(s):
 
 def test_fork_and_exec(s):
     p = s.run("--class", "best-effort", args=["--fork"])
-    eventually("two programs", lambda: len(s.ps()) == 2)
+    eventually("two programs", lambda: sum(r["managed"] for r in s.ps().values()) == 2)
     p.end()
     q = s.run("--class", "best-effort", args=["--exec"])
     eventually("known", lambda: q.pid in s.ps() and s.ps()[q.pid]["tasks"])
