@@ -94,8 +94,8 @@ static const char *interpreter(const struct image *im)
 
 bool elf_is_static(const char *path)
 {
-	struct image im;
-	mode_t mode;
+	struct image im = {0};
+	mode_t mode = 0;
 
 	if (image_open(path, &im, &mode) < 0) {
 		return false;
@@ -211,8 +211,8 @@ static void read_sections(const struct image *im, struct elf_facts *f)
 int elf_read(const char *path, struct elf_facts *ret)
 {
 	struct elf_facts f = {0};
-	struct image im;
-	mode_t mode;
+	struct image im = {0};
+	mode_t mode = 0;
 	int r = image_open(path, &im, &mode);
 
 	if (r < 0) {

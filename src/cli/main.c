@@ -84,7 +84,7 @@ static int help(int argc, char **argv)
 	return EXIT_OK;
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
 	if (argc < 2) {
 		print_help(stderr);
@@ -102,10 +102,16 @@ int main(int argc, char **argv)
 		rbt_error("no such command: %s (see `rubato help`)", argv[1]);
 		return EXIT_USAGE;
 	}
-	int code = cmd->run(argc - 1, argv + 1);
-	/* A reader that went away, or a full disk, must not pass for success. */
+	return cmd->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	int code = dispatch(argc, argv);
+
+	/* A full disk must not pass for success. */
 	if (fflush(stdout) != 0 && code == EXIT_OK) {
-		rbt_error("%s: cannot write output: %s", cmd->name, strerror(errno));
+		rbt_error("cannot write output: %s", strerror(errno));
 		return EXIT_FAILED;
 	}
 	return code;

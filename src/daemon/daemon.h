@@ -79,7 +79,8 @@ struct daemon {
 	uint32_t next_hold_id;
 	struct rbt_holdings mine; /* with fds of our own: what we restore by when the hand dies */
 	int gpu_locks[RBT_MAX_GPUS];
-	uint32_t locks_held;
+	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
+	struct rbt_sched_gpus gpus;
 	uint64_t lock_retry_ns;
 	LIST_HEAD(, unhealed) unhealed;
 	LIST_HEAD(, peer) peers;
@@ -118,6 +119,15 @@ void program_check_attached(struct daemon *d, struct program *p);
 
 /* reconcile.c */
 void reconcile(struct daemon *d);
+
+/* gpulock.c: the locks of the GPUs, as far as they can be had */
+void gpulock_init(struct daemon *d);
+/* Takes those that are wanted; where another has it, leaves our mark. */
+void gpulock_take(struct daemon *d, uint32_t wanted);
+/* Gives back those that are not, and takes our marks away. */
+void gpulock_drop(struct daemon *d, uint32_t wanted);
+/* Looks whether others have left or taken away theirs; marks the model dirty if so. */
+void gpulock_check(struct daemon *d);
 
 /* handlink.c: the hand's owner side */
 int hand_ensure(struct daemon *d);

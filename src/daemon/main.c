@@ -87,6 +87,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 			program_check_attached(d, p);
 		}
 	}
+	gpulock_check(d);
 	if (d->lock_retry_ns != 0 && now_ns >= d->lock_retry_ns) {
 		d->lock_retry_ns = 0;
 		d->dirty = true;
@@ -256,9 +257,7 @@ static void shut_down(struct daemon *d)
 	hand_stop(d);
 	state_write(d);
 	server_stop(d);
-	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
-		rbt_close(&d->gpu_locks[i]);
-	}
+	gpulock_drop(d, 0);
 	rbt_holdings_finish(&d->mine);
 	state_finish(d);
 	unwatch(d, &d->signals);
@@ -282,9 +281,7 @@ int main(int argc, char **argv)
 	int ready_fd = -1;
 
 	rbt_log_name("rubatod");
-	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
-		d.gpu_locks[i] = -1;
-	}
+	gpulock_init(&d);
 	int code = parse_arguments(argc, argv, &d, &ready_fd);
 	if (code >= 0) {
 		return code;

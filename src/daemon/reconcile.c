@@ -8,14 +8,12 @@
 #include <string.h>
 
 #include "daemon/daemon.h"
-#include "hand/hand.h"
 #include "sched/class.h"
-#include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"
 
 #define LEASE_NS (2 * RBT_NS_PER_S)
-#define LOCK_RETRY_NS RBT_NS_PER_S
+#define HAND_RETRY_NS RBT_NS_PER_S
 
 /* A claim and whose it is. */
 struct plan {
@@ -88,37 +86,6 @@ static int plan_build(struct daemon *d, struct plan *plan)
 		}
 	}
 	return r;
-}
-
-/* Takes the locks that are wanted, as far as they are free, and gives back the others. */
-static void settle_locks(struct daemon *d, uint32_t wanted)
-{
-	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		uint32_t bit = UINT32_C(1) << gpu;
-		if ((wanted & bit) != 0 && d->gpu_locks[gpu] < 0) {
-			int fd = rbt_gpu_lock(RBT_BACKEND_NVIDIA, gpu);
-			if (fd < 0) {
-				rbt_debug("lock of GPU %u: %s", gpu, strerror(-fd));
-				d->lock_retry_ns = rbt_now_ns() + LOCK_RETRY_NS;
-				continue;
-			}
-			d->gpu_locks[gpu] = fd;
-			d->locks_held |= bit;
-			hand_lock(d, gpu, true);
-		}
-	}
-}
-
-static void drop_locks(struct daemon *d, uint32_t wanted)
-{
-	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		uint32_t bit = UINT32_C(1) << gpu;
-		if ((wanted & bit) == 0 && d->gpu_locks[gpu] >= 0) {
-			hand_lock(d, gpu, false);
-			rbt_close(&d->gpu_locks[gpu]);
-			d->locks_held &= ~bit;
-		}
-	}
 }
 
 static void note(struct program *p, int r)
@@ -229,7 +196,7 @@ static void carry_out(struct daemon *d, struct plan *plan, uint32_t locks_wanted
 		}
 	}
 	/* Only after the last slice shorter than the driver's has gone. */
-	drop_locks(d, locks_wanted);
+	gpulock_drop(d, locks_wanted);
 }
 
 void reconcile(struct daemon *d)
@@ -241,19 +208,19 @@ void reconcile(struct daemon *d)
 
 		d->dirty = false;
 		if (LIST_EMPTY(&d->programs)) {
-			drop_locks(d, 0);
+			gpulock_drop(d, 0);
 			state_write(d);
 			return;
 		}
 		if (hand_ensure(d) < 0) {
-			d->lock_retry_ns = rbt_now_ns() + LOCK_RETRY_NS;
+			d->lock_retry_ns = rbt_now_ns() + HAND_RETRY_NS;
 			return;
 		}
 		give_to_hand(d);
 		if (plan_build(d, &plan) == 0) {
-			rbt_sched_plan(plan.claims, plan.n, d->locks_held, &locks_wanted);
-			settle_locks(d, locks_wanted);
-			rbt_sched_plan(plan.claims, plan.n, d->locks_held, &locks_wanted);
+			rbt_sched_plan(plan.claims, plan.n, &d->gpus, &locks_wanted);
+			gpulock_take(d, locks_wanted);
+			rbt_sched_plan(plan.claims, plan.n, &d->gpus, &locks_wanted);
 			state_write(d);
 			carry_out(d, &plan, locks_wanted);
 			mark_fresh(d);

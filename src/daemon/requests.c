@@ -71,9 +71,16 @@ static const char *denial_text(enum rbt_denial denial)
 		return "default slice: another scheduler holds this GPU";
 	case RBT_DENIED_COMPANY:
 		return "default slice: shares the GPU with another best-effort task";
+	case RBT_DENIED_RIVAL:
+		return "default slice: another scheduler has a best-effort task on the GPU";
 	default:
 		return "";
 	}
+}
+
+static bool is_held_back(enum rbt_denial denial)
+{
+	return denial != RBT_DENIED_NOTHING && denial != RBT_DENIED_SUSPENDED;
 }
 
 /* What is reached by name must be known and the asker's to touch; says so if not. */
@@ -240,7 +247,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		.priority = p->priority,
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
 			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
-			 (p->denial == RBT_DENIED_LOCK || p->denial == RBT_DENIED_COMPANY ? RBT_PROGRAM_HELD_BACK : 0),
+			 (is_held_back(p->denial) ? RBT_PROGRAM_HELD_BACK : 0),
 		.wanted_us = program_wanted_us(p),
 	};
 	uint64_t now_ns = rbt_now_ns();

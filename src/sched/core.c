@@ -21,7 +21,7 @@ static uint32_t count_short_tasks(const struct rbt_claim *claims, size_t n, uint
 	return count;
 }
 
-static enum rbt_denial judge(const struct rbt_claim *c, uint32_t n_short, bool locked)
+static enum rbt_denial judge(const struct rbt_claim *c, uint32_t n_short, bool locked, bool marked)
 {
 	if (!is_short(c)) {
 		return RBT_DENIED_NOTHING;
@@ -32,10 +32,13 @@ static enum rbt_denial judge(const struct rbt_claim *c, uint32_t n_short, bool l
 	if (n_short > 1) {
 		return RBT_DENIED_COMPANY;
 	}
-	return locked ? RBT_DENIED_NOTHING : RBT_DENIED_LOCK;
+	if (!locked) {
+		return RBT_DENIED_LOCK;
+	}
+	return marked ? RBT_DENIED_RIVAL : RBT_DENIED_NOTHING;
 }
 
-void rbt_sched_plan(struct rbt_claim *claims, size_t n, uint32_t locks_held, uint32_t *ret_locks_wanted)
+void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_gpus *gpus, uint32_t *ret_locks_wanted)
 {
 	uint32_t locks_wanted = 0;
 
@@ -43,7 +46,8 @@ void rbt_sched_plan(struct rbt_claim *claims, size_t n, uint32_t locks_held, uin
 		struct rbt_claim *c = &claims[i];
 		uint32_t bit = UINT32_C(1) << (c->gpu % 32);
 
-		c->denial = judge(c, count_short_tasks(claims, n, c->gpu), (locks_held & bit) != 0);
+		c->denial = judge(c, count_short_tasks(claims, n, c->gpu), (gpus->locked & bit) != 0,
+			(gpus->marked & bit) != 0);
 		c->granted_us = c->denial == RBT_DENIED_NOTHING ? c->wanted_us : RBT_TIMESLICE_OWN;
 		/* The lock is kept while the wish stands, also in company: it tells other schedulers to keep out. */
 		if (is_short(c)) {

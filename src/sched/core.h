@@ -17,6 +17,7 @@ enum rbt_denial {
 	RBT_DENIED_NOTHING,
 	RBT_DENIED_LOCK,      /* somebody else schedules this GPU */
 	RBT_DENIED_COMPANY,   /* another short-slice task would be runnable beside it */
+	RBT_DENIED_RIVAL,     /* another scheduler has such a task */
 	RBT_DENIED_SUSPENDED, /* granted once it runs again */
 };
 
@@ -32,10 +33,16 @@ struct rbt_claim {
 	enum rbt_denial denial; /* out */
 };
 
+/* What is known of the GPUs, a bit each. */
+struct rbt_sched_gpus {
+	uint32_t locked; /* the lock is ours */
+	uint32_t marked; /* another scheduler was refused the lock: its programs are company too */
+};
+
 /*
- * Decides all claims. `locks_held` has a bit for each GPU whose lock is ours. *ret_locks_wanted gets a bit for
- * each GPU whose lock would change an answer (or is still needed): take those, drop the others, plan again.
+ * Decides all claims. *ret_locks_wanted gets a bit for each GPU whose lock would change an answer (or is still
+ * needed): take those, drop the others, plan again.
  */
-void rbt_sched_plan(struct rbt_claim *claims, size_t n, uint32_t locks_held, uint32_t *ret_locks_wanted);
+void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_gpus *gpus, uint32_t *ret_locks_wanted);
 
 #endif

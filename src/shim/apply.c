@@ -12,16 +12,15 @@
 #include "backend/nvidia/driver.h"
 #include "shim/shim.h"
 
-enum { SAID_LOCKED = 1 << 0, SAID_SEVERAL = 1 << 1, SAID_REFUSED = 1 << 2 };
-
-static void say_gpu(struct shim *s, uint32_t reason, uint32_t gpu, const char *why)
+/* The first reason is enough. */
+static void say_gpu(struct shim *s, uint32_t gpu, const char *why)
 {
 	char number[3] = {(char)('0' + gpu / 10), (char)('0' + gpu % 10), '\0'};
 
-	if (!shim_config.no_daemon || (s->said & reason)) {
+	if (!shim_config.no_daemon || s->said) {
 		return;
 	}
-	s->said |= reason;
+	s->said = true;
 	shim_say((const char *const[]){"rubato: GPU ", gpu < 10 ? number + 1 : number,
 		" keeps the driver's timeslices: ", why, NULL});
 }
@@ -81,8 +80,7 @@ static void set_slice(struct shim *s, struct shim_obj *task, uint64_t us)
 	if (shim_control(shim_client_of(s, task), task->handle, NV_CTRL_TSG_SET_TIMESLICE, &p,
 		    sizeof(p), &status) < 0 &&
 		status != NV_OK && shim_gpu_of(s, task, &gpu)) {
-		say_gpu(s, SAID_REFUSED, gpu % 100,
-			"the driver refused the one asked for; see rubato doctor");
+		say_gpu(s, gpu % 100, "the driver refused the one asked for; see rubato doctor");
 	}
 }
 
@@ -114,17 +112,18 @@ static bool may_shorten(struct shim *s, const struct shim_obj *task)
 		return false;
 	}
 	if (count_compute(s, gpu) > 1) {
-		say_gpu(s, SAID_SEVERAL, gpu,
+		say_gpu(s, gpu,
 			"this program has several compute contexts there, and short slices would "
 			"slow all of them down; use one context a process");
 		return false;
 	}
 	int r = hold_lock(gpu);
 	if (r < 0) {
-		say_gpu(s, SAID_LOCKED, gpu,
-			r == -EWOULDBLOCK ? "another program has the short slices there; without "
-					    "--no-daemon they take turns"
-					  : "its device node cannot be locked; see rubato doctor");
+		say_gpu(s, gpu,
+			r == -EWOULDBLOCK
+				? "another program holds its lock; without --no-daemon the "
+				  "daemon decides"
+				: "its device node cannot be locked; see rubato doctor");
 	}
 	return r == 0;
 }

@@ -363,33 +363,39 @@ static void settle(struct shim *s, uint64_t now_ns)
 	s->next_look_ns = link == SHIM_LINK_BUSY ? now_ns : now_ns + SHIM_LOOK_NS;
 }
 
+static void look(const struct event *ev, const struct shim *s)
+{
+	struct shim_guard g;
+
+	/* Without a table there is nothing to look after, and only a client to begin one with. */
+	if (s == NULL && ev->type != EV_ALLOC) {
+		return;
+	}
+	uint64_t now_ns = shim_raw_now_ns();
+	if ((ev->type == EV_NONE && now_ns < s->next_look_ns) || !shim_enter(&g)) {
+		return;
+	}
+	if (ev->type != EV_NONE) {
+		learn(g.s, ev);
+	}
+	if (g.s->touched || now_ns >= g.s->next_look_ns) {
+		settle(g.s, now_ns);
+	}
+	shim_leave(&g);
+}
+
 int rbt_shim_call(int fd, unsigned long request, void *arg)
 {
-	struct shim *s = shim_peek();
+	const struct shim *s = shim_peek();
 	struct event ev = {.fd = fd, .serial_before = s != NULL ? s->serial : 0};
 	int result = shim_raw_ioctl(fd, request, arg);
 	int saved_errno = errno;
 
-	if (!shim_config_active()) {
-		errno = saved_errno;
-		return result;
-	}
-	if (result == 0) {
-		decode(&ev, request, arg);
-	}
-	uint64_t now_ns = shim_raw_now_ns();
-	/* Without a table there is nothing to look after, and only a client to begin one with. */
-	if (s == NULL ? ev.type == EV_ALLOC : ev.type != EV_NONE || now_ns >= s->next_look_ns) {
-		struct shim_guard g;
-		if (shim_enter(&g)) {
-			if (ev.type != EV_NONE) {
-				learn(g.s, &ev);
-			}
-			if (g.s->touched || now_ns >= g.s->next_look_ns) {
-				settle(g.s, now_ns);
-			}
-			shim_leave(&g);
+	if (shim_config_active()) {
+		if (result == 0) {
+			decode(&ev, request, arg);
 		}
+		look(&ev, s);
 	}
 	errno = saved_errno;
 	return result;

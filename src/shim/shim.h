@@ -84,7 +84,7 @@ struct shim {
 	uint64_t next_connect_ns;
 	bool touched; /* since last settled */
 	enum shim_driver driver;
-	uint32_t said; /* which lines have been said: each is said once */
+	bool said; /* why the slices stay as they are */
 
 	uint16_t n_used, first_free; /* objs[1 .. n_used] have been in use */
 	uint16_t first[SHIM_CHANNEL + 1];

@@ -60,7 +60,7 @@ int shim_fd_own(struct shim_fd *f, int fd)
 
 bool shim_fd_valid(const struct shim_fd *f)
 {
-	struct shim_fd now;
+	struct shim_fd now = {0};
 
 	return f->fd_plus_1 != 0 && identify(shim_fd_get(f), &now) == 0 && now.dev == f->dev &&
 	       now.ino == f->ino && now.rdev == f->rdev && now.mode == f->mode;

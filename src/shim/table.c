@@ -56,8 +56,8 @@ struct shim_obj *shim_add(struct shim *s, enum shim_type type, uint32_t client, 
 {
 	struct shim_obj *old = shim_find(s, client, handle);
 
-	for (struct shim_obj *p = parent; p != NULL; p = shim_at(s, p->parent)) {
-		if (p == old) {
+	for (uint16_t p = index_of(s, parent); p != 0; p = s->objs[p].parent) {
+		if (&s->objs[p] == old) {
 			return NULL;
 		}
 	}

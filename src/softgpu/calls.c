@@ -125,7 +125,7 @@ static bool caller_may_nice(void *data)
 static bool is_control_fd(void *data, int fd)
 {
 	const struct call *call = data;
-	char path[64], link[96];
+	char path[64], link[96], wanted[96];
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", call->tid, fd);
 	ssize_t n = readlink(path, link, sizeof(link) - 1);
@@ -133,7 +133,9 @@ static bool is_control_fd(void *data, int fd)
 		return false;
 	}
 	link[n] = '\0';
-	return strcmp(link, "/memfd:" MEMFD_PREFIX "/dev/nvidiactl (deleted)") == 0;
+	snprintf(wanted, sizeof(wanted), "/memfd:" MEMFD_NAME_FMT " (deleted)", call->server->id,
+		"/dev/nvidiactl");
+	return strcmp(link, wanted) == 0;
 }
 
 static void log_line(void *data, const char *line)

@@ -68,6 +68,38 @@ static int take_driver(struct options *o, const char *text)
 	return 0;
 }
 
+/* One option; 0 or -EINVAL after a message. */
+static int take_option(struct options *o, int option, const char *value)
+{
+	uint64_t v = 0;
+	int r = 0;
+
+	switch (option) {
+	case 's':
+		o->session = value;
+		break;
+	case 'd':
+		r = take_driver(o, value);
+		break;
+	case 'g':
+		r = number("gpus", value, 1, NV_MAX_GPUS, &v);
+		o->config.n_gpus = (uint32_t)v;
+		o->has_gpus = true;
+		break;
+	case 'm':
+		r = number("memory", value, 1, 1ull << 32, &v);
+		o->config.memory_bytes = v << 20;
+		o->has_memory = true;
+		break;
+	default:
+		r = number("first-client", value, 0, 0xfffff, &v);
+		o->config.first_client = (uint32_t)v;
+		o->has_first = true;
+		break;
+	}
+	return r;
+}
+
 /* 0, 1 after --help, or -EINVAL after a message. */
 static int parse(int argc, char **argv, struct options *o)
 {
@@ -80,41 +112,20 @@ static int parse(int argc, char **argv, struct options *o)
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
-	uint64_t v = 0;
-	int opt, r = 0;
+	int option, r = 0;
 
 	opterr = 0;
-	while (r == 0 && (opt = getopt_long(argc, argv, "+:h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 's':
-			o->session = optarg;
-			break;
-		case 'd':
-			r = take_driver(o, optarg);
-			break;
-		case 'g':
-			r = number("gpus", optarg, 1, NV_MAX_GPUS, &v);
-			o->config.n_gpus = (uint32_t)v;
-			o->has_gpus = true;
-			break;
-		case 'm':
-			r = number("memory", optarg, 1, 1ull << 32, &v);
-			o->config.memory_bytes = v << 20;
-			o->has_memory = true;
-			break;
-		case 'c':
-			r = number("first-client", optarg, 0, 0xfffff, &v);
-			o->config.first_client = (uint32_t)v;
-			o->has_first = true;
-			break;
-		case 'h':
+	while (r == 0 && (option = getopt_long(argc, argv, "+:h", longs, NULL)) != -1) {
+		if (option == 'h') {
 			fputs(help_exec, stdout);
 			return 1;
-		default:
+		}
+		if (option == '?' || option == ':') {
 			rbt_error("exec: unknown option, or one without its value: %s (see --help)",
 				argv[optind - 1]);
 			return -EINVAL;
 		}
+		r = take_option(o, option, optarg);
 	}
 	if (r == 0 && optind >= argc) {
 		rbt_error("exec: no command given (see --help)");

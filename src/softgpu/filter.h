@@ -9,4 +9,10 @@
  */
 int filter_install(void);
 
+/*
+ * What a program can still tell from a real device, or get past us with: stat() and access() of the
+ * nodes and the listing of /dev (the nodes can only be opened), mmap() of a node, io_uring,
+ * programs of another instruction set, and programs that want such a listener for themselves.
+ */
+
 #endif

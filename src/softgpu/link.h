@@ -10,6 +10,7 @@
 #define RBT_SOFTGPU_LINK_H
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -25,8 +26,12 @@
 #define LOCK_NAME   "device.lock"
 #define LOG_NAME    "device.log"
 
-/* Fake nodes are memfds of this name followed by the path they stand for. */
-#define MEMFD_PREFIX "rubato:"
+/*
+ * Fake nodes are memfds of this name: the server's number, then the path they stand for. A
+ * supervisor takes only those of its own server for device nodes, so that sessions side by side do
+ * not see each other's programs.
+ */
+#define MEMFD_NAME_FMT "rubato:%016" PRIx64 ":%s"
 
 enum link_type {
 	/* from a supervisor */
@@ -106,6 +111,7 @@ struct link_fault {
 struct link_welcome {
 	struct link_header h;
 	struct rbt_rm_config config;
+	uint64_t server_id; /* see MEMFD_NAME_FMT */
 	uint32_t n_prefetch, pad;
 	struct rbt_rm_prefetch prefetch[LINK_MAX_PREFETCH];
 };

@@ -38,18 +38,20 @@ struct file {
 
 struct nodes {
 	struct rbt_rm *rm;
+	uint64_t server_id;
 	struct file *files;
 	struct shared shared[2 * NV_MAX_GPUS + 3];
 	size_t n_shared;
 	off_t next_lock;
 };
 
-static int make_memfd(const char *path, const char *text, uint64_t *ret_inode)
+static int make_memfd(
+	const struct nodes *n, const char *path, const char *text, uint64_t *ret_inode)
 {
 	char name[96];
 	struct stat st;
 
-	snprintf(name, sizeof(name), MEMFD_PREFIX "%s", path);
+	snprintf(name, sizeof(name), MEMFD_NAME_FMT, n->server_id, path);
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0) {
 		return -errno;
@@ -82,7 +84,7 @@ static int add_shared(
 	struct shared *s = &n->shared[n->n_shared];
 
 	snprintf(s->path, sizeof(s->path), "%s", path);
-	s->memfd = make_memfd(path, text, &s->inode);
+	s->memfd = make_memfd(n, path, text, &s->inode);
 	if (s->memfd < 0) {
 		return s->memfd;
 	}
@@ -134,7 +136,7 @@ static int add_all(struct nodes *n)
 	return r;
 }
 
-struct nodes *nodes_create(struct rbt_rm *rm)
+struct nodes *nodes_create(struct rbt_rm *rm, uint64_t server_id)
 {
 	struct nodes *n = calloc(1, sizeof(*n));
 
@@ -142,6 +144,7 @@ struct nodes *nodes_create(struct rbt_rm *rm)
 		return NULL;
 	}
 	n->rm = rm;
+	n->server_id = server_id;
 	int r = add_all(n);
 	if (r < 0) {
 		nodes_destroy(n);
@@ -222,7 +225,7 @@ static int open_node(struct nodes *n, const struct shared *s, int pid, uint32_t 
 		f->probe = s->memfd;
 		f->inode = s->inode;
 	} else {
-		f->probe = make_memfd(NV_CTL_PATH, NULL, &f->inode);
+		f->probe = make_memfd(n, NV_CTL_PATH, NULL, &f->inode);
 		f->owned = true;
 		if (f->probe < 0) {
 			fd = f->probe;

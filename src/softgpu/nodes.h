@@ -20,7 +20,7 @@
 struct nodes;
 
 /* NULL with errno. `rm` is borrowed and must outlive the nodes. */
-struct nodes *nodes_create(struct rbt_rm *rm);
+struct nodes *nodes_create(struct rbt_rm *rm, uint64_t server_id);
 void nodes_destroy(struct nodes *nodes);
 
 /* Opens `path` for a process. Returns an fd for it to have, or -errno. */

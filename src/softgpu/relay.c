@@ -401,6 +401,7 @@ int relay_start(int listener, struct session *session)
 
 	relay.listener = listener;
 	relay.session = session;
+	target_init(session->welcome.server_id);
 	(void)ioctl(listener, NOTIF_SET_FLAGS, NOTIF_SYNC_WAKE_UP);
 	int r = pthread_create(&thread, NULL, from_kernel, NULL);
 	if (r == 0) {

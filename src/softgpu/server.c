@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -39,6 +40,7 @@ static void send_welcome(struct server *s, struct conn *c)
 	struct link_welcome w = {
 		.h = link_header(LINK_WELCOME, 0), .config = *rbt_rm_config(s->rm)};
 
+	w.server_id = s->id;
 	w.n_prefetch = (uint32_t)rbt_rm_prefetch_rules(w.prefetch, LINK_MAX_PREFETCH);
 	conn_send(c, &w, sizeof(w), -1, 0);
 }
@@ -128,6 +130,28 @@ static bool is_owner(const struct conn *c)
 	return c->uid == 0 || c->uid == geteuid();
 }
 
+/* What disturbs the session. */
+static void handle_owner(
+	struct server *s, struct conn *c, uint32_t type, const uint8_t *msg, size_t size)
+{
+	if (!is_owner(c)) {
+		send_result(c, -EPERM, -1);
+		return;
+	}
+	switch (type) {
+	case LINK_FAULT:
+		handle_fault(s, c, msg, size);
+		break;
+	case LINK_CLEAR_FAULTS:
+		rbt_rm_clear_faults(s->rm);
+		send_result(c, 0, -1);
+		break;
+	default:
+		/* LINK_KILL. As a crash would: nothing is tidied up. */
+		_exit(0);
+	}
+}
+
 static void handle(struct server *s, struct conn *c, const uint8_t *msg, size_t size)
 {
 	struct link_header h;
@@ -154,24 +178,9 @@ static void handle(struct server *s, struct conn *c, const uint8_t *msg, size_t 
 		handle_state(s, c, msg, size);
 		break;
 	case LINK_FAULT:
-		if (is_owner(c)) {
-			handle_fault(s, c, msg, size);
-		} else {
-			send_result(c, -EPERM, -1);
-		}
-		break;
 	case LINK_CLEAR_FAULTS:
-		if (is_owner(c)) {
-			rbt_rm_clear_faults(s->rm);
-		}
-		send_result(c, is_owner(c) ? 0 : -EPERM, -1);
-		break;
 	case LINK_KILL:
-		if (is_owner(c)) {
-			/* As a crash would: nothing is tidied up. */
-			_exit(0);
-		}
-		send_result(c, -EPERM, -1);
+		handle_owner(s, c, h.type, msg, size);
 		break;
 	case LINK_BYE:
 		if (s->private && is_owner(c) && s->conns == c && c->next == NULL) {
@@ -369,8 +378,11 @@ int server_run(const char *dir, bool private, const struct rbt_rm_config *config
 	if (settle(&s, dir) < 0 || chdir("/") < 0) {
 		return 1;
 	}
+	if (getrandom(&s.id, sizeof(s.id), 0) != sizeof(s.id)) {
+		s.id = rbt_now_ns() ^ (uint64_t)getpid() << 40;
+	}
 	s.rm = rbt_rm_create(config);
-	s.nodes = s.rm != NULL ? nodes_create(s.rm) : NULL;
+	s.nodes = s.rm != NULL ? nodes_create(s.rm, s.id) : NULL;
 	if (s.nodes == NULL) {
 		server_log(&s, "cannot make the fake device nodes");
 		return 1;

@@ -25,6 +25,7 @@ struct conn {
 struct server {
 	const char *dir;
 	bool private;
+	uint64_t id; /* unlike that of any other server that may run beside it */
 	struct rbt_rm *rm;
 	struct nodes *nodes;
 	struct conn *conns;

@@ -13,9 +13,15 @@
 
 #include "util/fd.h"
 
-#define LINK_HEAD          "/memfd:" MEMFD_PREFIX
 #define LINK_TAIL          " (deleted)"
 #define CAP_SYS_PTRACE_BIT 19
+
+static char link_head[64]; /* how the link of a fake node of our server begins */
+
+void target_init(uint64_t server_id)
+{
+	snprintf(link_head, sizeof(link_head), "/memfd:" MEMFD_NAME_FMT, server_id, "");
+}
 
 int target_read(int tid, uint64_t addr, void *buf, size_t size)
 {
@@ -124,10 +130,10 @@ int target_resolve(int tid, int dirfd, char path[LINK_MAX_PATH])
 
 static bool is_fake(const char *link, char ret[LINK_MAX_PATH])
 {
-	size_t len = strlen(link), head = strlen(LINK_HEAD), tail = strlen(LINK_TAIL);
+	size_t len = strlen(link), head = strlen(link_head), tail = strlen(LINK_TAIL);
 
 	if (len <= head + tail || len - head - tail >= LINK_MAX_PATH ||
-		strncmp(link, LINK_HEAD, head) != 0 || strcmp(link + len - tail, LINK_TAIL) != 0) {
+		strncmp(link, link_head, head) != 0 || strcmp(link + len - tail, LINK_TAIL) != 0) {
 		return false;
 	}
 	memcpy(ret, link + head, len - head - tail);

@@ -12,6 +12,9 @@
 
 #include "softgpu/link.h"
 
+/* Before all else: which memfds are fake nodes. */
+void target_init(uint64_t server_id);
+
 /* 0 or -EFAULT: all or nothing. */
 int target_read(int tid, uint64_t addr, void *buf, size_t size);
 int target_write(int tid, uint64_t addr, const void *buf, size_t size);

@@ -158,18 +158,18 @@ class Session:
 
     def tasks(self, pid, kind="compute"):
         """The device's own view of a program's tasks."""
-        return [t for t in self.state()["tsgs"] if t["pid"] == pid and (kind is None or (t.get("kind") or t["engine"]) == kind)]
+        return [t for t in self.state()["tsgs"] if t["pid"] == pid and (kind is None or t["engine"] == kind)]
 
     def slices(self, pid, kind="compute"):
         return [t["timeslice_us"] for t in self.tasks(pid, kind)]
 
     def is_suspended(self, pid):
         tasks = self.tasks(pid, None)
-        return bool(tasks) and all(t.get("enabled_channels", t.get("enabled")) == 0 for t in tasks)
+        return bool(tasks) and all(t["enabled"] == 0 for t in tasks)
 
     def is_running(self, pid):
         tasks = self.tasks(pid, None)
-        return bool(tasks) and all(t.get("enabled_channels", t.get("enabled")) == t["channels"] for t in tasks)
+        return bool(tasks) and all(t["enabled"] == t["channels"] for t in tasks)
 
     def is_default(self, pid):
         return self.is_running(pid) and all(us == 2048 for us in self.slices(pid)) and \

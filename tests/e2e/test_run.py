@@ -65,6 +65,18 @@ def test_contexts_made_later(s):
     eventually("one again", lambda: s.slices(p.pid) == [1])
 
 
+def test_two_schedulers_on_one_gpu(s):
+    """Of two daemons one has the lock; the other's mark tells it that it has company."""
+    a = s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(a.pid) == [1])
+    other = s.run_dir + "-other"
+    b = s.program(under=["env", "RUBATO_RUNTIME_DIR=" + other, binary("rubato"), "run", "--class", "best-effort", "--"])
+    eventually("both at their own", lambda: s.slices(a.pid) == [2048] and s.slices(b.pid) == [2048])
+    assert "another scheduler" in s.ps()[a.pid]["note"]
+    b.kill()
+    eventually("alone again", lambda: s.slices(a.pid) == [1])
+
+
 @device("--gpus", "2")
 def test_gpus_are_separate(s):
     a = s.run("--class", "best-effort", args=["--gpu", 0])

@@ -14,16 +14,34 @@ static struct rbt_claim claim(uint32_t gpu, uint64_t wanted_us)
 	return (struct rbt_claim){.gpu = gpu, .n_compute = 1, .wanted_us = wanted_us, .own_us = OWN_US};
 }
 
+static void plan(struct rbt_claim *claims, size_t n, uint32_t locked, uint32_t *ret_wanted)
+{
+	rbt_sched_plan(claims, n, &(struct rbt_sched_gpus){.locked = locked}, ret_wanted);
+}
+
+/* Another scheduler that wants the same is company, and the lock stays where it is. */
+static void test_rival(void)
+{
+	struct rbt_claim c[2] = {claim(0, 1), claim(1, 1)};
+	uint32_t wanted = 0;
+
+	rbt_sched_plan(c, 2, &(struct rbt_sched_gpus){.locked = 3, .marked = 1}, &wanted);
+	CHECK_INT(c[0].denial, RBT_DENIED_RIVAL);
+	CHECK_INT(c[0].granted_us, RBT_TIMESLICE_OWN);
+	CHECK_INT(c[1].granted_us, 1);
+	CHECK_INT(wanted, 3);
+}
+
 static void test_alone(void)
 {
 	struct rbt_claim c = claim(0, 1);
 	uint32_t wanted = 0;
 
-	rbt_sched_plan(&c, 1, 0, &wanted);
+	plan(&c, 1, 0, &wanted);
 	CHECK_INT(c.denial, RBT_DENIED_LOCK);
 	CHECK_INT(c.granted_us, RBT_TIMESLICE_OWN);
 	CHECK_INT(wanted, 1);
-	rbt_sched_plan(&c, 1, 1, &wanted);
+	plan(&c, 1, 1, &wanted);
 	CHECK_INT(c.denial, RBT_DENIED_NOTHING);
 	CHECK_INT(c.granted_us, 1);
 	CHECK_INT(wanted, 1);
@@ -34,7 +52,7 @@ static void test_longer_needs_no_lock(void)
 	struct rbt_claim c[2] = {claim(0, OWN_US * 2), claim(0, OWN_US * 2)};
 	uint32_t wanted = 7;
 
-	rbt_sched_plan(c, 2, 0, &wanted);
+	plan(c, 2, 0, &wanted);
 	CHECK_INT(wanted, 0);
 	CHECK_INT(c[0].granted_us, OWN_US * 2);
 	CHECK_INT(c[1].granted_us, OWN_US * 2);
@@ -45,7 +63,7 @@ static void test_company(void)
 	struct rbt_claim c[3] = {claim(0, 1), claim(0, 50), claim(1, 1)};
 	uint32_t wanted = 0;
 
-	rbt_sched_plan(c, 3, 3, &wanted);
+	plan(c, 3, 3, &wanted);
 	CHECK_INT(c[0].denial, RBT_DENIED_COMPANY);
 	CHECK_INT(c[1].denial, RBT_DENIED_COMPANY);
 	CHECK_INT(c[0].granted_us, RBT_TIMESLICE_OWN);
@@ -59,7 +77,7 @@ static void test_suspended_is_no_company(void)
 	uint32_t wanted = 0;
 
 	c[1].suspended = true;
-	rbt_sched_plan(c, 2, 1, &wanted);
+	plan(c, 2, 1, &wanted);
 	CHECK_INT(c[0].granted_us, 1);
 	CHECK_INT(c[1].denial, RBT_DENIED_SUSPENDED);
 	CHECK_INT(c[1].granted_us, RBT_TIMESLICE_OWN);
@@ -72,7 +90,7 @@ static void test_own_company(void)
 	uint32_t wanted = 0;
 
 	c.n_compute = 2;
-	rbt_sched_plan(&c, 1, 1, &wanted);
+	plan(&c, 1, 1, &wanted);
 	CHECK_INT(c.denial, RBT_DENIED_COMPANY);
 }
 
@@ -84,7 +102,7 @@ static void test_random_crowds(void)
 	for (int round = 0; round < 20000; round++) {
 		struct rbt_claim c[24];
 		size_t n = 1 + (size_t)rand() % 24;
-		uint32_t locks = (uint32_t)rand() & 0xf, wanted = 0;
+		uint32_t locks = (uint32_t)rand() & 0xf, marks = (uint32_t)rand() & 0xf, wanted = 0;
 		unsigned runnable[4] = {0};
 
 		for (size_t i = 0; i < n; i++) {
@@ -93,13 +111,13 @@ static void test_random_crowds(void)
 			c[i].n_compute = 1 + (uint32_t)rand() % 2;
 			c[i].suspended = rand() % 4 == 0;
 		}
-		rbt_sched_plan(c, n, locks, &wanted);
+		rbt_sched_plan(c, n, &(struct rbt_sched_gpus){.locked = locks, .marked = marks}, &wanted);
 		for (size_t i = 0; i < n; i++) {
 			bool got_short = c[i].granted_us != RBT_TIMESLICE_OWN && c[i].granted_us < OWN_US;
 			if (!got_short) {
 				continue;
 			}
-			CHECK((locks & wanted & (1u << c[i].gpu)) != 0);
+			CHECK((locks & ~marks & wanted & (1u << c[i].gpu)) != 0);
 			CHECK_INT(c[i].granted_us, c[i].wanted_us);
 			runnable[c[i].gpu] += c[i].suspended ? 0 : c[i].n_compute;
 		}
@@ -112,6 +130,7 @@ static void test_random_crowds(void)
 int main(void)
 {
 	test_alone();
+	test_rival();
 	test_longer_needs_no_lock();
 	test_company();
 	test_suspended_is_no_company();

@@ -488,16 +488,21 @@ static void fork_waits_for_another_threads_turn(void)
 	CHECK(table()->lock_tid == 0);
 }
 
+static int speak_in_the_parents_memory(void *arg)
+{
+	rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
+	return 0;
+}
+
+/* As posix_spawn() makes them. */
 static void vfork_child_keeps_out(void)
 {
+	static char stack[65536] __attribute__((aligned(16)));
+
 	world_start("8", NULL, "1");
 	make_client(CLIENT, 0);
-	pid_t pid = vfork();
-	if (pid == 0) {
-		rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
-		_exit(0);
-	}
-	expect_success(pid);
+	expect_success(clone(speak_in_the_parents_memory, stack + sizeof(stack),
+		CLONE_VM | CLONE_VFORK | SIGCHLD, NULL));
 	CHECK(count_objects() == 3 && table()->pid == getpid());
 	rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
 	CHECK(count_objects() == 4);

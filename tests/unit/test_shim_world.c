@@ -61,6 +61,9 @@ static void answer(unsigned long request, void *arg)
 
 static void set_status(unsigned long request, void *arg, uint32_t status)
 {
+	if (arg == NULL) {
+		return;
+	}
 	if (request == NV_IOCTL_CONTROL) {
 		((struct nv_control *)arg)->status = status;
 	} else if (request == NV_IOCTL_ALLOC64) {
@@ -154,7 +157,8 @@ void world_start(const char *priority, const char *socket, const char *no_daemon
 	world.device_fd = memfd_create("nvidiactl", MFD_CLOEXEC);
 	CHECK(world.device_fd >= 0);
 	world.driver_version =
-		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n";
+		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  "
+		"Release Build\n";
 }
 
 uint64_t last_write(uint32_t object)

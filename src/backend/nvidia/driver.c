@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/nvidia/rm_abi.h"
@@ -49,6 +48,18 @@ static size_t version_length(const char *s)
 	return ends && (groups == 2 || groups == 3) ? len : 0;
 }
 
+/* At most five digits. Not strtoul(): the preloaded library has this code too, and newer C
+ * libraries give that function a version that older ones lack. */
+static uint32_t leading_number(const char *s)
+{
+	uint32_t v = 0;
+
+	for (; *s >= '0' && *s <= '9'; s++) {
+		v = v * 10 + (uint32_t)(*s - '0');
+	}
+	return v;
+}
+
 int rbt_nv_driver_parse(const char *text, struct rbt_nv_driver *ret)
 {
 	struct rbt_nv_driver driver = {0};
@@ -62,7 +73,7 @@ int rbt_nv_driver_parse(const char *text, struct rbt_nv_driver *ret)
 		}
 		if (len > 0) {
 			memcpy(driver.version, text, len);
-			driver.major = (uint32_t)strtoul(driver.version, NULL, 10);
+			driver.major = leading_number(driver.version);
 			driver.known = branch_is_known(driver.major);
 			driver.schedule_params_size = driver.major < 575
 							      ? NV_SCHEDULE_PARAMS_SIZE_BEFORE_575

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "daemon/daemon.h"
+#include "hand/hand.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/time.h"
+
+#define RETRY_NS RBT_NS_PER_S
+
+void gpulock_init(struct daemon *d)
+{
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		d->gpu_locks[gpu] = d->gpu_marks[gpu] = -1;
+	}
+}
+
+static void take_one(struct daemon *d, uint32_t gpu)
+{
+	int fd = rbt_gpu_lock(RBT_BACKEND_NVIDIA, gpu);
+
+	if (fd >= 0) {
+		d->gpu_locks[gpu] = fd;
+		d->gpus.locked |= UINT32_C(1) << gpu;
+		rbt_close(&d->gpu_marks[gpu]);
+		hand_lock(d, gpu, true);
+		return;
+	}
+	rbt_debug("lock of GPU %u: %s", gpu, strerror(-fd));
+	d->lock_retry_ns = rbt_now_ns() + RETRY_NS;
+	if (d->gpu_marks[gpu] < 0) {
+		d->gpu_marks[gpu] = rbt_gpu_mark(RBT_BACKEND_NVIDIA, gpu);
+	}
+}
+
+void gpulock_take(struct daemon *d, uint32_t wanted)
+{
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		if ((wanted >> gpu & 1) != 0 && d->gpu_locks[gpu] < 0) {
+			take_one(d, gpu);
+		}
+	}
+	gpulock_check(d);
+}
+
+void gpulock_drop(struct daemon *d, uint32_t wanted)
+{
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		if ((wanted >> gpu & 1) != 0) {
+			continue;
+		}
+		rbt_close(&d->gpu_marks[gpu]);
+		if (d->gpu_locks[gpu] >= 0) {
+			hand_lock(d, gpu, false);
+			rbt_close(&d->gpu_locks[gpu]);
+			d->gpus.locked &= ~(UINT32_C(1) << gpu);
+		}
+	}
+}
+
+void gpulock_check(struct daemon *d)
+{
+	uint32_t marked = 0;
+
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		if (d->gpu_locks[gpu] >= 0 && rbt_gpu_is_marked(d->gpu_locks[gpu])) {
+			marked |= UINT32_C(1) << gpu;
+		}
+	}
+	d->dirty = d->dirty || marked != d->gpus.marked;
+	d->gpus.marked = marked;
+}
