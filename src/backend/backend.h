@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How one vendor's device is touched. A backend is a const table of functions; registry.c lists them all.
+ * How one vendor's device is touched. A backend is a const table of functions; registry.c lists
+ * them all.
  *
- * Every function returns 0 or a negative errno and may block for as long as the driver's ioctl does (up to
- * about a millisecond measured on NVIDIA 580); none may be called from a program's own threads. Errors that
- * callers tell apart:
+ * Every function returns 0 or a negative errno and may block for as long as the driver's ioctl does
+ * (up to about a millisecond measured on NVIDIA 580); none may be called from a program's own
+ * threads. Errors that callers tell apart:
  *   -ENODEV          no such driver or device here
  *   -ESRCH           the program is gone
  *   -ENXIO           the program has no tasks on this backend's devices
@@ -28,12 +29,13 @@ enum rbt_backend_id { RBT_BACKEND_NVIDIA = 1, RBT_BACKEND_AMD = 2 };
 
 enum rbt_suspend_mode {
 	RBT_SUSPEND_FULL,            /* preempts what runs */
-	RBT_SUSPEND_SCHEDULING_ONLY, /* what runs finishes its slice; cheaper, useful with short slices */
+	RBT_SUSPEND_SCHEDULING_ONLY, /* what runs finishes its slice; for short slices */
 };
 
 enum rbt_scope { RBT_SCOPE_ALL, RBT_SCOPE_COMPUTE };
 
-/* What a device or driver can do; the reason stands in rbt_device_info.why_not when a bit is missing. */
+/* What a device or driver can do; the reason stands in
+ * rbt_device_info.why_not when a bit is missing. */
 enum {
 	RBT_CAP_READ = 1 << 0,
 	RBT_CAP_TIMESLICE = 1 << 1,
@@ -82,33 +84,40 @@ struct rbt_backend {
 	/* Suffix-less path whose open description is a program's handle on the device. */
 	const char *control_node;
 
-	/* Mandatory. Looks for the driver and its devices; allocates nothing that outlives the call. */
+	/* Mandatory. Looks for the driver and its devices;
+	 * allocates nothing that outlives the call. */
 	int (*probe)(struct rbt_device_info *ret);
 
-	/* Mandatory. Finds a running program's tasks, from outside it. Needs ptrace rights over it. Fills up to
-	 * one record per client; the caller finishes each and frees the array. */
+	/* Mandatory. Finds a running program's tasks, from outside it. Needs ptrace rights over it.
+	 * Fills up to one record per client; the caller finishes each and frees the array. */
 	int (*discover)(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n);
 
-	/* Mandatory. Whether the calling process may write through this backend: -EPROTONOSUPPORT for an
-	 * unknown driver without force. Cheap after the first call. */
+	/* Mandatory. Whether the calling process may write through this backend: -EPROTONOSUPPORT
+	 * for an unknown driver without force. Cheap after the first call. */
 	int (*may_write)(bool force);
 
 	/* Mandatory. The path of the GPU's device node: what the GPU lock is taken on. */
 	int (*lock_path)(uint32_t gpu, char *buf, size_t size);
 
 	/* Mandatory. */
-	int (*get_timeslice)(const struct rbt_record *rec, const struct rbt_task *task, uint64_t *ret_us);
-	int (*set_timeslice)(const struct rbt_record *rec, const struct rbt_task *task, uint64_t us);
+	int (*get_timeslice)(
+		const struct rbt_record *rec, const struct rbt_task *task, uint64_t *ret_us);
+	int (*set_timeslice)(
+		const struct rbt_record *rec, const struct rbt_task *task, uint64_t us);
 
 	/* Mandatory. Takes a record's tasks off the device, puts them back. Both are idempotent. */
-	int (*suspend)(const struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode);
+	int (*suspend)(
+		const struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode);
 	int (*resume)(const struct rbt_record *rec, enum rbt_scope scope);
 
-	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a runlist visits the task. Privileged. */
-	int (*set_interleave)(const struct rbt_record *rec, const struct rbt_task *task, uint32_t level);
+	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a
+	 * runlist visits the task. Privileged. */
+	int (*set_interleave)(
+		const struct rbt_record *rec, const struct rbt_task *task, uint32_t level);
 
 	/* Optional (NULL). Takes a running task off once; it may come back at once. */
-	int (*preempt)(const struct rbt_record *rec, const struct rbt_task *task, uint32_t timeout_us);
+	int (*preempt)(
+		const struct rbt_record *rec, const struct rbt_task *task, uint32_t timeout_us);
 
 	/* Optional (NULL). What the driver knows of the program. */
 	int (*stats)(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret);

@@ -2,9 +2,10 @@
 /*
  * A record: everything needed to act on one program's tasks through one of its device files.
  *
- * The shim fills records from the ioctls it sees pass; a backend's discover() fills them for a program that
- * is already running. They travel between processes as they are (fixed widths), the file descriptor beside
- * them by SCM_RIGHTS. What arrives is copied, then passed through rbt_record_check(), then used.
+ * The shim fills records from the ioctls it sees pass; a backend's discover() fills them for a
+ * program that is already running. They travel between processes as they are (fixed widths), the
+ * file descriptor beside them by SCM_RIGHTS. What arrives is copied, then passed through
+ * rbt_record_check(), then used.
  */
 #ifndef RBT_BACKEND_RECORD_H
 #define RBT_BACKEND_RECORD_H
@@ -13,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RBT_RECORD_MAX_TASKS 256
+#define RBT_RECORD_MAX_TASKS    256
 #define RBT_RECORD_MAX_CHANNELS 2048
 
 /* The byte of a GPU's node on which schedulers that were refused its lock leave their mark. */
@@ -41,22 +42,22 @@ struct rbt_task {
 	uint32_t valid;         /* RBT_TASK_HAS_* */
 	uint32_t first_channel; /* into the record's channels */
 	uint32_t n_channels;
-	uint64_t own_timeslice_us; /* what the program and its driver chose: restored by "default" */
+	/* what the program and its driver chose: restored by "default" */
+	uint64_t own_timeslice_us;
 };
 static_assert(sizeof(struct rbt_task) == 48, "travels between processes");
 
 struct rbt_record {
-	int fd;           /* the program's device file, same open file description; owned; -1 when absent */
+	int fd; /* the program's device file, same open file description; owned; -1 when absent */
 	int32_t target_fd; /* its number in the program, -1 when unknown */
-	uint32_t backend; /* enum rbt_backend_id */
-	uint32_t client;  /* the client that owns the objects */
+	uint32_t backend;  /* enum rbt_backend_id */
+	uint32_t client;   /* the client that owns the objects */
 	uint32_t n_tasks, n_channels;
 	struct rbt_task *tasks; /* owned */
 	uint32_t *channels;     /* owned; handles, grouped by task */
 };
 
-#define RBT_RECORD_INIT                                                                                      \
-	((struct rbt_record){.fd = -1, .target_fd = -1})
+#define RBT_RECORD_INIT ((struct rbt_record){.fd = -1, .target_fd = -1})
 
 /* Frees the arrays and closes the fd; accepts an initialised, half-built or NULL record. */
 void rbt_record_finish(struct rbt_record *rec);
@@ -64,7 +65,8 @@ void rbt_record_finish(struct rbt_record *rec);
 /* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
 int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
 
-/* 0, or -EBADMSG when counts, kinds or channel ranges do not hold together. Run on everything received. */
+/* 0, or -EBADMSG when counts, kinds or channel ranges do not
+ * hold together. Run on everything received. */
 int rbt_record_check(const struct rbt_record *rec);
 
 #endif

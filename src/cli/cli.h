@@ -37,7 +37,8 @@ struct command {
 extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor;
 
 /* Prints a usage error and where to look; returns EXIT_USAGE. */
-int usage_error(const struct command *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int usage_error(const struct command *cmd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* nice.c: how a program is to be treated, from --class, --priority and --timeslice-us. */
 struct niceness {
@@ -46,11 +47,12 @@ struct niceness {
 	uint64_t priority;
 	uint64_t timeslice_us;
 };
-#define NICENESS_OPTIONS                                                                                     \
-	{"class", required_argument, NULL, 'c'}, {"priority", required_argument, NULL, 'p'},                 \
-	{                                                                                                    \
-		"timeslice-us", required_argument, NULL, 't'                                                 \
-	}
+/* clang-format off */
+#define NICENESS_OPTIONS \
+	{"class", required_argument, NULL, 'c'}, \
+	{"priority", required_argument, NULL, 'p'}, \
+	{"timeslice-us", required_argument, NULL, 't'}
+/* clang-format on */
 /* Takes one of those options. 0, or EXIT_USAGE with the error said. */
 int niceness_parse(const struct command *cmd, struct niceness *n, int option, const char *arg);
 /* Checks that they agree, and fills in priority. 0, or EXIT_USAGE with the error said. */
@@ -64,19 +66,23 @@ int daemon_connect(uid_t uid);
 int daemon_start(void);
 /* Path of our own daemon's socket. */
 int daemon_socket_path(char *buf, size_t size);
-/* Sends a request and waits for its RESULT (bounded). 0 or -errno; the daemon's verdict is in ret->error. */
-int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds, struct rbt_msg_result *ret);
-/* The program with the next pid after `after`: size of the message in buf, 0 after the last, or -errno. */
+/* Sends a request and waits for its RESULT (bounded). 0 or -errno;
+ * the daemon's verdict is in ret->error. */
+int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,
+	struct rbt_msg_result *ret);
+/* The program with the next pid after `after`: size of the
+ * message in buf, 0 after the last, or -errno. */
 ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size);
 
 /* target.c: a program named on the command line */
 
-/* Finds the daemon that manages `pid`; failing that, attaches the program and hands it to one. Returns a connected
- * socket; or a negative errno, with the error said on standard error. */
+/* Finds the daemon that manages `pid`; failing that, attaches the program and hands it to one.
+ * Returns a connected socket; or a negative errno, with the error said on standard error. */
 int target_open(pid_t pid);
-/* Calls fn for every PID operand from `optind` on, all of them checked first; returns the first exit code that is not
- * EXIT_OK. */
-int target_each(const struct command *cmd, int argc, char **argv, int (*fn)(pid_t pid, const void *data), const void *data);
+/* Calls fn for every PID operand from `optind` on, all of them checked first; returns the first
+ * exit code that is not EXIT_OK. */
+int target_each(const struct command *cmd, int argc, char **argv,
+	int (*fn)(pid_t pid, const void *data), const void *data);
 /* Opens `pid`, sends it one request, and says what went wrong. Returns an exit code. */
 int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret);
 /* Finds the tasks of a running program from outside, with whichever backend knows it. */

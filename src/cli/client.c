@@ -19,7 +19,7 @@
 /* A daemon that does not answer is as good as none; a healthy one needs a few milliseconds. */
 #define ANSWER_TIMEOUT_S 10
 #define START_TIMEOUT_MS 3000
-#define IDLE_EXIT_S "30"
+#define IDLE_EXIT_S      "30"
 
 static int socket_path(uid_t uid, char *buf, size_t size)
 {
@@ -54,7 +54,8 @@ int daemon_connect(uid_t uid)
 		return sock;
 	}
 	/* The directory may be in /tmp: what matters is who listens. */
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || (cred.uid != uid && cred.uid != 0)) {
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
+		(cred.uid != uid && cred.uid != 0)) {
 		close(sock);
 		return -EPERM;
 	}
@@ -79,13 +80,15 @@ static void become_daemon(const char *path, int ready_fd)
 	dup2(null_fd, STDIN_FILENO);
 	dup2(null_fd, STDOUT_FILENO);
 	dup2(log_fd >= 0 ? log_fd : null_fd, STDERR_FILENO);
-	/* Nothing of the caller's stays open, least of all the write end of a pipe somebody waits for the end of. */
+	/* Nothing of the caller's stays open, least of all the write end of a pipe somebody waits
+	 * for the end of. */
 	dup2(ready_fd, 3);
 	close_range(4, ~0u, 0);
 	snprintf(fd_arg, sizeof(fd_arg), "%d", 3);
 	unsetenv("LD_PRELOAD");
 	if (chdir("/") == 0) {
-		execl(path, "rubatod", "--idle-exit-s", idle != NULL ? idle : IDLE_EXIT_S, "--ready-fd", fd_arg, NULL);
+		execl(path, "rubatod", "--idle-exit-s", idle != NULL ? idle : IDLE_EXIT_S,
+			"--ready-fd", fd_arg, NULL);
 	}
 	_exit(1);
 }
@@ -102,7 +105,8 @@ static int spawn_daemon(void)
 	if (pipe2(pipe_fds, O_CLOEXEC) < 0) {
 		return -errno;
 	}
-	/* Twice, so that the daemon is nobody's child here and its end surprises nobody's wait(). */
+	/* Twice, so that the daemon is nobody's child here and
+	 * its end surprises nobody's wait(). */
 	pid_t pid = fork();
 	if (pid == 0) {
 		if (fork() == 0) {
@@ -131,7 +135,8 @@ int daemon_start(void)
 	if (r < 0) {
 		return r;
 	}
-	/* A daemon that was just leaving may have held the directory: one more try finds the way free. */
+	/* A daemon that was just leaving may have held the
+	 * directory: one more try finds the way free. */
 	sock = daemon_connect(geteuid());
 	if (sock < 0) {
 		usleep(100000);
@@ -159,7 +164,8 @@ static ssize_t receive(int sock, void *buf, size_t size)
 	return n < 0 || (size_t)n >= sizeof(struct rbt_msg_header) ? n : -EBADMSG;
 }
 
-int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds, struct rbt_msg_result *ret)
+int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,
+	struct rbt_msg_result *ret)
 {
 	struct rbt_msg_result result;
 	int r = rbt_send(sock, msg, size, fds, n_fds, 0);
@@ -171,7 +177,8 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 	if (n < 0) {
 		return (int)n;
 	}
-	if (n != sizeof(result) || result.h.magic != RBT_PROTOCOL_MAGIC || result.h.type != RBT_MSG_RESULT) {
+	if (n != sizeof(result) || result.h.magic != RBT_PROTOCOL_MAGIC ||
+		result.h.type != RBT_MSG_RESULT) {
 		return -EBADMSG;
 	}
 	result.text[sizeof(result.text) - 1] = '\0';
@@ -181,7 +188,8 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 
 ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
 {
-	struct rbt_msg_pid req = {.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIST}, .pid = after};
+	struct rbt_msg_pid req = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIST}, .pid = after};
 	struct rbt_msg_program msg;
 	int r = rbt_send(sock, &req, sizeof(req), NULL, 0, 0);
 

@@ -26,8 +26,8 @@ struct report {
 	struct rbt_json j;
 };
 
-__attribute__((format(printf, 4, 5))) static void say(struct report *rep, enum verdict v, const char *what,
-	const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void say(
+	struct report *rep, enum verdict v, const char *what, const char *fmt, ...)
 {
 	static const char *const marks[] = {[GOOD] = "ok", [BAD] = "no", [PARTLY] = "--"};
 	char text[512];
@@ -53,12 +53,15 @@ static void check_gpu(struct report *rep, const struct rbt_gpu_info *g)
 
 	snprintf(what, sizeof(what), "gpu %u", g->gpu);
 	if ((g->valid & RBT_GPU_HAS_MEMORY) != 0) {
-		snprintf(memory, sizeof(memory), ", %llu MiB", (unsigned long long)(g->memory_bytes >> 20));
+		snprintf(memory, sizeof(memory), ", %llu MiB",
+			(unsigned long long)(g->memory_bytes >> 20));
 	}
 	say(rep, GOOD, what, "%s%s%s%s", (g->valid & RBT_GPU_HAS_NAME) != 0 ? g->name : "a GPU",
-		(g->valid & RBT_GPU_HAS_PCI) != 0 ? " at " : "", (g->valid & RBT_GPU_HAS_PCI) != 0 ? g->pci : "", memory);
+		(g->valid & RBT_GPU_HAS_PCI) != 0 ? " at " : "",
+		(g->valid & RBT_GPU_HAS_PCI) != 0 ? g->pci : "", memory);
 	if ((g->valid & RBT_GPU_HAS_MIG) != 0 && g->mig) {
-		say(rep, PARTLY, what, "is partitioned (MIG): programs share with those of their own instance only");
+		say(rep, PARTLY, what,
+			"is partitioned (MIG): programs share with those of their own instance only");
 	}
 }
 
@@ -88,10 +91,12 @@ static bool check_backend(struct report *rep, const struct rbt_backend *b)
 	}
 	for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
 		bool can = (info.caps & caps[i].cap) != 0;
-		say(rep, can ? GOOD : PARTLY, caps[i].name, "%s", can ? caps[i].what : info.why_not);
+		say(rep, can ? GOOD : PARTLY, caps[i].name, "%s",
+			can ? caps[i].what : info.why_not);
 	}
 	if (info.mps_active) {
-		say(rep, PARTLY, "mps", "an MPS server runs: its clients share one set of tasks and one timeslice");
+		say(rep, PARTLY, "mps",
+			"an MPS server runs: its clients share one set of tasks and one timeslice");
 	}
 	return info.n_gpus > 0;
 }
@@ -104,7 +109,8 @@ static void check_attach(struct report *rep)
 
 	rbt_close(&pidfd);
 	if (fd == -ENOSYS || pidfd == -ENOSYS) {
-		say(rep, BAD, "attach", "the kernel has no pidfd_getfd (5.6 or later): only `rubato run` works");
+		say(rep, BAD, "attach",
+			"the kernel has no pidfd_getfd (5.6 or later): only `rubato run` works");
 		return;
 	}
 	rbt_close(&fd);
@@ -115,7 +121,8 @@ static void check_attach(struct report *rep)
 		say(rep, GOOD, "attach", "your own programs can be reached");
 	} else {
 		say(rep, PARTLY, "attach",
-			"ptrace_scope is %c: only descendants and programs under `rubato run`; others need root", buf[0]);
+			"ptrace_scope is %c: only descendants and programs under `rubato run`; others need root",
+			buf[0]);
 	}
 }
 
@@ -124,15 +131,20 @@ static void check_house(struct report *rep)
 	char path[4096], dir[128];
 	int r = rbt_sibling_path("librubato.so", RUBATO_LIBDIR, path, sizeof(path));
 
-	say(rep, r == 0 ? GOOD : BAD, "librubato", "%s", r == 0 ? path : "librubato.so is not installed: `rubato run` cannot observe");
+	say(rep, r == 0 ? GOOD : BAD, "librubato", "%s",
+		r == 0 ? path : "librubato.so is not installed: `rubato run` cannot observe");
 	r = rbt_sibling_path("rubatod", RUBATO_LIBEXECDIR, path, sizeof(path));
 	int sock = daemon_connect(geteuid());
 	rbt_runtime_dir(geteuid(), dir, sizeof(dir));
 	say(rep, r == 0 ? GOOD : BAD, "rubatod", "%s in %s",
-		sock >= 0 ? "runs" : r == 0 ? "starts on demand" : "is not installed: nothing is kept in force", dir);
+		sock >= 0 ? "runs"
+		: r == 0  ? "starts on demand"
+			  : "is not installed: nothing is kept in force",
+		dir);
 	rbt_close(&sock);
 	say(rep, RUBATO_LEFT_OUT[0] == '\0' ? GOOD : PARTLY, "build", "%s %s", RUBATO_VERSION,
-		RUBATO_LEFT_OUT[0] == '\0' ? "with every library it knows" : "without " RUBATO_LEFT_OUT);
+		RUBATO_LEFT_OUT[0] == '\0' ? "with every library it knows"
+					   : "without " RUBATO_LEFT_OUT);
 }
 
 static void names(struct report *rep, const char *what, char *const *list, size_t n)
@@ -173,20 +185,26 @@ static int check_program(struct report *rep, const char *path)
 	int r = elf_read(path, &f);
 
 	if (r < 0) {
-		rbt_error("doctor: %s: %s", path, r == -ENOEXEC ? "not a 64-bit ELF program (name the interpreter for a script)"
-							        : strerror(-r));
+		rbt_error("doctor: %s: %s", path,
+			r == -ENOEXEC
+				? "not a 64-bit ELF program (name the interpreter for a script)"
+				: strerror(-r));
 		return EXIT_FAILED;
 	}
 	const char *why_not = unreachable(&f);
 	say(rep, why_not == NULL ? GOOD : PARTLY, "program", "%s: %s", path,
 		why_not != NULL ? why_not : "reached by `rubato run`");
 	if (f.n_driver_calls + f.n_runtime_calls > 0 || f.has_fatbin) {
-		say(rep, why_not == NULL ? GOOD : PARTLY, "cuda", "%zu driver and %zu runtime calls%s: all of them act through "
-			"tasks, which are %s", f.n_driver_calls, f.n_runtime_calls,
+		say(rep, why_not == NULL ? GOOD : PARTLY, "cuda",
+			"%zu driver and %zu runtime calls%s: all of them act through "
+			"tasks, which are %s",
+			f.n_driver_calls, f.n_runtime_calls,
 			f.has_cudart_static ? " (static runtime)" : "",
-			why_not == NULL ? "observed, timed and suspended" : "seen from outside only");
+			why_not == NULL ? "observed, timed and suspended"
+					: "seen from outside only");
 	} else {
-		say(rep, PARTLY, "cuda", "no CUDA call is named in the file; libraries it loads may make them");
+		say(rep, PARTLY, "cuda",
+			"no CUDA call is named in the file; libraries it loads may make them");
 	}
 	if (rep->json) {
 		rbt_json_object(&rep->j, NULL);
@@ -217,8 +235,12 @@ static int examine(struct report *rep, const char *program)
 
 static int run(int argc, char **argv)
 {
-	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
-		{"program", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"program", required_argument, NULL, 'p'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
 	struct report rep = {0};
 	const char *program = NULL;
 	int c;
@@ -257,12 +279,13 @@ static int run(int argc, char **argv)
 const struct command cmd_doctor = {
 	.name = "doctor",
 	.summary = "tell what works on this machine, and why not",
-	.usage = "Usage: rubato doctor [--json] [--program FILE]\n"
-		 "\n"
-		 "Looks at devices, driver, rights and installation, and says what works here.\n"
-		 "Exit status 5 when there is no GPU that Rubato can use.\n"
-		 "\n"
-		 "      --program FILE       also: which CUDA calls FILE makes, and how it is reached\n"
-		 "      --json               the same facts, for programs\n",
+	.usage =
+		"Usage: rubato doctor [--json] [--program FILE]\n"
+		"\n"
+		"Looks at devices, driver, rights and installation, and says what works here.\n"
+		"Exit status 5 when there is no GPU that Rubato can use.\n"
+		"\n"
+		"      --program FILE       also: which CUDA calls FILE makes, and how it is reached\n"
+		"      --json               the same facts, for programs\n",
 	.run = run,
 };

@@ -79,7 +79,8 @@ static const char *gpus_text(const struct listed *l, char *buf, size_t size)
 	buf[0] = '\0';
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;
-		if ((t->valid & RBT_TASK_HAS_GPU) == 0 || t->gpu >= 32 || (seen & (1u << t->gpu)) != 0) {
+		if ((t->valid & RBT_TASK_HAS_GPU) == 0 || t->gpu >= 32 ||
+			(seen & (1u << t->gpu)) != 0) {
 			continue;
 		}
 		seen |= 1u << t->gpu;
@@ -106,7 +107,8 @@ static void print_task(const struct view *v, const struct listed *l, const struc
 {
 	char id[32], slice[32], tid[32] = "";
 
-	if ((t->task.valid & (RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID)) == (RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID)) {
+	if ((t->task.valid & (RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID)) ==
+		(RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID)) {
 		snprintf(id, sizeof(id), "%u:%u", t->task.runlist, t->task.id);
 	} else {
 		snprintf(id, sizeof(id), "%#x", t->task.handle);
@@ -126,18 +128,19 @@ static void print_row(struct view *v, const struct listed *l)
 	const char *class_name = l->managed ? rbt_class_name(rbt_class_of(l->priority)) : "-";
 
 	if (v->n_rows++ == 0) {
-		printf("%7s %-8s %-3s %-11s %3s %8s %-14s %9s %s\n", "PID", "USER", "GPU", "CLASS", "PRI", "SLICE",
-			"STATE", "MEMORY", "COMMAND");
+		printf("%7s %-8s %-3s %-11s %3s %8s %-14s %9s %s\n", "PID", "USER", "GPU", "CLASS",
+			"PRI", "SLICE", "STATE", "MEMORY", "COMMAND");
 	}
 	if (l->managed) {
 		snprintf(priority, sizeof(priority), "%u", l->priority);
 	} else {
 		snprintf(priority, sizeof(priority), "-");
 	}
-	printf("%7d %-8.8s %-3s %-11s %3s %8s %-14s %9s %s\n", (int)l->pid, user_name(l->uid, user, sizeof(user)),
-		gpus_text(l, gpus, sizeof(gpus)), class_name, priority,
-		slice_text(first_compute(l), slice, sizeof(slice)), state_text(l, state, sizeof(state)),
-		memory_text(l, memory, sizeof(memory)), l->command);
+	printf("%7d %-8.8s %-3s %-11s %3s %8s %-14s %9s %s\n", (int)l->pid,
+		user_name(l->uid, user, sizeof(user)), gpus_text(l, gpus, sizeof(gpus)), class_name,
+		priority, slice_text(first_compute(l), slice, sizeof(slice)),
+		state_text(l, state, sizeof(state)), memory_text(l, memory, sizeof(memory)),
+		l->command);
 	if (l->note[0] != '\0') {
 		printf("%26s %s\n", "note:", l->note);
 	}
@@ -163,7 +166,8 @@ static void json_task(struct rbt_json *j, const struct rbt_task_state *t)
 	json_known(j, "runlist", t->task.valid & RBT_TASK_HAS_RUNLIST, t->task.runlist);
 	json_known(j, "id", t->task.valid & RBT_TASK_HAS_ID, t->task.id);
 	json_known(j, "timeslice_us", t->has_timeslice, t->timeslice_us);
-	json_known(j, "own_timeslice_us", t->task.valid & RBT_TASK_HAS_OWN_TIMESLICE, t->task.own_timeslice_us);
+	json_known(j, "own_timeslice_us", t->task.valid & RBT_TASK_HAS_OWN_TIMESLICE,
+		t->task.own_timeslice_us);
 	json_known(j, "thread", t->task.valid & RBT_TASK_HAS_CREATOR, t->task.creator_tid);
 	rbt_json_u64(j, "channels", t->task.n_channels);
 	rbt_json_string(j, "state", t->suspended ? "suspended" : "running");
@@ -190,7 +194,10 @@ static void json_row(struct view *v, const struct listed *l)
 	json_known(j, "priority", l->managed, l->priority);
 	json_known(j, "wanted_timeslice_us", l->managed && l->wanted_us != 0, l->wanted_us);
 	rbt_json_bool(j, "held_back", l->held_back);
-	rbt_json_string(j, "state", l->error != 0 ? "unknown" : l->suspended ? "suspended" : "running");
+	rbt_json_string(j, "state",
+		l->error != 0  ? "unknown"
+		: l->suspended ? "suspended"
+			       : "running");
 	json_known(j, "suspended_left_ms", l->suspended_left_ms != 0, l->suspended_left_ms);
 	json_known(j, "memory_bytes", l->has_memory, l->memory_bytes);
 	rbt_json_string(j, "note", l->note);
@@ -216,8 +223,12 @@ static int show(const struct listed *l, void *data)
 
 static int run(int argc, char **argv)
 {
-	static const struct option options[] = {{"threads", no_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {
+		{"threads", no_argument, NULL, 't'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
 	struct view v = {0};
 	int c;
 
@@ -257,13 +268,14 @@ static int run(int argc, char **argv)
 const struct command cmd_ps = {
 	.name = "ps",
 	.summary = "show programs, their tasks and timeslices",
-	.usage = "Usage: rubato ps [--threads] [--json]\n"
-		 "\n"
-		 "Shows every program on the GPUs that you may look into: those under rubatod, and,\n"
-		 "with ptrace rights (root), all others. A dash is something not known. Each task is\n"
-		 "shown with its runlist and id, its timeslice and whether it may run.\n"
-		 "\n"
-		 "      --threads            also the thread that made each task\n"
-		 "      --json               the same facts, for programs\n",
+	.usage =
+		"Usage: rubato ps [--threads] [--json]\n"
+		"\n"
+		"Shows every program on the GPUs that you may look into: those under rubatod, and,\n"
+		"with ptrace rights (root), all others. A dash is something not known. Each task is\n"
+		"shown with its runlist and id, its timeslice and whether it may run.\n"
+		"\n"
+		"      --threads            also the thread that made each task\n"
+		"      --json               the same facts, for programs\n",
 	.run = run,
 };

@@ -38,8 +38,12 @@ static int renice_one(pid_t pid, const void *data)
 
 static int run(int argc, char **argv)
 {
-	static const struct option options[] = {NICENESS_OPTIONS, {"force", no_argument, NULL, 'f'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {
+		NICENESS_OPTIONS,
+		{"force", no_argument, NULL, 'f'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
 	struct wish w = {0};
 	int c;
 
@@ -61,7 +65,8 @@ static int run(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	if (!w.n.has_class && !w.n.has_priority && !w.n.has_timeslice) {
-		return usage_error(&cmd_renice, "say what to: --class, --priority or --timeslice-us");
+		return usage_error(
+			&cmd_renice, "say what to: --class, --priority or --timeslice-us");
 	}
 	return target_each(&cmd_renice, argc, argv, renice_one, &w);
 }
@@ -69,17 +74,18 @@ static int run(int argc, char **argv)
 const struct command cmd_renice = {
 	.name = "renice",
 	.summary = "change the class of programs that are running",
-	.usage = "Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N)\n"
-		 "\n"
-		 "Changes how running programs share the GPU. Programs started with `rubato run` need\n"
-		 "no privilege; others need ptrace rights over them (root, or being their parent).\n"
-		 "\n"
-		 "  -c, --class CLASS        latency, normal or best-effort\n"
-		 "  -p, --priority N         0 (lowest) to 15 (highest)\n"
-		 "  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
-		 "      --force              write to driver versions that are not known\n"
-		 "\n"
-		 "Several best-effort programs on one GPU run at the driver's own slices: short slices\n"
-		 "in company would make them thrash.\n",
+	.usage =
+		"Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N)\n"
+		"\n"
+		"Changes how running programs share the GPU. Programs started with `rubato run` need\n"
+		"no privilege; others need ptrace rights over them (root, or being their parent).\n"
+		"\n"
+		"  -c, --class CLASS        latency, normal or best-effort\n"
+		"  -p, --priority N         0 (lowest) to 15 (highest)\n"
+		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
+		"      --force              write to driver versions that are not known\n"
+		"\n"
+		"Several best-effort programs on one GPU run at the driver's own slices: short slices\n"
+		"in company would make them thrash.\n",
 	.run = run,
 };

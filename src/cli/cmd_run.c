@@ -12,7 +12,8 @@
 #include "util/log.h"
 #include "util/runtime.h"
 
-/* Where execvp() would find `name`: 0, -ENOENT or -EACCES. Asked first, so that a mistyped command starts nothing. */
+/* Where execvp() would find `name`: 0, -ENOENT or -EACCES. Asked first,
+ * so that a mistyped command starts nothing. */
 static int find_command(const char *name, char *buf, size_t size)
 {
 	const char *path = strchr(name, '/') != NULL ? "" : getenv("PATH");
@@ -23,7 +24,8 @@ static int find_command(const char *name, char *buf, size_t size)
 	}
 	for (const char *p = path;; p++) {
 		size_t len = strcspn(p, ":");
-		int n = len > 0 ? snprintf(buf, size, "%.*s/%s", (int)len, p, name) : snprintf(buf, size, "%s", name);
+		int n = len > 0 ? snprintf(buf, size, "%.*s/%s", (int)len, p, name)
+				: snprintf(buf, size, "%s", name);
 		struct stat st;
 		if (n > 0 && (size_t)n < size && stat(buf, &st) == 0) {
 			if (S_ISREG(st.st_mode) && access(buf, X_OK) == 0) {
@@ -51,8 +53,8 @@ static int set_preload(void)
 	if (strpbrk(lib, " :") != NULL) {
 		return -EINVAL;
 	}
-	int n = snprintf(value, sizeof(value), "%s%s%s", lib, old != NULL && old[0] != '\0' ? ":" : "",
-		old != NULL ? old : "");
+	int n = snprintf(value, sizeof(value), "%s%s%s", lib,
+		old != NULL && old[0] != '\0' ? ":" : "", old != NULL ? old : "");
 	if (n < 0 || (size_t)n >= sizeof(value)) {
 		return -ENAMETOOLONG;
 	}
@@ -77,7 +79,8 @@ static void set_daemon(bool no_daemon)
 	unsetenv(RBT_ENV_SOCKET);
 	if (sock < 0) {
 		if (!no_daemon) {
-			rbt_warn("run: cannot start rubatod (%s): going on without it", strerror(-sock));
+			rbt_warn("run: cannot start rubatod (%s): going on without it",
+				strerror(-sock));
 		}
 		setenv(RBT_ENV_NO_DAEMON, "1", 1);
 		return;
@@ -93,7 +96,8 @@ static void prepare(const struct niceness *n, bool no_daemon, bool force)
 	int r = set_preload();
 
 	if (r < 0) {
-		rbt_warn("run: librubato.so cannot be preloaded (%s): the program runs unmanaged", strerror(-r));
+		rbt_warn("run: librubato.so cannot be preloaded (%s): the program runs unmanaged",
+			strerror(-r));
 		return;
 	}
 	set_daemon(no_daemon);
@@ -117,8 +121,9 @@ static int execute(char **argv, const struct niceness *n, bool no_daemon, bool f
 
 	if (r == 0) {
 		if (elf_is_static(path)) {
-			rbt_warn("run: %s is statically linked, so it cannot be reached from inside; "
-				 "`rubato renice` can, once it runs",
+			rbt_warn(
+				"run: %s is statically linked, so it cannot be reached from inside; "
+				"`rubato renice` can, once it runs",
 				argv[0]);
 		}
 		prepare(n, no_daemon, force);
@@ -131,8 +136,13 @@ static int execute(char **argv, const struct niceness *n, bool no_daemon, bool f
 
 static int run(int argc, char **argv)
 {
-	static const struct option options[] = {NICENESS_OPTIONS, {"no-daemon", no_argument, NULL, 'n'},
-		{"force", no_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {
+		NICENESS_OPTIONS,
+		{"no-daemon", no_argument, NULL, 'n'},
+		{"force", no_argument, NULL, 'f'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
 	struct niceness n = {0};
 	bool no_daemon = false, force = false;
 	int c;
@@ -168,16 +178,17 @@ static int run(int argc, char **argv)
 const struct command cmd_run = {
 	.name = "run",
 	.summary = "start a program with a class",
-	.usage = "Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--] COMMAND...\n"
-		 "\n"
-		 "Runs COMMAND, unmodified, as a program of a class. Needs no privilege.\n"
-		 "\n"
-		 "  -c, --class CLASS        latency, normal (default) or best-effort\n"
-		 "  -p, --priority N         0 (lowest) to 15 (highest); a class is its middle: 13, 8, 2\n"
-		 "  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
-		 "      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"
-		 "      --force              write to driver versions that are not known\n"
-		 "\n"
-		 "Exit status: COMMAND's own; 127 if it is not found, 126 if it cannot be run.\n",
+	.usage =
+		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--] COMMAND...\n"
+		"\n"
+		"Runs COMMAND, unmodified, as a program of a class. Needs no privilege.\n"
+		"\n"
+		"  -c, --class CLASS        latency, normal (default) or best-effort\n"
+		"  -p, --priority N         0 (lowest) to 15 (highest); a class is its middle: 13, 8, 2\n"
+		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
+		"      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"
+		"      --force              write to driver versions that are not known\n"
+		"\n"
+		"Exit status: COMMAND's own; 127 if it is not found, 126 if it cannot be run.\n",
 	.run = run,
 };

@@ -21,7 +21,8 @@ static int suspend_one(pid_t pid, const void *data)
 
 static int resume_one(pid_t pid, const void *data)
 {
-	struct rbt_msg_pid msg = {.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RESUME}, .pid = pid};
+	struct rbt_msg_pid msg = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RESUME}, .pid = pid};
 	struct rbt_msg_result result;
 
 	return target_request(pid, &msg, sizeof(msg), &result);
@@ -30,7 +31,10 @@ static int resume_one(pid_t pid, const void *data)
 static int run_suspend(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"for", required_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'}, {0}};
+		{"for", required_argument, NULL, 'f'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
 	uint64_t for_ms = 0;
 	int c;
 
@@ -38,7 +42,8 @@ static int run_suspend(int argc, char **argv)
 		switch (c) {
 		case 'f':
 			if (rbt_parse_seconds(optarg, MAX_FOR_MS, &for_ms) < 0) {
-				return usage_error(&cmd_suspend, "--for takes a number of seconds, not %s", optarg);
+				return usage_error(&cmd_suspend,
+					"--for takes a number of seconds, not %s", optarg);
 			}
 			break;
 		case 'h':
@@ -53,7 +58,10 @@ static int run_suspend(int argc, char **argv)
 
 static int run_resume(int argc, char **argv)
 {
-	static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+	static const struct option options[] = {
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -69,13 +77,14 @@ static int run_resume(int argc, char **argv)
 const struct command cmd_suspend = {
 	.name = "suspend",
 	.summary = "take programs off the GPU",
-	.usage = "Usage: rubato suspend PID... [--for SECONDS]\n"
-		 "\n"
-		 "Takes every task of the programs off the GPU, in the middle of a kernel if need be;\n"
-		 "nothing is lost or run twice. Their CPU side goes on until it waits for the GPU.\n"
-		 "Returns at once. rubatod keeps them suspended; should it die, they run again.\n"
-		 "\n"
-		 "      --for SECONDS        resume by itself after this long (fractions allowed)\n",
+	.usage =
+		"Usage: rubato suspend PID... [--for SECONDS]\n"
+		"\n"
+		"Takes every task of the programs off the GPU, in the middle of a kernel if need be;\n"
+		"nothing is lost or run twice. Their CPU side goes on until it waits for the GPU.\n"
+		"Returns at once. rubatod keeps them suspended; should it die, they run again.\n"
+		"\n"
+		"      --for SECONDS        resume by itself after this long (fractions allowed)\n",
 	.run = run_suspend,
 };
 

@@ -53,7 +53,8 @@ static int image_open(const char *path, struct image *ret, mode_t *ret_mode)
 		return r;
 	}
 	struct image im = {.base = base, .size = (size_t)st.st_size, .header = base};
-	if (memcmp(im.header->e_ident, ELFMAG, SELFMAG) != 0 || im.header->e_ident[EI_CLASS] != ELFCLASS64) {
+	if (memcmp(im.header->e_ident, ELFMAG, SELFMAG) != 0 ||
+		im.header->e_ident[EI_CLASS] != ELFCLASS64) {
 		munmap(base, im.size);
 		return -ENOEXEC;
 	}
@@ -86,7 +87,8 @@ static const char *interpreter(const struct image *im)
 		const Elf64_Phdr *p = segment(im, i);
 		if (p != NULL && p->p_type == PT_INTERP) {
 			const char *s = at(im, p->p_offset, p->p_filesz);
-			return s != NULL && p->p_filesz > 0 && s[p->p_filesz - 1] == '\0' ? s : NULL;
+			bool ends = s != NULL && p->p_filesz > 0 && s[p->p_filesz - 1] == '\0';
+			return ends ? s : NULL;
 		}
 	}
 	return NULL;
@@ -120,12 +122,16 @@ static void add_name(char **list, size_t *n, size_t max, const char *name)
 static void read_needed(const struct image *im, const Elf64_Shdr *dynamic, struct elf_facts *f)
 {
 	const Elf64_Dyn *d = at(im, dynamic->sh_offset, dynamic->sh_size);
+	const size_t max = sizeof(f->needed) / sizeof(f->needed[0]);
+	uint64_t n = d != NULL ? dynamic->sh_size / sizeof(*d) : 0;
 
-	for (uint64_t i = 0; d != NULL && i < dynamic->sh_size / sizeof(*d) && d[i].d_tag != DT_NULL; i++) {
-		const char *name = d[i].d_tag == DT_NEEDED ? string_at(im, section(im, dynamic->sh_link), d[i].d_un.d_val)
-							   : NULL;
+	for (uint64_t i = 0; i < n && d[i].d_tag != DT_NULL; i++) {
+		if (d[i].d_tag != DT_NEEDED) {
+			continue;
+		}
+		const char *name = string_at(im, section(im, dynamic->sh_link), d[i].d_un.d_val);
 		if (name != NULL) {
-			add_name(f->needed, &f->n_needed, sizeof(f->needed) / sizeof(f->needed[0]), name);
+			add_name(f->needed, &f->n_needed, max, name);
 		}
 	}
 }
@@ -165,6 +171,8 @@ static void read_symbols(const struct image *im, const Elf64_Shdr *table, struct
 /* Driver calls that are looked up at run time stand as strings among the constants. */
 static void read_strings(const struct image *im, const Elf64_Shdr *s, struct elf_facts *f)
 {
+	static const char name_chars[] = "abcdefghijklmnopqrstuvwxyz"
+					 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 	const char *p = at(im, s->sh_offset, s->sh_size);
 	const char *end = p == NULL ? NULL : p + s->sh_size;
 
@@ -174,7 +182,7 @@ static void read_strings(const struct image *im, const Elf64_Shdr *s, struct elf
 			return;
 		}
 		size_t len = (size_t)(nul - p);
-		if (len > 3 && len < 64 && strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == len) {
+		if (len > 3 && len < 64 && strspn(p, name_chars) == len) {
 			sort_name(f, p);
 			if (strncmp(p, "cuGetProcAddress", 16) == 0 && f->has_fatbin) {
 				f->has_cudart_static = true;
@@ -199,7 +207,8 @@ static void read_sections(const struct image *im, struct elf_facts *f)
 				f->has_fatbin = true;
 			} else if (pass == 0 && s->sh_type == SHT_DYNAMIC) {
 				read_needed(im, s, f);
-			} else if (pass == 0 && (s->sh_type == SHT_DYNSYM || s->sh_type == SHT_SYMTAB)) {
+			} else if (pass == 0 &&
+				   (s->sh_type == SHT_DYNSYM || s->sh_type == SHT_SYMTAB)) {
 				read_symbols(im, s, f);
 			} else if (pass == 1 && strcmp(name, ".rodata") == 0) {
 				read_strings(im, s, f);

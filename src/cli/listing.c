@@ -111,7 +111,8 @@ static int list_daemon(struct walk *w, uid_t uid)
 	return r;
 }
 
-static void fill_states(const struct rbt_record *recs, size_t n, pid_t pid, struct listed *l, struct rbt_task_state *tasks)
+static void fill_states(const struct rbt_record *recs, size_t n, pid_t pid, struct listed *l,
+	struct rbt_task_state *tasks)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct rbt_backend *b = rbt_backend_by_id(recs[i].backend);
@@ -119,7 +120,8 @@ static void fill_states(const struct rbt_record *recs, size_t n, pid_t pid, stru
 		for (uint32_t k = 0; k < recs[i].n_tasks; k++) {
 			struct rbt_task_state *t = &tasks[l->n_tasks++];
 			t->task = recs[i].tasks[k];
-			t->has_timeslice = b->get_timeslice(&recs[i], &t->task, &t->timeslice_us) == 0;
+			t->has_timeslice =
+				b->get_timeslice(&recs[i], &t->task, &t->timeslice_us) == 0;
 		}
 		if (!l->has_memory && b->stats != NULL && b->stats(&recs[i], pid, &stats) == 0 &&
 			(stats.valid & RBT_STATS_HAS_MEMORY) != 0) {
@@ -153,7 +155,8 @@ static int list_outside(struct walk *w, pid_t pid)
 	if (l.error == 0) {
 		fill_states(recs, n, pid, &l, tasks);
 	} else {
-		snprintf(l.note, sizeof(l.note), "its tasks cannot be seen: %s", strerror(-l.error));
+		snprintf(
+			l.note, sizeof(l.note), "its tasks cannot be seen: %s", strerror(-l.error));
 	}
 	w->fn(&l, w->data);
 out:
@@ -170,7 +173,8 @@ static int found_device(pid_t pid, int fd, void *data)
 	return 1;
 }
 
-/* Daemons and hands hold copies of their programs' device files: seen from outside they look like them. */
+/* Daemons and hands hold copies of their programs' device files:
+ * seen from outside they look like them. */
 static bool is_ours(pid_t pid)
 {
 	char path[64], comm[32];

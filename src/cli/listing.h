@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every program on the GPUs, from the daemons that can be reached and, for the others, from outside.
+ * Every program on the GPUs, from the daemons that can be reached and, for the others, from
+ * outside.
  */
 #ifndef RBT_CLI_LISTING_H
 #define RBT_CLI_LISTING_H
@@ -29,7 +30,8 @@ struct listed {
 	const struct rbt_task_state *tasks; /* borrowed for the call */
 };
 
-/* Calls fn once a program, ordered by pid within each source. Stops at a non-zero return and returns it. */
+/* Calls fn once a program, ordered by pid within each source.
+ * Stops at a non-zero return and returns it. */
 int listing_each(int (*fn)(const struct listed *l, void *data), void *data);
 
 #endif

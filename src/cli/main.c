@@ -90,7 +90,8 @@ static int dispatch(int argc, char **argv)
 		print_help(stderr);
 		return EXIT_USAGE;
 	}
-	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+		strcmp(argv[1], "-h") == 0) {
 		return help(argc, argv);
 	}
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {

@@ -10,20 +10,23 @@ int niceness_parse(const struct command *cmd, struct niceness *n, int option, co
 	switch (option) {
 	case 'c':
 		if (rbt_class_parse(arg, &cls) < 0) {
-			return usage_error(cmd, "no such class: %s; there are latency, normal, best-effort", arg);
+			return usage_error(cmd,
+				"no such class: %s; there are latency, normal, best-effort", arg);
 		}
 		n->class_index = cls;
 		n->has_class = true;
 		return 0;
 	case 'p':
 		if (rbt_parse_u64(arg, 0, RBT_PRIORITY_MAX, &n->priority) < 0) {
-			return usage_error(cmd, "priority is a whole number from 0 to %d, not %s", RBT_PRIORITY_MAX, arg);
+			return usage_error(cmd, "priority is a whole number from 0 to %d, not %s",
+				RBT_PRIORITY_MAX, arg);
 		}
 		n->has_priority = true;
 		return 0;
 	default:
 		if (rbt_parse_u64(arg, 1, RBT_TIMESLICE_MAX_US, &n->timeslice_us) < 0) {
-			return usage_error(cmd, "timeslice is a whole number of microseconds from 1 to %d, not %s",
+			return usage_error(cmd,
+				"timeslice is a whole number of microseconds from 1 to %d, not %s",
 				RBT_TIMESLICE_MAX_US, arg);
 		}
 		n->has_timeslice = true;
@@ -33,9 +36,11 @@ int niceness_parse(const struct command *cmd, struct niceness *n, int option, co
 
 int niceness_settle(const struct command *cmd, struct niceness *n)
 {
-	if (n->has_class && n->has_priority && rbt_class_of((unsigned)n->priority) != n->class_index) {
-		return usage_error(cmd, "priority %u is %s, which contradicts --class %s", (unsigned)n->priority,
-			rbt_class_name(rbt_class_of((unsigned)n->priority)), rbt_class_name(n->class_index));
+	if (n->has_class && n->has_priority &&
+		rbt_class_of((unsigned)n->priority) != n->class_index) {
+		return usage_error(cmd, "priority %u is %s, which contradicts --class %s",
+			(unsigned)n->priority, rbt_class_name(rbt_class_of((unsigned)n->priority)),
+			rbt_class_name(n->class_index));
 	}
 	if (n->has_priority) {
 		return 0;

@@ -25,10 +25,12 @@ int target_error(pid_t pid, int error, const char *text)
 			text[0] != '\0' ? text : "no permission to reach into it");
 		break;
 	case ENODEV:
-		rbt_error("process %d: no supported GPU driver here (see `rubato doctor`)", (int)pid);
+		rbt_error(
+			"process %d: no supported GPU driver here (see `rubato doctor`)", (int)pid);
 		break;
 	case EPROTONOSUPPORT:
-		rbt_error("process %d: unknown driver version; --force writes to it all the same (see `rubato doctor`)",
+		rbt_error(
+			"process %d: unknown driver version; --force writes to it all the same (see `rubato doctor`)",
 			(int)pid);
 		break;
 	default:
@@ -72,7 +74,8 @@ int target_discover(pid_t pid, struct rbt_record **ret, size_t *ret_n)
 	return first;
 }
 
-static int send_record(int sock, int pidfd, const struct rbt_record *rec, struct rbt_msg_result *ret)
+static int send_record(
+	int sock, int pidfd, const struct rbt_record *rec, struct rbt_msg_result *ret)
 {
 	static char buf[RBT_RECORD_MSG_MAX];
 	int fds[2] = {rec->fd, pidfd};
@@ -81,7 +84,8 @@ static int send_record(int sock, int pidfd, const struct rbt_record *rec, struct
 	return n < 0 ? (int)n : daemon_request(sock, buf, (size_t)n, fds, 2, ret);
 }
 
-static int hand_over(int sock, pid_t pid, const struct rbt_record *recs, size_t n, struct rbt_msg_result *ret)
+static int hand_over(
+	int sock, pid_t pid, const struct rbt_record *recs, size_t n, struct rbt_msg_result *ret)
 {
 	int pidfd = rbt_pidfd_open(pid);
 
@@ -140,7 +144,8 @@ int target_open(pid_t pid)
 		target_error(pid, r, "");
 		return r;
 	}
-	/* The owner's daemon first: it may hold the GPU's lock, and two schedulers on one GPU help nobody. */
+	/* The owner's daemon first: it may hold the GPU's lock, and
+	 * two schedulers on one GPU help nobody. */
 	int sock = owner == geteuid() || geteuid() == 0 ? daemon_connect(owner) : -ENOENT;
 	if (sock >= 0 && manages(sock, pid)) {
 		return sock;
@@ -193,7 +198,8 @@ static int parse_pid(const struct command *cmd, const char *arg, pid_t *ret)
 	return 0;
 }
 
-int target_each(const struct command *cmd, int argc, char **argv, int (*fn)(pid_t pid, const void *data), const void *data)
+int target_each(const struct command *cmd, int argc, char **argv,
+	int (*fn)(pid_t pid, const void *data), const void *data)
 {
 	int worst = EXIT_OK;
 	pid_t pid = 0;

@@ -2,8 +2,9 @@
 /*
  * Inside rubatod: the model of who is there, what they want, and what they have.
  *
- * Everything that happens changes the model and marks it dirty; the loop then calls reconcile(), the only place that
- * acts. So there is one path for a new program, a renice, a lost hand and a restart.
+ * Everything that happens changes the model and marks it dirty; the loop then calls reconcile(),
+ * the only place that acts. So there is one path for a new program, a renice, a lost hand and a
+ * restart.
  */
 #ifndef RBT_DAEMON_DAEMON_H
 #define RBT_DAEMON_DAEMON_H
@@ -97,12 +98,14 @@ void server_stop(struct daemon *d);
 void peer_destroy(struct daemon *d, struct peer *peer);
 
 /* requests.c: what tools ask. The reply is sent by the function. */
-void request_handle(struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds);
+void request_handle(
+	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds);
 
 /* program.c */
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
-/* Finds or makes the program behind a live process; NULL and *ret_error when it cannot be watched. */
+/* Finds or makes the program behind a live process; NULL and
+ * *ret_error when it cannot be watched. */
 struct program *program_obtain(struct daemon *d, pid_t pid, int *ret_error);
 /* Puts back what was changed, then forgets it. */
 void program_release(struct daemon *d, struct program *p);
@@ -114,7 +117,8 @@ uint64_t program_wanted_us(const struct program *p);
 bool hold_is_writable(const struct rbt_holding *mine);
 /* Whether anything about it differs from an unmanaged program. */
 bool program_is_plain(const struct program *p);
-/* Attached programs that have exec'ed or closed the device have no further use for our copy of its fd. */
+/* Attached programs that have exec'ed or closed the device have
+ * no further use for our copy of its fd. */
 void program_check_attached(struct daemon *d, struct program *p);
 
 /* reconcile.c */
@@ -145,7 +149,8 @@ void hand_stop(struct daemon *d);
 void state_write(struct daemon *d);
 /* Puts back what a previous daemon left changed, as far as it can be reached. */
 void state_heal(struct daemon *d);
-/* Whether `pid` was left changed and is still to be put back; asked once a record of it arrives, then forgotten. */
+/* Whether `pid` was left changed and is still to be put back; asked
+ * once a record of it arrives, then forgotten. */
 bool state_take_unhealed(struct daemon *d, pid_t pid);
 void state_finish(struct daemon *d);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side of the hand. Calls are synchronous and bounded: nothing in a program waits for us, and a hand that
- * does not answer in time is taken for dead. When it is lost, we restore everything through our own copies of the fds
- * and mark the model dirty; reconcile() then starts a new one and does again what is still wanted.
+ * The owner's side of the hand. Calls are synchronous and bounded: nothing in a program waits for
+ * us, and a hand that does not answer in time is taken for dead. When it is lost, we restore
+ * everything through our own copies of the fds and mark the model dirty; reconcile() then starts a
+ * new one and does again what is still wanted.
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,10 +22,11 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* Longest measured call on an H200 is about 1 ms; a GPU in trouble takes the driver's own timeouts. */
-#define REPLY_TIMEOUT_S 2
+/* Longest measured call on an H200 is about 1 ms; a GPU in
+ * trouble takes the driver's own timeouts. */
+#define REPLY_TIMEOUT_S  2
 #define MAX_QUICK_DEATHS 5
-#define DEATH_PAUSE_NS (5 * RBT_NS_PER_S)
+#define DEATH_PAUSE_NS   (5 * RBT_NS_PER_S)
 
 /* Everything is back at its default: say so in the model. */
 static void forget_applied(struct daemon *d)
@@ -67,7 +69,8 @@ static void on_hand(struct daemon *d, struct source *s, uint32_t events)
 
 static void child(int sock, const char *state_path)
 {
-	/* The hand needs its socket and standard error; least of all our listener, or a dead daemon would seem alive. */
+	/* The hand needs its socket and standard error; least of all our
+	 * listener, or a dead daemon would seem alive. */
 	if (dup2(sock, 3) < 0) {
 		_exit(1);
 	}
@@ -116,7 +119,8 @@ int hand_ensure(struct daemon *d)
 	return 0;
 }
 
-static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int fd, uint32_t *ret_lapsed)
+static int call(
+	struct daemon *d, struct rbt_hand_request *req, size_t size, int fd, uint32_t *ret_lapsed)
 {
 	struct rbt_hand_reply reply;
 	int fds[RBT_MAX_FDS_PER_MSG];
@@ -175,8 +179,8 @@ int hand_drop(struct daemon *d, uint32_t id)
 	return call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_DROP, .id = id});
 }
 
-/* In the three below, our own copy of the holding learns first what is about to happen: if the hand dies on the way, we
- * know what to put back. */
+/* In the three below, our own copy of the holding learns first what is about to happen: if the hand
+ * dies on the way, we know what to put back. */
 
 int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 {
@@ -187,8 +191,13 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 	}
 	mine->slices_changed = mine->slices_changed || us != 0;
 	h->slice_us[gpu] = us;
-	return call_simple(d,
-		(struct rbt_hand_request){.op = RBT_HAND_SET_SLICE, .id = h->id, .gpu = gpu, .value = us});
+	struct rbt_hand_request req = {
+		.op = RBT_HAND_SET_SLICE,
+		.id = h->id,
+		.gpu = gpu,
+		.value = us,
+	};
+	return call_simple(d, req);
 }
 
 int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
@@ -199,8 +208,14 @@ int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
 		return -ENOENT;
 	}
 	mine->suspended = h->suspended = true;
-	return call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_SUSPEND, .id = h->id,
-		.scope = RBT_SCOPE_ALL, .mode = RBT_SUSPEND_FULL, .value = deadline_ns});
+	struct rbt_hand_request req = {
+		.op = RBT_HAND_SUSPEND,
+		.id = h->id,
+		.scope = RBT_SCOPE_ALL,
+		.mode = RBT_SUSPEND_FULL,
+		.value = deadline_ns,
+	};
+	return call_simple(d, req);
 }
 
 int hand_resume(struct daemon *d, struct hold *h)
@@ -217,7 +232,8 @@ int hand_resume(struct daemon *d, struct hold *h)
 
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep)
 {
-	struct rbt_hand_request req = {.op = keep ? RBT_HAND_KEEP_LOCK : RBT_HAND_DROP_LOCK, .gpu = gpu};
+	struct rbt_hand_request req = {
+		.op = keep ? RBT_HAND_KEEP_LOCK : RBT_HAND_DROP_LOCK, .gpu = gpu};
 
 	return call(d, &req, sizeof(req), keep ? d->gpu_locks[gpu] : -1, NULL);
 }

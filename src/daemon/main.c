@@ -63,7 +63,8 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	if (!any || hand_renew(d, now_ns + LEASE_NS) <= 0) {
 		return;
 	}
-	/* We were stopped for longer than a lease; the hand let them run. They are still meant to be suspended. */
+	/* We were stopped for longer than a lease; the hand let them
+	 * run. They are still meant to be suspended. */
 	LIST_FOREACH (p, &d->programs, link) {
 		struct hold *h;
 		LIST_FOREACH (h, &p->holds, link) {
@@ -126,9 +127,14 @@ static int setup_loop(struct daemon *d)
 	if (d->epoll_fd < 0) {
 		return -errno;
 	}
-	d->signals = (struct source){.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .ready = on_signal};
-	d->timer = (struct source){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
-		.ready = on_tick};
+	d->signals = (struct source){
+		.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+		.ready = on_signal,
+	};
+	d->timer = (struct source){
+		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+		.ready = on_tick,
+	};
 	if (d->signals.fd < 0 || d->timer.fd < 0) {
 		return -errno;
 	}
@@ -202,8 +208,12 @@ static const char usage[] =
 static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
 {
 	static const struct option options[] = {
-		{"idle-exit-s", required_argument, NULL, 'i'}, {"ready-fd", required_argument, NULL, 'r'},
-		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
+		{"idle-exit-s", required_argument, NULL, 'i'},
+		{"ready-fd", required_argument, NULL, 'r'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
+	};
 	uint64_t v;
 	int c;
 
@@ -288,7 +298,8 @@ int main(int argc, char **argv)
 	}
 	int r = claim_runtime_dir(&d);
 	if (r == -EBUSY) {
-		/* Two tools started one each, or one is running: whoever asked can connect to that. */
+		/* Two tools started one each, or one is running:
+		 * whoever asked can connect to that. */
 		announce(&ready_fd);
 		return 0;
 	}

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-ssize_t rbt_record_encode(const struct rbt_record *rec, enum rbt_msg_type type, void *buf, size_t size)
+ssize_t rbt_record_encode(
+	const struct rbt_record *rec, enum rbt_msg_type type, void *buf, size_t size)
 {
 	struct rbt_msg_record msg = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = type},

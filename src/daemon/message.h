@@ -12,17 +12,18 @@
 #include "daemon/protocol.h"
 
 /* Room for the largest record message. */
-#define RBT_RECORD_MSG_MAX                                                                                   \
-	(sizeof(struct rbt_msg_record) + RBT_RECORD_MAX_TASKS * sizeof(struct rbt_task) +                    \
+#define RBT_RECORD_MSG_MAX                                                                         \
+	(sizeof(struct rbt_msg_record) + RBT_RECORD_MAX_TASKS * sizeof(struct rbt_task) +          \
 		RBT_RECORD_MAX_CHANNELS * sizeof(uint32_t))
 static_assert(RBT_RECORD_MSG_MAX <= RBT_MSG_MAX, "a record fits in a message");
 
 /* Writes a message of `type` (RECORD or ATTACH) without the fd. Returns its size, or -EMSGSIZE. */
-ssize_t rbt_record_encode(const struct rbt_record *rec, enum rbt_msg_type type, void *buf, size_t size);
+ssize_t rbt_record_encode(
+	const struct rbt_record *rec, enum rbt_msg_type type, void *buf, size_t size);
 
 /*
- * Reads one back; *ret has no fd yet (-1). Everything is copied and checked: -EBADMSG for whatever does not
- * hold together, -ENOMEM.
+ * Reads one back; *ret has no fd yet (-1). Everything is copied and checked: -EBADMSG for whatever
+ * does not hold together, -ENOMEM.
  */
 int rbt_record_decode(const void *buf, size_t size, struct rbt_record *ret);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What shims and tools say to the daemon over its control socket: SOCK_SEQPACKET, one message a packet, a
- * header first, native byte order (both ends are on this machine). A reader copies a message out of its
- * buffer, checks its size against its type, and only then believes it.
+ * What shims and tools say to the daemon over its control socket: SOCK_SEQPACKET, one message a
+ * packet, a header first, native byte order (both ends are on this machine). A reader copies a
+ * message out of its buffer, checks its size against its type, and only then believes it.
  *
- * A program's identity is the socket's SO_PEERCRED; a tool names a program by pid, and proves its hold on one
- * the daemon does not know by sending its pidfd and device fd with ATTACH.
+ * A program's identity is the socket's SO_PEERCRED; a tool names a program by pid, and proves its
+ * hold on one the daemon does not know by sending its pidfd and device fd with ATTACH.
  */
 #ifndef RBT_DAEMON_PROTOCOL_H
 #define RBT_DAEMON_PROTOCOL_H
@@ -16,18 +16,18 @@
 #include "backend/record.h"
 
 #define RBT_PROTOCOL_MAGIC 0x74627201u /* "\1rbt": the low byte is the version */
-#define RBT_MSG_MAX 65536
+#define RBT_MSG_MAX        65536
 
 /* What the hand calls itself, for ps(1) and for tools that must not take it for a program. */
 #define RBT_HAND_NAME "rubato-hand"
 
 /* Environment between `rubato run` and the shim, and for tools. */
-#define RBT_ENV_SOCKET "RUBATO_SOCKET"             /* the daemon's control socket */
-#define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR"   /* where socket, lock and state file live */
-#define RBT_ENV_PRIORITY "RUBATO_PRIORITY"         /* 0…15 */
-#define RBT_ENV_TIMESLICE "RUBATO_TIMESLICE_US"    /* overrides the priority's slice */
-#define RBT_ENV_FORCE "RUBATO_FORCE"               /* 1: write to unknown drivers too */
-#define RBT_ENV_NO_DAEMON "RUBATO_NO_DAEMON"       /* 1: the shim acts alone */
+#define RBT_ENV_SOCKET      "RUBATO_SOCKET"       /* the daemon's control socket */
+#define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR"  /* where socket, lock and state file live */
+#define RBT_ENV_PRIORITY    "RUBATO_PRIORITY"     /* 0…15 */
+#define RBT_ENV_TIMESLICE   "RUBATO_TIMESLICE_US" /* overrides the priority's slice */
+#define RBT_ENV_FORCE       "RUBATO_FORCE"        /* 1: write to unknown drivers too */
+#define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"    /* 1: the shim acts alone */
 
 enum rbt_msg_type {
 	/* from a shim; none is answered, so that nothing in a program ever waits */
@@ -36,11 +36,13 @@ enum rbt_msg_type {
 	RBT_MSG_CLIENT_GONE, /* struct rbt_msg_client */
 
 	/* from a tool; each is answered by one RESULT (LIST by one PROGRAM, while there is one) */
-	RBT_MSG_ATTACH, /* struct rbt_msg_record, tasks, channels; two fds: device, pidfd. Repeatable */
-	RBT_MSG_RENICE, /* struct rbt_msg_renice */
+	/* struct rbt_msg_record, tasks, channels; two fds: device, pidfd. Repeatable */
+	RBT_MSG_ATTACH,
+	RBT_MSG_RENICE,  /* struct rbt_msg_renice */
 	RBT_MSG_SUSPEND, /* struct rbt_msg_suspend */
 	RBT_MSG_RESUME,  /* struct rbt_msg_pid */
-	RBT_MSG_LIST,    /* struct rbt_msg_pid: the program with the next larger pid, or a RESULT after the last */
+	/* struct rbt_msg_pid: the program with the next larger pid, or a RESULT after the last */
+	RBT_MSG_LIST,
 
 	/* from the daemon */
 	RBT_MSG_RESULT,  /* struct rbt_msg_result */
@@ -106,18 +108,22 @@ struct rbt_msg_result {
 	char text[240]; /* what to tell the user, also beside success; NUL-terminated */
 };
 
-enum { RBT_PROGRAM_ATTACHED = 1 << 0, RBT_PROGRAM_SUSPENDED = 1 << 1, RBT_PROGRAM_HELD_BACK = 1 << 2 };
+enum {
+	RBT_PROGRAM_ATTACHED = 1 << 0,
+	RBT_PROGRAM_SUSPENDED = 1 << 1,
+	RBT_PROGRAM_HELD_BACK = 1 << 2
+};
 
 struct rbt_msg_program {
 	struct rbt_msg_header h;
 	int32_t pid;
 	uint32_t uid;
 	uint32_t priority;
-	uint32_t flags; /* RBT_PROGRAM_* */
+	uint32_t flags;             /* RBT_PROGRAM_* */
 	uint64_t wanted_us;         /* slice asked for; 0: the driver's own */
 	uint64_t suspended_left_ms; /* 0 with SUSPENDED: until resumed */
 	uint64_t memory_bytes;      /* RBT_PROGRAM_HAS_MEMORY */
-	char note[96];              /* why the program does not have what it asked for; may be empty */
+	char note[96]; /* why the program does not have what it asked for; may be empty */
 	uint32_t has_memory;
 	uint32_t n_tasks;
 	/* struct rbt_task_state[n_tasks] follow */

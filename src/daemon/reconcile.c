@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Brings what the device does in line with what the model says. Order matters: slices are lengthened and programs
- * suspended before anything is resumed or shortened, so that at no moment two short-slice tasks are runnable together.
+ * Brings what the device does in line with what the model says. Order matters: slices are
+ * lengthened and programs suspended before anything is resumed or shortened, so that at no moment
+ * two short-slice tasks are runnable together.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define LEASE_NS (2 * RBT_NS_PER_S)
+#define LEASE_NS      (2 * RBT_NS_PER_S)
 #define HAND_RETRY_NS RBT_NS_PER_S
 
 /* A claim and whose it is. */
@@ -43,7 +44,8 @@ static int plan_add(struct plan *plan, struct program *p, const struct rbt_claim
 	return 0;
 }
 
-/* Counts the program's compute tasks on `gpu` over all its clients. Those we may not write to claim nothing. */
+/* Counts the program's compute tasks on `gpu` over all its clients.
+ * Those we may not write to claim nothing. */
 static void claim_fill(struct daemon *d, struct program *p, struct rbt_claim *claim)
 {
 	struct hold *h;
@@ -98,25 +100,30 @@ static void note(struct program *p, int r)
 }
 
 /*
- * Whether the hold's tasks on the claim's GPU have to be told. A stale record also means that the program may have set a
- * slice of its own after ours: then even "its own" is said again, now that we know what that is.
+ * Whether the hold's tasks on the claim's GPU have to be told. A stale record also means that the
+ * program may have set a slice of its own after ours: then even "its own" is said again, now that
+ * we know what that is.
  */
 static bool slice_differs(struct daemon *d, const struct hold *h, const struct rbt_claim *c)
 {
 	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 
 	return h->slice_us[c->gpu] != c->granted_us ||
-	       (h->stale && (c->granted_us != RBT_TIMESLICE_OWN || (mine != NULL && mine->slices_changed)));
+	       (h->stale && (c->granted_us != RBT_TIMESLICE_OWN ||
+				    (mine != NULL && mine->slices_changed)));
 }
 
-/* Sets the slices of one claim: those that get longer when `lengthen`, else those that get shorter. */
-static void apply_slices(struct daemon *d, struct program *p, const struct rbt_claim *c, bool lengthen)
+/* Sets the slices of one claim: those that get longer when
+ * `lengthen`, else those that get shorter. */
+static void apply_slices(
+	struct daemon *d, struct program *p, const struct rbt_claim *c, bool lengthen)
 {
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
 		uint64_t had_us = h->slice_us[c->gpu];
-		bool longer = c->granted_us == RBT_TIMESLICE_OWN || (had_us != 0 && c->granted_us > had_us);
+		bool longer = c->granted_us == RBT_TIMESLICE_OWN ||
+			      (had_us != 0 && c->granted_us > had_us);
 		if (longer == lengthen && slice_differs(d, h, c)) {
 			note(p, hand_set_slice(d, h, c->gpu, c->granted_us));
 		}
@@ -130,7 +137,8 @@ static void apply_suspended(struct daemon *d, bool suspend)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			if (p->suspended != suspend || (h->suspended == suspend && !(suspend && h->stale))) {
+			if (p->suspended != suspend ||
+				(h->suspended == suspend && !(suspend && h->stale))) {
 				continue;
 			}
 			uint64_t deadline_ns = rbt_now_ns() + LEASE_NS;
@@ -156,7 +164,8 @@ static void give_to_hand(struct daemon *d)
 	}
 }
 
-/* What is applied now is applied to the tasks there are now. A hold that the hand has lost again stays as it is. */
+/* What is applied now is applied to the tasks there are now. A hold that the hand has lost again
+ * stays as it is. */
 static void mark_fresh(struct daemon *d)
 {
 	struct program *p;
@@ -169,7 +178,8 @@ static void mark_fresh(struct daemon *d)
 	}
 }
 
-/* Attached programs that want nothing any more are let go: their fd would only keep a dead one's memory. */
+/* Attached programs that want nothing any more are let go: their
+ * fd would only keep a dead one's memory. */
 static void let_go(struct daemon *d)
 {
 	struct program *p, *next;
@@ -201,7 +211,8 @@ static void carry_out(struct daemon *d, struct plan *plan, uint32_t locks_wanted
 
 void reconcile(struct daemon *d)
 {
-	/* A hand that dies on the way makes the model dirty again; it cannot die for ever (hand_ensure). */
+	/* A hand that dies on the way makes the model dirty again;
+	 * it cannot die for ever (hand_ensure). */
 	while (d->dirty) {
 		struct plan plan = {0};
 		uint32_t locks_wanted = 0;

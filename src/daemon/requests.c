@@ -18,7 +18,8 @@
 
 #define GROUP_NAME "rubato"
 
-__attribute__((format(printf, 3, 4))) static void answer(struct peer *peer, int error, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void answer(
+	struct peer *peer, int error, const char *fmt, ...)
 {
 	struct rbt_msg_result msg = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RESULT},
@@ -51,8 +52,8 @@ static bool in_group(uid_t uid)
 	return false;
 }
 
-/* As with nice: your own programs, and downwards; anything else is for root and the group. A daemon of your own has
- * only your own programs to weigh against each other. */
+/* As with nice: your own programs, and downwards; anything else is for root and the group. A daemon
+ * of your own has only your own programs to weigh against each other. */
 static bool may_touch(const struct peer *peer, uid_t owner)
 {
 	return peer->uid == 0 || peer->uid == owner || in_group(peer->uid);
@@ -119,7 +120,8 @@ static void settle_and_answer(struct daemon *d, struct peer *peer, pid_t pid)
 	if (p->error == -EPROTONOSUPPORT) {
 		answer(peer, p->error, "unknown driver version: not written to without --force");
 	} else {
-		answer(peer, p->error, "%s", p->error < 0 ? strerror(-p->error) : denial_text(p->denial));
+		answer(peer, p->error, "%s",
+			p->error < 0 ? strerror(-p->error) : denial_text(p->denial));
 	}
 }
 
@@ -135,7 +137,8 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	if (msg->priority > p->priority && !may_raise(peer, msg->priority)) {
-		answer(peer, -EPERM, "raising above normal needs root or membership of group " GROUP_NAME);
+		answer(peer, -EPERM,
+			"raising above normal needs root or membership of group " GROUP_NAME);
 		return;
 	}
 	p->priority = msg->priority;
@@ -180,7 +183,8 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	settle_and_answer(d, peer, msg->pid);
 }
 
-static void on_attach(struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
+static void on_attach(
+	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
 {
 	struct rbt_record rec;
 	uid_t uid;
@@ -226,7 +230,8 @@ static void fill_task(struct daemon *d, const struct rbt_holding *mine, uint32_t
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 
-static void fill_memory(struct daemon *d, const struct rbt_holding *mine, struct rbt_msg_program *msg)
+static void fill_memory(
+	struct daemon *d, const struct rbt_holding *mine, struct rbt_msg_program *msg)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 	struct rbt_program_stats stats = {0};
@@ -257,10 +262,12 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	if (p->resume_at_ns > now_ns) {
 		msg.suspended_left_ms = (p->resume_at_ns - now_ns) / RBT_NS_PER_MS + 1;
 	}
-	snprintf(msg.note, sizeof(msg.note), "%s", p->error < 0 ? strerror(-p->error) : denial_text(p->denial));
+	snprintf(msg.note, sizeof(msg.note), "%s",
+		p->error < 0 ? strerror(-p->error) : denial_text(p->denial));
 	LIST_FOREACH (h, &p->holds, link) {
 		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		for (uint32_t i = 0; i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {
+		for (uint32_t i = 0;
+			i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {
 			struct rbt_task_state state;
 			fill_task(d, mine, i, h->suspended, &state);
 			memcpy(buf + at, &state, sizeof(state));
@@ -288,7 +295,8 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 	rbt_send(peer->source.fd, buf, describe(d, p, buf, sizeof(buf)), NULL, 0, MSG_DONTWAIT);
 }
 
-void request_handle(struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
+void request_handle(
+	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
 {
 	union {
 		struct rbt_msg_header h;

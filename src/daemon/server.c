@@ -27,7 +27,8 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	unwatch(d, &peer->source);
 	free(peer);
 	if (p != NULL) {
-		/* The program ended, exec'ed, or closed what it did not know: in each case it is no longer ours. */
+		/* The program ended, exec'ed, or closed what it did not
+		 * know: in each case it is no longer ours. */
 		p->peer = NULL;
 		program_release(d, p);
 	}
@@ -48,7 +49,8 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 	if (peer->program == NULL) {
 		struct program *old = program_find(d, peer->pid);
 		if (old != NULL) {
-			/* The process exec'ed, or was attached before: start afresh from what it says itself. */
+			/* The process exec'ed, or was attached before: start
+			 * afresh from what it says itself. */
 			if (old->peer != NULL) {
 				old->peer->program = NULL;
 			}
@@ -67,7 +69,8 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 	return 0;
 }
 
-static int on_record(struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
+static int on_record(
+	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
 {
 	struct rbt_record rec;
 
@@ -96,7 +99,8 @@ static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, 
 }
 
 /* Negative: the peer does not speak our language and is cut off. */
-static int dispatch(struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
+static int dispatch(
+	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
 {
 	struct rbt_msg_header h;
 
@@ -192,7 +196,8 @@ int server_start(struct daemon *d)
 	}
 	/* We hold the directory's lock: a socket that is there is left over. */
 	unlink(d->socket_path);
-	if (bind(d->listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(d->listener.fd, 256) < 0) {
+	if (bind(d->listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+		listen(d->listener.fd, 256) < 0) {
 		return -errno;
 	}
 	r = watch(d, &d->listener);

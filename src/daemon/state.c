@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state file: for every program that may be found suspended or with a changed slice if daemon and hand are killed
- * together, who it is and the records to reach it by. A sequence of entries, each followed by an encoded record.
- * Replaced as a whole by rename(); a file that does not parse is ignored from that point on.
+ * The state file: for every program that may be found suspended or with a changed slice if daemon
+ * and hand are killed together, who it is and the records to reach it by. A sequence of entries,
+ * each followed by an encoded record. Replaced as a whole by rename(); a file that does not parse
+ * is ignored from that point on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include "util/log.h"
 #include "util/proc.h"
 
-#define STATE_MAGIC 0x31747362u
+#define STATE_MAGIC    0x31747362u
 #define STATE_MAX_SIZE (64u << 20)
 
 struct entry {
@@ -49,12 +50,20 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 
 	LIST_FOREACH (h, &p->holds, link) {
 		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		ssize_t n = mine == NULL ? -1 : rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf, sizeof(buf));
+		ssize_t n = -1;
+
+		if (mine != NULL) {
+			n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf, sizeof(buf));
+		}
 		if (n < 0) {
 			continue;
 		}
-		struct entry e = {.magic = STATE_MAGIC, .pid = p->pid, .start_time = p->start_time,
-			.size = (uint32_t)n};
+		struct entry e = {
+			.magic = STATE_MAGIC,
+			.pid = p->pid,
+			.start_time = p->start_time,
+			.size = (uint32_t)n,
+		};
 		if (fwrite(&e, sizeof(e), 1, f) != 1 || fwrite(buf, (size_t)n, 1, f) != 1) {
 			return -EIO;
 		}
@@ -112,7 +121,8 @@ static int borrow_fd(const struct entry *e, struct rbt_record *rec)
 	if (pidfd < 0) {
 		return pidfd;
 	}
-	/* The pid may have been reused between the look at its start time and the opening: look again. */
+	/* The pid may have been reused between the look at its
+	 * start time and the opening: look again. */
 	int fd = still_lives(e) ? rbt_pidfd_getfd(pidfd, rec->target_fd) : -ESRCH;
 	close(pidfd);
 	if (fd < 0) {
@@ -135,7 +145,8 @@ static int heal_one(struct daemon *d, const struct entry *e, const char *record)
 		rbt_record_finish(&rec);
 		return r;
 	}
-	struct rbt_holding h = {.rec = rec, .force = true, .slices_changed = true, .suspended = true};
+	struct rbt_holding h = {
+		.rec = rec, .force = true, .slices_changed = true, .suspended = true};
 	rbt_holding_restore(&h);
 	rbt_record_finish(&h.rec);
 	return 0;

@@ -111,7 +111,8 @@ static int execute(struct hand *hand, const struct rbt_hand_request *req, struct
 	}
 }
 
-/* Resumes what is past its deadline; returns the time to the next one for poll(), -1 when there is none. */
+/* Resumes what is past its deadline; returns the time to the next
+ * one for poll(), -1 when there is none. */
 static int expire(struct hand *hand)
 {
 	uint64_t now_ns = rbt_now_ns(), next_ns = UINT64_MAX;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hand: one small process that carries actions out on the device and nothing else. It belongs to one owner (the
- * daemon), at the other end of a SOCK_SEQPACKET socketpair; requests are answered in order, one reply each.
+ * The hand: one small process that carries actions out on the device and nothing else. It belongs
+ * to one owner (the daemon), at the other end of a SOCK_SEQPACKET socketpair; requests are answered
+ * in order, one reply each.
  *
- * Every suspend has a deadline. The owner renews it while it means it; when the owner stops, the hand resumes by
- * itself; when the owner dies, the hand restores default slices, then resumes everything, and exits.
+ * Every suspend has a deadline. The owner renews it while it means it; when the owner stops, the
+ * hand resumes by itself; when the owner dies, the hand restores default slices, then resumes
+ * everything, and exits.
  */
 #ifndef RBT_HAND_HAND_H
 #define RBT_HAND_HAND_H
@@ -14,13 +16,16 @@
 #include <stdint.h>
 
 enum rbt_hand_op {
-	RBT_HAND_HOLD = 1, /* id, force; an encoded RECORD follows; one fd. Replaces the record of the same id */
-	RBT_HAND_DROP,     /* id. Nothing is restored */
+	/* id, force; an encoded RECORD follows; one fd. Replaces the record of the same id */
+	RBT_HAND_HOLD = 1,
+	RBT_HAND_DROP,      /* id. Nothing is restored */
 	RBT_HAND_SET_SLICE, /* id, gpu, value = µs, 0 for the tasks' own */
 	RBT_HAND_SUSPEND,   /* id, scope, mode, value = deadline_ns (monotonic clock) */
 	RBT_HAND_RESUME,    /* id */
-	RBT_HAND_RENEW,     /* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
-	RBT_HAND_KEEP_LOCK, /* gpu; one fd: the GPU's lock, held by both so that it outlives either */
+	/* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
+	RBT_HAND_RENEW,
+	/* gpu; one fd: the GPU's lock, held by both so that it outlives either */
+	RBT_HAND_KEEP_LOCK,
 	RBT_HAND_DROP_LOCK, /* gpu */
 };
 
@@ -38,15 +43,15 @@ static_assert(sizeof(struct rbt_hand_request) == 40, "travels between processes"
 
 struct rbt_hand_reply {
 	uint32_t seq;
-	int32_t error;    /* 0 or negative errno */
-	uint32_t lapsed;  /* suspends that ended by their deadline since the last RENEW */
+	int32_t error;   /* 0 or negative errno */
+	uint32_t lapsed; /* suspends that ended by their deadline since the last RENEW */
 	uint32_t pad;
 	uint64_t took_ns; /* on the device */
 };
 
 /*
- * Runs the hand on `sock` until the owner is gone; then restores, removes the state file (its work is done) and
- * returns 0. `state_path` may be NULL.
+ * Runs the hand on `sock` until the owner is gone; then restores, removes the state file (its work
+ * is done) and returns 0. `state_path` may be NULL.
  */
 int rbt_hand_run(int sock, const char *state_path);
 
@@ -54,13 +59,14 @@ int rbt_hand_run(int sock, const char *state_path);
 int rbt_gpu_lock(uint32_t backend_id, uint32_t gpu);
 
 /*
- * Who is refused the lock leaves a mark on the node for as long as it wants it, so that the holder knows of the
- * company it has and stays at default slices: beside a neighbour at the driver's slice, a task at 1 µs gets nothing.
- * An fd that keeps the mark, or -errno.
+ * Who is refused the lock leaves a mark on the node for as long as it wants it, so that the holder
+ * knows of the company it has and stays at default slices: beside a neighbour at the driver's
+ * slice, a task at 1 µs gets nothing. An fd that keeps the mark, or -errno.
  */
 int rbt_gpu_mark(uint32_t backend_id, uint32_t gpu);
 
-/* Whether anybody but this open description has left a mark on the lock's node. False when it cannot be told. */
+/* Whether anybody but this open description has left a mark on the
+ * lock's node. False when it cannot be told. */
 bool rbt_gpu_is_marked(int lock_fd);
 
 #endif

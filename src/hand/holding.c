@@ -97,14 +97,17 @@ int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
 		if (t->kind != RBT_TASK_COMPUTE || t->gpu != gpu) {
 			continue;
 		}
-		/* Marked before the call: a killed hand must be undone by the survivor also half-way. */
+		/* Marked before the call: a killed hand must be
+		 * undone by the survivor also half-way. */
 		h->slices_changed = h->slices_changed || us != 0;
-		note_error(&first, b->set_timeslice(&h->rec, t, us != 0 ? us : t->own_timeslice_us));
+		note_error(
+			&first, b->set_timeslice(&h->rec, t, us != 0 ? us : t->own_timeslice_us));
 	}
 	return first;
 }
 
-int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode, uint64_t deadline_ns)
+int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
+	uint64_t deadline_ns)
 {
 	int first = 0;
 	const struct rbt_backend *b = writer(h, &first);
@@ -147,7 +150,8 @@ static void restore_slices(struct rbt_holding *h)
 		}
 	}
 	if (error < 0) {
-		rbt_warn("could not restore timeslices of client %#x: %s", h->rec.client, strerror(-error));
+		rbt_warn("could not restore timeslices of client %#x: %s", h->rec.client,
+			strerror(-error));
 	}
 	h->slices_changed = false;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A holding: a record somebody acts on, and what has been done to it so far. Daemon and hand each keep a table of
- * the same holdings with fds of their own, so that whichever survives the other can put everything back.
+ * A holding: a record somebody acts on, and what has been done to it so far. Daemon and hand each
+ * keep a table of the same holdings with fds of their own, so that whichever survives the other can
+ * put everything back.
  */
 #ifndef RBT_HAND_HOLDING_H
 #define RBT_HAND_HOLDING_H
@@ -29,28 +30,29 @@ struct rbt_holdings {
 void rbt_holdings_finish(struct rbt_holdings *hs);
 struct rbt_holding *rbt_holdings_find(struct rbt_holdings *hs, uint32_t id);
 
-/* Adds a holding, or replaces the record of the one with this id, keeping what was done to it. Takes ownership of
- * *rec, also on failure. 0 or -ENOMEM. */
+/* Adds a holding, or replaces the record of the one with this id, keeping what was done to it.
+ * Takes ownership of *rec, also on failure. 0 or -ENOMEM. */
 int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec);
 
 /* Closes its fd; nothing is restored. */
 void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id);
 
 /*
- * Actions on the device. Errors of single tasks do not stop the others; the first is returned, except that tasks
- * which have gone meanwhile (-ENOENT) are no error.
+ * Actions on the device. Errors of single tasks do not stop the others; the first is returned,
+ * except that tasks which have gone meanwhile (-ENOENT) are no error.
  */
 
 /* Sets the slice of the holding's compute tasks on `gpu`; us 0 gives them back their own. */
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us);
-int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode, uint64_t deadline_ns);
+int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
+	uint64_t deadline_ns);
 int rbt_holding_resume(struct rbt_holding *h);
 
 /* Puts one holding back: its tasks' own slices, then resume. Touches only what was changed. */
 void rbt_holding_restore(struct rbt_holding *h);
 
-/* Default slices first, for all of them, then resume all: between the two nobody is runnable at a short slice in
- * company. */
+/* Default slices first, for all of them, then resume all: between the two nobody is runnable at a
+ * short slice in company. */
 void rbt_holdings_restore(struct rbt_holdings *hs);
 
 #endif

@@ -35,7 +35,8 @@ int rbt_gpu_lock(uint32_t backend_id, uint32_t gpu)
 	return fd;
 }
 
-/* A lock on one byte of the node, which has no bytes: shared by all who wait, and gone with their last copy of it. */
+/* A lock on one byte of the node, which has no bytes: shared by all who wait, and gone with their
+ * last copy of it. */
 static struct flock mark(short type)
 {
 	return (struct flock){

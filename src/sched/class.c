@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/class.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -15,22 +16,29 @@ static const struct {
 };
 
 /*
- * Measured on an H200 against a full-chip neighbour: p99 of a latency program's kernel is 1295 µs beside a
- * slice of 1000 µs, 491 at 200, 338 at 50 and 290 at 1. Longer slices than the driver's own gained nothing
- * (293), and would let two latency programs wait for each other.
+ * Measured on an H200 against a full-chip neighbour: p99 of a latency program's kernel is 1295 µs
+ * beside a slice of 1000 µs, 491 at 200, 338 at 50 and 290 at 1. Longer slices than the driver's
+ * own gained nothing (293), and would let two latency programs wait for each other.
  */
 static const uint64_t timeslices_us[RBT_PRIORITY_MAX + 1] = {
-	1, 1, 1, 50, 200, 1000,                     /* best-effort */
-	RBT_TIMESLICE_OWN, RBT_TIMESLICE_OWN, RBT_TIMESLICE_OWN, RBT_TIMESLICE_OWN, RBT_TIMESLICE_OWN,
-	RBT_TIMESLICE_OWN, RBT_TIMESLICE_OWN, RBT_TIMESLICE_OWN, RBT_TIMESLICE_OWN, RBT_TIMESLICE_OWN,
+	/* best-effort */
+	[0] = 1,
+	[1] = 1,
+	[2] = 1,
+	[3] = 50,
+	[4] = 200,
+	[5] = 1000,
+	/* normal and latency: RBT_TIMESLICE_OWN */
 };
+static_assert(RBT_TIMESLICE_OWN == 0, "what the table does not name is the driver's own");
 
 enum rbt_class rbt_class_of(unsigned priority)
 {
 	if (priority >= classes[RBT_CLASS_LATENCY].lowest) {
 		return RBT_CLASS_LATENCY;
 	}
-	return priority >= classes[RBT_CLASS_NORMAL].lowest ? RBT_CLASS_NORMAL : RBT_CLASS_BEST_EFFORT;
+	return priority >= classes[RBT_CLASS_NORMAL].lowest ? RBT_CLASS_NORMAL
+							    : RBT_CLASS_BEST_EFFORT;
 }
 
 const char *rbt_class_name(enum rbt_class cls)

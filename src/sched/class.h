@@ -7,11 +7,11 @@
 
 #include <stdint.h>
 
-#define RBT_PRIORITY_MAX 15
+#define RBT_PRIORITY_MAX    15
 #define RBT_PRIORITY_NORMAL 8
 
 /* Timeslice 0 stands for "what the program's own driver chose". */
-#define RBT_TIMESLICE_OWN 0
+#define RBT_TIMESLICE_OWN    0
 #define RBT_TIMESLICE_MAX_US 1000000
 
 enum rbt_class { RBT_CLASS_BEST_EFFORT, RBT_CLASS_NORMAL, RBT_CLASS_LATENCY };
@@ -26,8 +26,8 @@ unsigned rbt_class_priority(enum rbt_class cls);
 int rbt_class_parse(const char *name, enum rbt_class *ret);
 
 /*
- * The monotone table from the 16 priorities to timeslices, in microseconds; RBT_TIMESLICE_OWN for the
- * priorities that keep the driver's slice.
+ * The monotone table from the 16 priorities to timeslices, in microseconds; RBT_TIMESLICE_OWN for
+ * the priorities that keep the driver's slice.
  */
 uint64_t rbt_priority_timeslice_us(unsigned priority);
 

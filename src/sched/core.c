@@ -38,7 +38,8 @@ static enum rbt_denial judge(const struct rbt_claim *c, uint32_t n_short, bool l
 	return marked ? RBT_DENIED_RIVAL : RBT_DENIED_NOTHING;
 }
 
-void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_gpus *gpus, uint32_t *ret_locks_wanted)
+void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_gpus *gpus,
+	uint32_t *ret_locks_wanted)
 {
 	uint32_t locks_wanted = 0;
 
@@ -46,10 +47,11 @@ void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_g
 		struct rbt_claim *c = &claims[i];
 		uint32_t bit = UINT32_C(1) << (c->gpu % 32);
 
-		c->denial = judge(c, count_short_tasks(claims, n, c->gpu), (gpus->locked & bit) != 0,
-			(gpus->marked & bit) != 0);
+		c->denial = judge(c, count_short_tasks(claims, n, c->gpu),
+			(gpus->locked & bit) != 0, (gpus->marked & bit) != 0);
 		c->granted_us = c->denial == RBT_DENIED_NOTHING ? c->wanted_us : RBT_TIMESLICE_OWN;
-		/* The lock is kept while the wish stands, also in company: it tells other schedulers to keep out. */
+		/* The lock is kept while the wish stands, also in company: it tells other
+		 * schedulers to keep out. */
 		if (is_short(c)) {
 			locks_wanted |= bit;
 		}

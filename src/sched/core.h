@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The decision core: what every program asks for goes in, what it gets comes out. Pure: no I/O, no clock.
+ * The decision core: what every program asks for goes in, what it gets comes out. Pure: no I/O, no
+ * clock.
  *
- * It keeps the rule that prevents collapse. Two tasks with short slices that are runnable together all but
- * stop the device (26.5 it/s fell to 2.95 at 100 µs each, on an H200), so a slice shorter than the driver's
- * own is granted only by the holder of the GPU's lock, and only to a task that has no such company.
+ * It keeps the rule that prevents collapse. Two tasks with short slices that are runnable together
+ * all but stop the device (26.5 it/s fell to 2.95 at 100 µs each, on an H200), so a slice shorter
+ * than the driver's own is granted only by the holder of the GPU's lock, and only to a task that
+ * has no such company.
  */
 #ifndef RBT_SCHED_CORE_H
 #define RBT_SCHED_CORE_H
@@ -29,7 +31,7 @@ struct rbt_claim {
 	uint64_t own_us;    /* the shortest of those tasks' own slices */
 	bool suspended;
 
-	uint64_t granted_us; /* out; RBT_TIMESLICE_OWN: leave or restore its own */
+	uint64_t granted_us;    /* out; RBT_TIMESLICE_OWN: leave or restore its own */
 	enum rbt_denial denial; /* out */
 };
 
@@ -40,9 +42,10 @@ struct rbt_sched_gpus {
 };
 
 /*
- * Decides all claims. *ret_locks_wanted gets a bit for each GPU whose lock would change an answer (or is still
- * needed): take those, drop the others, plan again.
+ * Decides all claims. *ret_locks_wanted gets a bit for each GPU whose lock would change an answer
+ * (or is still needed): take those, drop the others, plan again.
  */
-void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_gpus *gpus, uint32_t *ret_locks_wanted);
+void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_gpus *gpus,
+	uint32_t *ret_locks_wanted);
 
 #endif

@@ -12,6 +12,20 @@
 #include "backend/nvidia/driver.h"
 #include "shim/shim.h"
 
+/*
+ * Alone, nobody is there to lengthen a slice again when company comes: a neighbour at the driver's slice would leave a
+ * task at 1 µs nothing at all, and pay for the switches. At this length both go on.
+ */
+#define ALONE_MIN_US 1000
+
+/* The slice to ask for; 0 for none in particular. */
+static uint64_t wish_us(void)
+{
+	uint64_t us = shim_config.wanted_us;
+
+	return us != 0 && us < ALONE_MIN_US ? ALONE_MIN_US : us;
+}
+
 /* The first reason is enough. */
 static void say_gpu(struct shim *s, uint32_t gpu, const char *why)
 {
@@ -70,6 +84,26 @@ static int hold_lock(uint32_t gpu)
 	return shim_fd_own(f, fd);
 }
 
+/* Tells the lock's holder, if it is one that looks, that it has company. */
+static void leave_mark(uint32_t gpu)
+{
+	struct shim_fd *f = &shim_owned.marks[gpu];
+
+	if (shim_fd_valid(f)) {
+		return;
+	}
+	f->fd_plus_1 = 0;
+	int fd = shim_raw_open_gpu(gpu);
+	if (fd >= 0 && shim_sys_mark(fd, RBT_GPU_MARK_OFFSET) < 0) {
+		shim_sys_close(fd);
+		fd = -1;
+	}
+	if (fd >= 0) {
+		shim_owned.any = true;
+		shim_fd_own(f, fd);
+	}
+}
+
 static void set_slice(struct shim *s, struct shim_obj *task, uint64_t us)
 {
 	struct nv_timeslice_params p = {.timeslice_us = us};
@@ -87,7 +121,7 @@ static void set_slice(struct shim *s, struct shim_obj *task, uint64_t us)
 static bool is_short(const struct shim_obj *task)
 {
 	return task->t.kind == RBT_TASK_COMPUTE && task->t.scheduled &&
-	       shim_config.wanted_us != 0 && shim_config.wanted_us < task->t.own_us;
+	       wish_us() != 0 && wish_us() < task->t.own_us;
 }
 
 /* How many of the program's compute tasks are, or may be, on this GPU. */
@@ -118,6 +152,11 @@ static bool may_shorten(struct shim *s, const struct shim_obj *task)
 		return false;
 	}
 	int r = hold_lock(gpu);
+	if (r == 0) {
+		shim_fd_close(&shim_owned.marks[gpu]);
+	} else if (r == -EWOULDBLOCK) {
+		leave_mark(gpu);
+	}
 	if (r < 0) {
 		say_gpu(s, gpu,
 			r == -EWOULDBLOCK
@@ -135,22 +174,25 @@ static void restore(struct shim *s, struct shim_obj *task)
 	}
 }
 
-/* Locks that no short slice needs. */
-static void release_locks(uint32_t needed)
+/* Locks that no short slice needs, and marks of wishes that are no more. */
+static void release_locks(uint32_t needed, uint32_t wished)
 {
 	for (uint32_t gpu = 0; gpu < NV_MAX_GPUS; gpu++) {
 		if (!(needed & 1u << gpu)) {
 			shim_fd_close(&shim_owned.locks[gpu]);
+		}
+		if (!(wished & 1u << gpu)) {
+			shim_fd_close(&shim_owned.marks[gpu]);
 		}
 	}
 }
 
 void shim_apply_alone(struct shim *s)
 {
-	uint32_t needed = 0;
+	uint32_t needed = 0, wished = 0;
 
 	if (shim_first(s, SHIM_TASK) == NULL) {
-		release_locks(0);
+		release_locks(0, 0);
 		return;
 	}
 	if (!may_write(s)) {
@@ -160,24 +202,27 @@ void shim_apply_alone(struct shim *s)
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
 		uint32_t gpu = NV_MAX_GPUS;
 		bool shorten = is_short(t) && may_shorten(s, t) && shim_gpu_of(s, t, &gpu);
+		if (is_short(t) && shim_gpu_of(s, t, &gpu) && gpu < NV_MAX_GPUS) {
+			wished |= 1u << gpu;
+		}
 		if (shorten) {
 			needed |= 1u << gpu;
 		} else if (t->t.kind == RBT_TASK_COMPUTE &&
-			   (!t->t.scheduled || shim_config.wanted_us <= t->t.own_us)) {
+			   (!t->t.scheduled || wish_us() <= t->t.own_us)) {
 			restore(s, t);
 		}
 	}
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
 		uint32_t gpu;
 		bool longer = t->t.kind == RBT_TASK_COMPUTE && t->t.scheduled &&
-			      shim_config.wanted_us > t->t.own_us;
+			      wish_us() > t->t.own_us;
 		bool shorter = is_short(t) && shim_gpu_of(s, t, &gpu) && gpu < NV_MAX_GPUS &&
 			       (needed & 1u << gpu);
-		if ((longer || shorter) && t->t.applied_us != shim_config.wanted_us) {
-			set_slice(s, t, shim_config.wanted_us);
+		if ((longer || shorter) && t->t.applied_us != wish_us()) {
+			set_slice(s, t, wish_us());
 		}
 	}
-	release_locks(needed);
+	release_locks(needed, wished);
 }
 
 void shim_apply_withdraw(struct shim *s)
@@ -188,5 +233,5 @@ void shim_apply_withdraw(struct shim *s)
 			restore(s, t);
 		}
 	}
-	release_locks(0);
+	release_locks(0, 0);
 }

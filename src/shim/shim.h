@@ -109,6 +109,7 @@ struct shim_owned {
 	bool any; /* something below was opened, by this process or the one it was forked from */
 	struct shim_fd sock;
 	struct shim_fd locks[NV_MAX_GPUS];
+	struct shim_fd marks[NV_MAX_GPUS]; /* where another has the lock */
 };
 extern struct shim_owned shim_owned;
 

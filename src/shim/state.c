@@ -97,6 +97,7 @@ static void close_owned(void)
 	shim_fd_close(&shim_owned.sock);
 	for (size_t i = 0; i < NV_MAX_GPUS; i++) {
 		shim_fd_close(&shim_owned.locks[i]);
+		shim_fd_close(&shim_owned.marks[i]);
 	}
 	shim_owned.any = false;
 }

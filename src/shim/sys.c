@@ -140,6 +140,13 @@ int shim_sys_flock(int fd)
 	return syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
 }
 
+int shim_sys_mark(int fd, int64_t offset)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
+
+	return syscall(SYS_fcntl, fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
+}
+
 int shim_sys_connect(const char *path)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};

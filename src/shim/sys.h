@@ -54,6 +54,9 @@ void shim_sys_munmap(void *p, size_t size);
 bool shim_sys_wipe_on_fork(void *p, size_t size);
 int shim_sys_flock(int fd);
 
+/* A shared lock on one byte, which belongs to the open description. 0 or -errno. */
+int shim_sys_mark(int fd, int64_t offset);
+
 /* A non-blocking connection, not yet moved up. */
 int shim_sys_connect(const char *path);
 

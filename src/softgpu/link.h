@@ -25,6 +25,7 @@
 #define SOCKET_NAME "device.sock"
 #define LOCK_NAME   "device.lock"
 #define LOG_NAME    "device.log"
+#define SERVER_NAME "softgpu-device" /* for ps(1), and to be told from programs */
 
 /*
  * Fake nodes are memfds of this name: the server's number, then the path they stand for. A

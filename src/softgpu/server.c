@@ -374,7 +374,7 @@ int server_run(const char *dir, bool private, const struct rbt_rm_config *config
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	prctl(PR_SET_NAME, "softgpu-device");
+	prctl(PR_SET_NAME, SERVER_NAME);
 	if (settle(&s, dir) < 0 || chdir("/") < 0) {
 		return 1;
 	}

@@ -179,6 +179,15 @@ static bool is_fd_path(const char *path)
 	       (strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/dev/fd/", 8) == 0);
 }
 
+/* The device server holds its nodes open itself; on a real machine there is no such process. */
+static bool is_device_server(const char *proc)
+{
+	char path[80], comm[32] = "";
+
+	snprintf(path, sizeof(path), "%s/comm", proc);
+	return rbt_read_file(path, comm, sizeof(comm)) > 0 && strcmp(comm, SERVER_NAME "\n") == 0;
+}
+
 bool target_link(int tid, const char *path, char ret[LINK_MAX_PATH])
 {
 	char real[LINK_MAX_PATH + 32], proc[64], link[LINK_MAX_PATH];
@@ -199,7 +208,7 @@ bool target_link(int tid, const char *path, char ret[LINK_MAX_PATH])
 	}
 	snprintf(real, sizeof(real), "%s%s", proc, rest);
 	return read_link(real, link, sizeof(link)) == 0 && is_fake(link, ret) &&
-	       may_look(tid, proc);
+	       may_look(tid, proc) && !is_device_server(proc);
 }
 
 bool target_node(int tid, int fd, uint64_t *ret_inode)

@@ -74,7 +74,8 @@ static size_t take_fds(struct msghdr *msg, int fds[RBT_MAX_FDS_PER_MSG])
 	return n;
 }
 
-ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds, int flags)
+ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds,
+	int flags)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int) * RBT_MAX_FDS_PER_MSG)];
@@ -117,7 +118,8 @@ int rbt_connect(const char *path, int nonblock)
 		return -ENAMETOOLONG;
 	}
 	strcpy(addr.sun_path, path);
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (nonblock ? SOCK_NONBLOCK : 0), 0);
+	int sock =
+		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (nonblock ? SOCK_NONBLOCK : 0), 0);
 	if (sock < 0) {
 		return -errno;
 	}

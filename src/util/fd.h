@@ -13,16 +13,20 @@
 /* Closes *fd unless it is negative, and sets it to -1. Keeps errno. */
 void rbt_close(int *fd);
 
-/* Sends one packet with up to RBT_MAX_FDS_PER_MSG fds (borrowed). Never raises SIGPIPE. 0 or -errno. */
+/* Sends one packet with up to RBT_MAX_FDS_PER_MSG fds
+ * (borrowed). Never raises SIGPIPE. 0 or -errno. */
 int rbt_send(int sock, const void *buf, size_t size, const int *fds, size_t n_fds, int flags);
 
 /*
- * Receives one packet. Returns its size, 0 at end of file, or -errno; -EMSGSIZE when packet or fds were cut off
- * (nothing is kept then). Received fds are CLOEXEC and belong to the caller; unused slots are -1.
+ * Receives one packet. Returns its size, 0 at end of file, or -errno; -EMSGSIZE when packet or fds
+ * were cut off (nothing is kept then). Received fds are CLOEXEC and belong to the caller; unused
+ * slots are -1.
  */
-ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds, int flags);
+ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds,
+	int flags);
 
-/* Connects to a SOCK_SEQPACKET unix socket. Returns an fd or -errno; never blocks when nonblock is set. */
+/* Connects to a SOCK_SEQPACKET unix socket. Returns an fd or
+ * -errno; never blocks when nonblock is set. */
 int rbt_connect(const char *path, int nonblock);
 
 /* Reads a whole small file into buf, NUL-terminated. Returns the length or -errno. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes JSON to a stream as it goes: commas, indentation and escaping are its business, nesting the caller's.
+ * Writes JSON to a stream as it goes: commas, indentation and escaping are its business, nesting
+ * the caller's.
  */
 #ifndef RBT_UTIL_JSON_H
 #define RBT_UTIL_JSON_H

@@ -15,7 +15,8 @@ void rbt_log_name(const char *n)
 }
 
 /* One write() a line, so that lines of several processes do not mix; keeps errno. */
-__attribute__((format(printf, 2, 0))) static void say(const char *prefix, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void say(
+	const char *prefix, const char *fmt, va_list ap)
 {
 	int saved_errno = errno;
 	char line[1024];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One-line messages on standard error. Tools and daemons say an error once, where it is handled; library
- * folders use rbt_debug() only, which is silent unless RUBATO_DEBUG is set.
+ * One-line messages on standard error. Tools and daemons say an error once, where it is handled;
+ * library folders use rbt_debug() only, which is silent unless RUBATO_DEBUG is set.
  */
 #ifndef RBT_UTIL_LOG_H
 #define RBT_UTIL_LOG_H

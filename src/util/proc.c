@@ -53,7 +53,8 @@ int rbt_proc_start_time(pid_t pid, uint64_t *ret)
 	if (n < 0) {
 		return n == -ENOENT ? -ESRCH : (int)n;
 	}
-	/* The command, in brackets, may hold anything: fields are counted from its end. Start time is the 22nd. */
+	/* The command, in brackets, may hold anything: fields are
+	 * counted from its end. Start time is the 22nd. */
 	const char *p = strrchr(buf, ')');
 	for (int field = 2; p != NULL && field < 22; field++) {
 		p = strchr(p + 1, ' ');
@@ -129,7 +130,8 @@ static int numeric_name(const char *name, int *ret)
 	return 1;
 }
 
-int rbt_proc_each_fd(pid_t pid, const char *path, int (*fn)(pid_t pid, int fd, void *data), void *data)
+int rbt_proc_each_fd(
+	pid_t pid, const char *path, int (*fn)(pid_t pid, int fd, void *data), void *data)
 {
 	char dir_path[64], link[256];
 	struct dirent *e;

@@ -12,7 +12,8 @@
 /* pidfd or -errno. */
 int rbt_pidfd_open(pid_t pid);
 
-/* A copy of fd `target_fd` of the process behind pidfd: same open file description. fd or -errno. */
+/* A copy of fd `target_fd` of the process behind pidfd: same
+ * open file description. fd or -errno. */
 int rbt_pidfd_getfd(int pidfd, int target_fd);
 
 /* The pid behind a pidfd, in our namespace; -ESRCH when it has gone. */
@@ -27,14 +28,16 @@ int rbt_proc_uid(pid_t pid, uid_t *ret);
 /* Command line with spaces, or [comm] when it is empty. 0 or -errno. */
 int rbt_proc_command(pid_t pid, char *buf, size_t size);
 
-/* Whether fds a of process p and b of process q are the same open file description: 1, 0 or -errno. */
+/* Whether fds a of process p and b of process q are the same
+ * open file description: 1, 0 or -errno. */
 int rbt_same_file(pid_t p, int a, pid_t q, int b);
 
 /*
- * Calls fn for every open fd of pid whose link reads exactly `path`. Stops at a non-zero return and returns
- * it; 0 when through, -errno when the table cannot be read.
+ * Calls fn for every open fd of pid whose link reads exactly `path`. Stops at a non-zero return and
+ * returns it; 0 when through, -errno when the table cannot be read.
  */
-int rbt_proc_each_fd(pid_t pid, const char *path, int (*fn)(pid_t pid, int fd, void *data), void *data);
+int rbt_proc_each_fd(
+	pid_t pid, const char *path, int (*fn)(pid_t pid, int fd, void *data), void *data);
 
 /* Calls fn for every process. Same return convention. */
 int rbt_proc_each(int (*fn)(pid_t pid, void *data), void *data);

@@ -14,10 +14,12 @@
  */
 int rbt_runtime_dir(uid_t uid, char *buf, size_t size);
 
-/* As above, made if missing (mode 0700) and refused (-EPERM) unless it is a directory of our own. */
+/* As above, made if missing (mode 0700) and refused (-EPERM)
+ * unless it is a directory of our own. */
 int rbt_runtime_dir_create(char *buf, size_t size);
 
-/* Path of another binary or library of ours: beside the running executable, else where it is installed. */
+/* Path of another binary or library of ours: beside the running
+ * executable, else where it is installed. */
 int rbt_sibling_path(const char *name, const char *installed_dir, char *buf, size_t size);
 
 #endif

@@ -7,7 +7,7 @@
 
 #define RBT_NS_PER_US 1000ull
 #define RBT_NS_PER_MS 1000000ull
-#define RBT_NS_PER_S 1000000000ull
+#define RBT_NS_PER_S  1000000000ull
 
 static inline uint64_t rbt_now_ns(void)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever bytes arrive as a record, decoding refuses them or yields something that encodes back to itself. */
+/* Whatever bytes arrive as a record, decoding refuses them or
+ * yields something that encodes back to itself. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records survive the journey through a message; anything cut, grown or contradictory is refused. */
+/* Records survive the journey through a message; anything
+ * cut, grown or contradictory is refused. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,30 @@ static char buf[RBT_RECORD_MSG_MAX];
 static size_t encode_sample(void)
 {
 	struct rbt_task tasks[2] = {
-		{.handle = 0x5c000010, .kind = RBT_TASK_COMPUTE, .n_channels = 3, .own_timeslice_us = 2048},
-		{.handle = 0x5c000020, .kind = RBT_TASK_COPY, .first_channel = 3, .n_channels = 1},
+		{
+			.handle = 0x5c000010,
+			.kind = RBT_TASK_COMPUTE,
+			.n_channels = 3,
+			.own_timeslice_us = 2048,
+		},
+		{
+			.handle = 0x5c000020,
+			.kind = RBT_TASK_COPY,
+			.first_channel = 3,
+			.n_channels = 1,
+		},
 	};
 	uint32_t channels[4] = {1, 2, 3, 4};
-	struct rbt_record rec = {.fd = -1, .target_fd = 12, .backend = RBT_BACKEND_NVIDIA, .client = 0xc1d00007,
-		.n_tasks = 2, .n_channels = 4, .tasks = tasks, .channels = channels};
+	struct rbt_record rec = {
+		.fd = -1,
+		.target_fd = 12,
+		.backend = RBT_BACKEND_NVIDIA,
+		.client = 0xc1d00007,
+		.n_tasks = 2,
+		.n_channels = 4,
+		.tasks = tasks,
+		.channels = channels,
+	};
 
 	ssize_t n = rbt_record_encode(&rec, RBT_MSG_RECORD, buf, sizeof(buf));
 	CHECK(n > 0);

@@ -11,7 +11,8 @@
 
 static struct rbt_claim claim(uint32_t gpu, uint64_t wanted_us)
 {
-	return (struct rbt_claim){.gpu = gpu, .n_compute = 1, .wanted_us = wanted_us, .own_us = OWN_US};
+	return (struct rbt_claim){
+		.gpu = gpu, .n_compute = 1, .wanted_us = wanted_us, .own_us = OWN_US};
 }
 
 static void plan(struct rbt_claim *claims, size_t n, uint32_t locked, uint32_t *ret_wanted)
@@ -94,8 +95,8 @@ static void test_own_company(void)
 	CHECK_INT(c.denial, RBT_DENIED_COMPANY);
 }
 
-/* Whatever the crowd: at most one runnable short-slice task a GPU, none without the lock, and nobody who wanted none
- * gets one. */
+/* Whatever the crowd: at most one runnable short-slice task a GPU, none without the lock, and
+ * nobody who wanted none gets one. */
 static void test_random_crowds(void)
 {
 	srand(20260101);
@@ -111,9 +112,11 @@ static void test_random_crowds(void)
 			c[i].n_compute = 1 + (uint32_t)rand() % 2;
 			c[i].suspended = rand() % 4 == 0;
 		}
-		rbt_sched_plan(c, n, &(struct rbt_sched_gpus){.locked = locks, .marked = marks}, &wanted);
+		rbt_sched_plan(
+			c, n, &(struct rbt_sched_gpus){.locked = locks, .marked = marks}, &wanted);
 		for (size_t i = 0; i < n; i++) {
-			bool got_short = c[i].granted_us != RBT_TIMESLICE_OWN && c[i].granted_us < OWN_US;
+			bool got_short =
+				c[i].granted_us != RBT_TIMESLICE_OWN && c[i].granted_us < OWN_US;
 			if (!got_short) {
 				continue;
 			}

@@ -293,7 +293,7 @@ static void full_table_fails_open(void)
 	world_start("2", NULL, "1");
 	make_client(CLIENT, 0);
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
-	CHECK(last_write(TSG(0)) == 1);
+	CHECK(last_write(TSG(0)) == SHORT_US);
 	for (uint32_t i = 0; i < SHIM_MAX_OBJS + 10; i++) {
 		CHECK(rm_alloc(CLIENT, TSG(0), 0x5d000000 + i, NV_CLASS_CHANNEL_HOPPER) == 0);
 	}

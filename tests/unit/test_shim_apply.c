@@ -50,10 +50,10 @@ static void holder_gets_the_short_slice(void)
 	rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
 	CHECK(world.n_writes == 0);
 	rm_schedule(CLIENT, TSG(0), true);
-	CHECK(world.n_writes == 1 && last_write(TSG(0)) == 1);
+	CHECK(world.n_writes == 1 && last_write(TSG(0)) == SHORT_US);
 	/* libcuda's last step; and ours comes after it. */
 	rm_set_timeslice(CLIENT, TSG(0), 2048);
-	CHECK(world.n_writes == 2 && last_write(TSG(0)) == 1);
+	CHECK(world.n_writes == 2 && last_write(TSG(0)) == SHORT_US);
 	make_task(CLIENT, TSG(1), NV_ENGINE_TYPE_COPY0);
 	rm_nothing();
 	CHECK(world.n_writes == 2);
@@ -68,7 +68,7 @@ static void two_tasks_keep_their_own(void)
 {
 	start_alone("2");
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
-	CHECK(last_write(TSG(0)) == 1);
+	CHECK(last_write(TSG(0)) == SHORT_US);
 	/* Before the second can run. */
 	rm_alloc_tsg(CLIENT, DEVICE, TSG(1), NV_ENGINE_TYPE_GRAPHICS);
 	CHECK(last_write(TSG(0)) == 2048);
@@ -79,7 +79,7 @@ static void two_tasks_keep_their_own(void)
 	CHECK(fd >= 0);
 	close(fd);
 	rm_free(CLIENT, TSG(0));
-	CHECK(last_write(TSG(1)) == 1 && lock_gpu(1) < 0);
+	CHECK(last_write(TSG(1)) == SHORT_US && lock_gpu(1) < 0);
 }
 
 static void each_gpu_has_its_own_lock(void)
@@ -88,7 +88,7 @@ static void each_gpu_has_its_own_lock(void)
 	make_client(0xc1d00002, 3);
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
 	make_task(0xc1d00002, TSG(1), NV_ENGINE_TYPE_GRAPHICS);
-	CHECK(last_write(TSG(0)) == 1 && last_write(TSG(1)) == 1);
+	CHECK(last_write(TSG(0)) == SHORT_US && last_write(TSG(1)) == SHORT_US);
 	CHECK(lock_gpu(1) < 0 && lock_gpu(3) < 0 && lock_gpu(0) >= 0);
 }
 
@@ -117,7 +117,7 @@ static void taken_lock_leaves_slices_and_says_so_once(void)
 	close(fd);
 	rm_free(CLIENT, TSG(0));
 	make_task(CLIENT, TSG(1), NV_ENGINE_TYPE_GRAPHICS);
-	CHECK(last_write(TSG(1)) == 1);
+	CHECK(last_write(TSG(1)) == SHORT_US);
 }
 
 static void nothing_is_said_where_a_daemon_was_asked_for(void)
@@ -185,7 +185,7 @@ static void force_writes_to_unknown_drivers(void)
 	world.driver_version = NULL;
 	make_client(CLIENT, 1);
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
-	CHECK(last_write(TSG(0)) == 1);
+	CHECK(last_write(TSG(0)) == SHORT_US);
 }
 
 static void longer_slices_need_no_lock(void)
@@ -227,7 +227,7 @@ static void lost_lock_restores(void)
 {
 	start_alone("2");
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
-	CHECK(last_write(TSG(0)) == 1);
+	CHECK(last_write(TSG(0)) == SHORT_US);
 	close(shim_fd_get(&shim_owned.locks[1]));
 	int fd = lock_gpu(1);
 	CHECK(fd >= 0);
@@ -252,7 +252,7 @@ static void programs_own_file_is_not_closed(void)
 	close(fd);
 	world.clock_ns += SHIM_LOOK_NS + 1;
 	rm_nothing();
-	CHECK(last_write(TSG(0)) == 1 && shim_fd_get(&shim_owned.locks[1]) != number);
+	CHECK(last_write(TSG(0)) == SHORT_US && shim_fd_get(&shim_owned.locks[1]) != number);
 	rm_free(CLIENT, TSG(0));
 	CHECK(fcntl(number, F_GETFD) >= 0);
 	CHECK(lock_gpu(1) >= 0);
@@ -325,7 +325,7 @@ static void daemon_takes_over(void)
 	world_start("2", "", NULL);
 	make_client(CLIENT, 1);
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
-	CHECK(last_write(TSG(0)) == 1 && lock_gpu(1) < 0);
+	CHECK(last_write(TSG(0)) == SHORT_US && lock_gpu(1) < 0);
 	daemon_listen();
 	world.clock_ns += SHIM_LOOK_NS + 1;
 	rm_nothing();

@@ -184,7 +184,7 @@ static void daemon_starts_anew(void)
 	/* Dead, and so far nobody else: the shim acts alone. */
 	wait_a_look();
 	rm_nothing();
-	CHECK(last_write(TSG(0)) == 1 && lock_gpu(1) < 0);
+	CHECK(last_write(TSG(0)) == SHORT_US && lock_gpu(1) < 0);
 	daemon_listen();
 	rm_set_timeslice(CLIENT, TSG(0), 2048);
 	CHECK(!daemon_accept());

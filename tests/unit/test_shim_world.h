@@ -14,6 +14,9 @@
 
 #include "shim/shim.h"
 
+/* The shortest slice a program sets without a daemon, whatever its class asks for. */
+#define SHORT_US 1000
+
 #define CHECK(cond)                                                                                \
 	do {                                                                                       \
 		if (!(cond)) {                                                                     \

@@ -66,8 +66,10 @@ static void test_json(void)
 	rbt_json_bool(&j, "yes", true);
 	rbt_json_end(&j, '}');
 	fclose(f);
-	CHECK(strcmp(text, "{\n  \"a\\\"b\": \"x\\\\y\\u000a\\u0001\",\n  \"list\": [\n    18446744073709551615,\n"
-			   "    null\n  ],\n  \"empty\": [],\n  \"nan\": null,\n  \"yes\": true\n}\n") == 0);
+	static const char want[] = "{\n  \"a\\\"b\": \"x\\\\y\\u000a\\u0001\",\n  \"list\": [\n"
+				   "    18446744073709551615,\n    null\n  ],\n  \"empty\": [],\n"
+				   "  \"nan\": null,\n  \"yes\": true\n}\n";
+	CHECK(strcmp(text, want) == 0);
 	free(text);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of NVIDIA's RM ioctl interface that Rubato speaks, declared from public facts: the layouts
- * have been the same from driver 515 to 595, except where a comment says otherwise.
+ * The part of NVIDIA's RM ioctl interface that Rubato speaks, declared from public facts: the
+ * layouts have been the same from driver 515 to 595, except where a comment says otherwise.
  *
- * Every call is an ioctl of type 'F' on /dev/nvidiactl. The ioctl itself returns 0 when RM was reached;
- * RM's verdict is in the `status` field (rbt_nv_status_to_errno() translates it).
+ * Every call is an ioctl of type 'F' on /dev/nvidiactl. The ioctl itself returns 0 when RM was
+ * reached; RM's verdict is in the `status` field (rbt_nv_status_to_errno() translates it).
  */
 #ifndef RBT_BACKEND_NVIDIA_RM_ABI_H
 #define RBT_BACKEND_NVIDIA_RM_ABI_H
@@ -14,31 +14,33 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 
-#define NV_CTL_PATH "/dev/nvidiactl"
+#define NV_CTL_PATH     "/dev/nvidiactl"
 #define NV_GPU_PATH_FMT "/dev/nvidia%u"
 #define NV_VERSION_PATH "/proc/driver/nvidia/version"
-#define NV_MAX_GPUS 32
+#define NV_MAX_GPUS     32
 
 /* ioctl numbers, type NV_IOCTL_TYPE */
-#define NV_IOCTL_TYPE 'F'
-#define NV_ESC_RM_FREE 0x29
-#define NV_ESC_RM_CONTROL 0x2a
-#define NV_ESC_RM_ALLOC 0x2b
-#define NV_ESC_RM_DUP_OBJECT 0x34
-#define NV_ESC_RM_SHARE 0x35
-#define NV_ESC_CARD_INFO 0xc8
-#define NV_ESC_REGISTER_FD 0xc9
+#define NV_IOCTL_TYPE            'F'
+#define NV_ESC_RM_FREE           0x29
+#define NV_ESC_RM_CONTROL        0x2a
+#define NV_ESC_RM_ALLOC          0x2b
+#define NV_ESC_RM_DUP_OBJECT     0x34
+#define NV_ESC_RM_SHARE          0x35
+#define NV_ESC_CARD_INFO         0xc8
+#define NV_ESC_REGISTER_FD       0xc9
 #define NV_ESC_CHECK_VERSION_STR 0xd2
-#define NV_ESC_IOCTL_XFER_CMD 0xd3
-#define NV_ESC_SYS_PARAMS 0xd6
+#define NV_ESC_IOCTL_XFER_CMD    0xd3
+#define NV_ESC_SYS_PARAMS        0xd6
 
-#define NV_IOCTL_FREE _IOWR(NV_IOCTL_TYPE, NV_ESC_RM_FREE, struct nv_free)
-#define NV_IOCTL_CONTROL _IOWR(NV_IOCTL_TYPE, NV_ESC_RM_CONTROL, struct nv_control)
-#define NV_IOCTL_ALLOC21 _IOWR(NV_IOCTL_TYPE, NV_ESC_RM_ALLOC, struct nv_alloc21)
-#define NV_IOCTL_ALLOC64 _IOWR(NV_IOCTL_TYPE, NV_ESC_RM_ALLOC, struct nv_alloc64)
-#define NV_IOCTL_CARD_INFO _IOWR(NV_IOCTL_TYPE, NV_ESC_CARD_INFO, struct nv_card_info[NV_MAX_GPUS])
+#define NV_IOCTL_FREE        _IOWR(NV_IOCTL_TYPE, NV_ESC_RM_FREE, struct nv_free)
+#define NV_IOCTL_CONTROL     _IOWR(NV_IOCTL_TYPE, NV_ESC_RM_CONTROL, struct nv_control)
+#define NV_IOCTL_ALLOC21     _IOWR(NV_IOCTL_TYPE, NV_ESC_RM_ALLOC, struct nv_alloc21)
+#define NV_IOCTL_ALLOC64     _IOWR(NV_IOCTL_TYPE, NV_ESC_RM_ALLOC, struct nv_alloc64)
 #define NV_IOCTL_REGISTER_FD _IOWR(NV_IOCTL_TYPE, NV_ESC_REGISTER_FD, struct nv_register_fd)
-#define NV_IOCTL_CHECK_VERSION _IOWR(NV_IOCTL_TYPE, NV_ESC_CHECK_VERSION_STR, struct nv_check_version)
+
+#define NV_IOCTL_CARD_INFO _IOWR(NV_IOCTL_TYPE, NV_ESC_CARD_INFO, struct nv_card_info[NV_MAX_GPUS])
+#define NV_IOCTL_CHECK_VERSION                                                                     \
+	_IOWR(NV_IOCTL_TYPE, NV_ESC_CHECK_VERSION_STR, struct nv_check_version)
 
 struct nv_free {
 	uint32_t client, parent, object, status;
@@ -50,16 +52,17 @@ struct nv_control {
 	uint32_t params_size, status;
 };
 
-/* The older of the two allocation forms; `object` 0 asks RM to choose a handle and is filled in.
- * Before 535 there was no params_size, and status stood in its place (at 24; the size was 32 too). */
+/* The older of the two allocation forms; `object` 0 asks RM to choose a
+ * handle and is filled in. Before 535 there was no params_size, and status
+ * stood in its place (at 24; the size was 32 too). */
 struct nv_alloc21 {
 	uint32_t root, parent, object, hclass;
 	uint64_t params; /* pointer */
 	uint32_t params_size, status;
 };
 
-/* The form that libcuda uses since 535. Before, it had no params_size and was 40 bytes long: status at 32
- * in 515 and 520; flags at 32, status at 36 in 525 and 530. */
+/* The form that libcuda uses since 535. Before, it had no params_size and was 40 bytes long: status
+ * at 32 in 515 and 520; flags at 32, status at 36 in 525 and 530. */
 struct nv_alloc64 {
 	uint32_t root, parent, object, hclass;
 	uint64_t params; /* pointer */
@@ -97,16 +100,17 @@ struct nv_check_version {
 #define NV_OBJECT_HANDLE_MASK 0xff000000u
 
 /* Classes */
-#define NV_CLASS_ROOT_CLIENT 0x0041
-#define NV_CLASS_DEVICE 0x0080
-#define NV_CLASS_SUBDEVICE 0x2080
-#define NV_CLASS_SUBCONTEXT 0x9067
-#define NV_CLASS_TSG 0xa06c
+#define NV_CLASS_ROOT_CLIENT    0x0041
+#define NV_CLASS_DEVICE         0x0080
+#define NV_CLASS_SUBDEVICE      0x2080
+#define NV_CLASS_SUBCONTEXT     0x9067
+#define NV_CLASS_TSG            0xa06c
 #define NV_CLASS_CHANNEL_HOPPER 0xc86f
 #define NV_CLASS_COMPUTE_HOPPER 0xcbc0
-#define NV_CLASS_COPY_HOPPER 0xc8b5
+#define NV_CLASS_COPY_HOPPER    0xc8b5
 
-/* Channels (Kepler a06f … Blackwell ca6f), compute and copy engines keep their low byte across generations. */
+/* Channels (Kepler a06f … Blackwell ca6f), compute and copy engines
+ * keep their low byte across generations. */
 static inline int nv_class_is_channel(uint32_t hclass)
 {
 	return (hclass & 0xff) == 0x6f && hclass >= 0xa06f && hclass <= 0xffff;
@@ -138,37 +142,37 @@ struct nv_tsg_params {
 	uint8_t vgpu_plugin, pad[3];
 };
 #define NV_ENGINE_TYPE_GRAPHICS 0x01 /* GR0; GR1…GR7 follow: the engines that run kernels */
-#define NV_ENGINE_TYPE_GR_LAST 0x08
-#define NV_ENGINE_TYPE_COPY0 0x09
-#define NV_ENGINE_TYPE_COPY9 0x12
-#define NV_ENGINE_TYPE_COPY10 0x34
-#define NV_ENGINE_TYPE_COPY19 0x3d
+#define NV_ENGINE_TYPE_GR_LAST  0x08
+#define NV_ENGINE_TYPE_COPY0    0x09
+#define NV_ENGINE_TYPE_COPY9    0x12
+#define NV_ENGINE_TYPE_COPY10   0x34
+#define NV_ENGINE_TYPE_COPY19   0x3d
 
 /* Controls on a client */
 #define NV_CTRL_CLIENT_GET_HANDLE_INFO 0x00000d02
-#define NV_HANDLE_INFO_PARENT 1
-#define NV_HANDLE_INFO_CLASS 2
+#define NV_HANDLE_INFO_PARENT          1
+#define NV_HANDLE_INFO_CLASS           2
 struct nv_handle_info_params {
 	uint32_t object, index;
 	uint64_t result;
 };
 
 /* Controls on a channel group (TSG) */
-#define NV_CTRL_TSG_GPFIFO_SCHEDULE 0xa06c0101
-#define NV_CTRL_TSG_SET_TIMESLICE 0xa06c0103
-#define NV_CTRL_TSG_GET_TIMESLICE 0xa06c0104
-#define NV_CTRL_TSG_PREEMPT 0xa06c0105
-#define NV_CTRL_TSG_GET_INFO 0xa06c0106
+#define NV_CTRL_TSG_GPFIFO_SCHEDULE      0xa06c0101
+#define NV_CTRL_TSG_SET_TIMESLICE        0xa06c0103
+#define NV_CTRL_TSG_GET_TIMESLICE        0xa06c0104
+#define NV_CTRL_TSG_PREEMPT              0xa06c0105
+#define NV_CTRL_TSG_GET_INFO             0xa06c0106
 #define NV_CTRL_TSG_SET_INTERLEAVE_LEVEL 0xa06c0107
 #define NV_CTRL_TSG_GET_INTERLEAVE_LEVEL 0xa06c0108
-#define NV_CTRL_TSG_MAKE_REALTIME 0xa06c0110
+#define NV_CTRL_TSG_MAKE_REALTIME        0xa06c0110
 
 /* RM compares sizes exactly, and this struct grew from two bytes to three with 575. */
 struct nv_schedule_params {
 	uint8_t enable, skip_submit, skip_enable;
 };
 #define NV_SCHEDULE_PARAMS_SIZE_BEFORE_575 2
-#define NV_SCHEDULE_PARAMS_SIZE 3
+#define NV_SCHEDULE_PARAMS_SIZE            3
 
 struct nv_timeslice_params {
 	uint64_t timeslice_us;
@@ -193,14 +197,14 @@ struct nv_token_params {
 	uint32_t token;
 };
 /* From Ampere on, the token that rings a channel's doorbell carries its runlist. */
-#define NV_TOKEN_CHANNEL(token) ((token) & 0xfffu)
+#define NV_TOKEN_CHANNEL(token) (0xfffu & (token))
 #define NV_TOKEN_RUNLIST(token) (((token) >> 16) & 0x7fu)
 
 /* Controls on a subdevice */
-#define NV_CTRL_GPU_GET_NAME_STRING 0x20800110
-#define NV_CTRL_GPU_GET_ID 0x20800142
-#define NV_CTRL_GPU_GET_PID_INFO 0x2080018e
-#define NV_CTRL_FIFO_DISABLE_CHANNELS 0x2080110b
+#define NV_CTRL_GPU_GET_NAME_STRING          0x20800110
+#define NV_CTRL_GPU_GET_ID                   0x20800142
+#define NV_CTRL_GPU_GET_PID_INFO             0x2080018e
+#define NV_CTRL_FIFO_DISABLE_CHANNELS        0x2080110b
 #define NV_CTRL_GR_SET_CTXSW_PREEMPTION_MODE 0x20801210
 
 struct nv_gpu_id_params {
@@ -213,7 +217,7 @@ struct nv_pid_info {
 	uint64_t protected_private, protected_shared_owned, protected_shared_duped;
 	uint32_t compute_instance, gpu_instance;
 };
-#define NV_PID_INFO_MAX 200
+#define NV_PID_INFO_MAX          200
 #define NV_PID_INFO_VIDEO_MEMORY 0
 struct nv_pid_info_params {
 	uint32_t count, pad;
@@ -230,32 +234,32 @@ struct nv_disable_channels_params {
 };
 
 /* RM status codes that decide something */
-#define NV_OK 0x00
-#define NV_ERR_BUSY_RETRY 0x03
-#define NV_ERR_GPU_IS_LOST 0x0f
-#define NV_ERR_INSUFFICIENT_RESOURCES 0x1a
+#define NV_OK                           0x00
+#define NV_ERR_BUSY_RETRY               0x03
+#define NV_ERR_GPU_IS_LOST              0x0f
+#define NV_ERR_INSUFFICIENT_RESOURCES   0x1a
 #define NV_ERR_INSUFFICIENT_PERMISSIONS 0x1b
-#define NV_ERR_INVALID_ARGUMENT 0x1f
-#define NV_ERR_INVALID_CHANNEL 0x21
-#define NV_ERR_INVALID_CLASS 0x22
-#define NV_ERR_INVALID_CLIENT 0x23
-#define NV_ERR_INVALID_DEVICE 0x26
-#define NV_ERR_INVALID_OBJECT 0x31
-#define NV_ERR_INVALID_OBJECT_HANDLE 0x33
-#define NV_ERR_INVALID_OBJECT_PARENT 0x36
-#define NV_ERR_INVALID_PARAM_STRUCT 0x3a
-#define NV_ERR_INVALID_STATE 0x40
-#define NV_ERR_NO_MEMORY 0x51
-#define NV_ERR_NOT_SUPPORTED 0x56
-#define NV_ERR_OBJECT_NOT_FOUND 0x57
-#define NV_ERR_OPERATING_SYSTEM 0x59
-#define NV_ERR_TIMEOUT 0x65
-#define NV_ERR_INSERT_DUPLICATE_NAME 0x19
+#define NV_ERR_INVALID_ARGUMENT         0x1f
+#define NV_ERR_INVALID_CHANNEL          0x21
+#define NV_ERR_INVALID_CLASS            0x22
+#define NV_ERR_INVALID_CLIENT           0x23
+#define NV_ERR_INVALID_DEVICE           0x26
+#define NV_ERR_INVALID_OBJECT           0x31
+#define NV_ERR_INVALID_OBJECT_HANDLE    0x33
+#define NV_ERR_INVALID_OBJECT_PARENT    0x36
+#define NV_ERR_INVALID_PARAM_STRUCT     0x3a
+#define NV_ERR_INVALID_STATE            0x40
+#define NV_ERR_NO_MEMORY                0x51
+#define NV_ERR_NOT_SUPPORTED            0x56
+#define NV_ERR_OBJECT_NOT_FOUND         0x57
+#define NV_ERR_OPERATING_SYSTEM         0x59
+#define NV_ERR_TIMEOUT                  0x65
+#define NV_ERR_INSERT_DUPLICATE_NAME    0x19
 
-/* What libcuda's tasks run with when nobody changed them: the compute group by libcuda's own call, the
- * others by RM's default. */
+/* What libcuda's tasks run with when nobody changed them: the compute group by libcuda's own call,
+ * the others by RM's default. */
 #define NV_DEFAULT_COMPUTE_TIMESLICE_US 2048
-#define NV_DEFAULT_TIMESLICE_US 1024
+#define NV_DEFAULT_TIMESLICE_US         1024
 
 static_assert(sizeof(struct nv_free) == 16, "NVOS00");
 static_assert(sizeof(struct nv_control) == 32, "NVOS54");
