@@ -5,10 +5,13 @@
  *
  * Driven by lines on standard input, answered by one line of JSON each:
  *   go      calibrates (once) and starts; answers with the work in a kernel, to compare two such
- * programs pause   stops submitting and waits for what is in flight count   kernels done so far,
- * and the time; answers also while the device is taken away check   pauses, then says how many
- * threads have a wrong result quit (or end of file)
+ *           programs
+ *   pause   stops submitting and waits for what is in flight
+ *   count   kernels done so far, and the time; answers also while the device is taken away
+ *   check   pauses, then says how many threads have a wrong result
+ *   quit    (or end of file)
  */
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -63,6 +66,7 @@ static bool is_wanted(struct worker *w)
 
 static void finish_one(struct worker *w, uint64_t i)
 {
+	assert(w->depth > 0);
 	CUDA_DO(&w->cuda, cuEventSynchronize, w->events[i % w->depth]);
 	atomic_fetch_add_explicit(&w->n_done, 1, memory_order_relaxed);
 }

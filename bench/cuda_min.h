@@ -50,6 +50,7 @@
 			unsigned shared_bytes, void *stream, void **params, void **extra))
 
 struct cuda {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration, where none can stand */
 #define CUDA_MEMBER(name, args) int(*name) args;
 	CUDA_CALLS(CUDA_MEMBER)
 #undef CUDA_MEMBER

@@ -25,8 +25,6 @@
 
 #include "backend/record.h"
 
-enum rbt_backend_id { RBT_BACKEND_NVIDIA = 1, RBT_BACKEND_AMD = 2 };
-
 enum rbt_suspend_mode {
 	RBT_SUSPEND_FULL,            /* preempts what runs */
 	RBT_SUSPEND_SCHEDULING_ONLY, /* what runs finishes its slice; for short slices */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -102,6 +103,7 @@ bool elf_is_static(const char *path)
 	if (image_open(path, &im, &mode) < 0) {
 		return false;
 	}
+	assert(im.header != NULL);
 	bool is_static = im.header->e_type == ET_EXEC && interpreter(&im) == NULL;
 	image_close(&im);
 	return is_static;
@@ -227,6 +229,7 @@ int elf_read(const char *path, struct elf_facts *ret)
 	if (r < 0) {
 		return r;
 	}
+	assert(im.header != NULL);
 	const char *interp = interpreter(&im);
 	f.is_static = im.header->e_type == ET_EXEC && interp == NULL;
 	f.is_musl = interp != NULL && strstr(interp, "ld-musl") != NULL;

@@ -82,7 +82,6 @@ static int list_message(struct walk *w, const char *buf)
 static int list_daemon(struct walk *w, uid_t uid)
 {
 	static char buf[RBT_MSG_MAX];
-	ssize_t n;
 	int r = 0;
 
 	for (size_t i = 0; i < w->n_asked; i++) {
@@ -98,7 +97,7 @@ static int list_daemon(struct walk *w, uid_t uid)
 		return 0;
 	}
 	pid_t after = 0;
-	while (r == 0 && (n = daemon_list(sock, after, buf, sizeof(buf))) > 0) {
+	while (r == 0 && daemon_list(sock, after, buf, sizeof(buf)) > 0) {
 		struct rbt_msg_program msg;
 		memcpy(&msg, buf, sizeof(msg));
 		if (msg.pid <= after) {

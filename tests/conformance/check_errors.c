@@ -81,8 +81,8 @@ static void check_wrong_pids(struct context *ctx, pid_t bystander)
 
 void check_errors(struct context *ctx)
 {
-	/* A process that does not have the device: it must not inherit the records' files either.
-	 */
+	/* A process that does not have the device: it must not
+	 * inherit the records' files either. */
 	pid_t bystander = fork();
 
 	if (bystander == 0) {

@@ -15,10 +15,9 @@
 
 struct options {
 	const struct rbt_backend *backend;
-	pid_t pid;          /* the program to look at; 0: start `target` */
-	const char *target; /* a program that uses the device until it is killed, and says so in a
-			       line */
-	const char *state;  /* prints the software GPU's state as JSON; NULL on hardware */
+	pid_t pid;                /* the program to look at; 0: start `target` */
+	const char *target;       /* uses the device until it is killed, and says so in a line */
+	const char *state;        /* prints the software GPU's state as JSON; NULL on hardware */
 	uint64_t tasks, channels; /* what the program has; 0: any number */
 };
 

@@ -48,8 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		uint32_t walked = 0;
 		for (uint32_t i = 0; i < rec.n_tasks; i++) {
 			for (uint32_t c = 0; c < rec.tasks[i].n_channels; c++) {
-				/* A read that the sanitizer watches and the compiler may not drop.
-				 */
+				/* A read that the sanitizer watches and the
+				 * compiler may not drop. */
 				(void)*(volatile uint32_t *)&rec
 					.channels[rec.tasks[i].first_channel + c];
 				walked++;

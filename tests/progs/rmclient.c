@@ -5,9 +5,12 @@
  * GPU.
  *
  * Calls go through libc's ioctl(), so that a preloaded library sees them. Standard input takes
- * commands: more    a further context         free    destroys the last context slice   prints the
- * timeslice of the last context's compute group quit With --exec any line makes it run itself anew,
- * without contexts; its device files close then.
+ * commands:
+ *   more    a further context
+ *   free    destroys the last context
+ *   slice   prints the timeslice of the last context's compute group
+ *   quit
+ * With --exec any line makes it run itself anew, without contexts; its device files close then.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -78,8 +78,8 @@ static void test_window(void)
 static void test_edges_of_a_buffer(void)
 {
 	struct rbt_nv_candidate best[8];
-	/* Exactly as large as what is fed: a look over the edge is seen by the address sanitizer.
-	 */
+	/* Exactly as large as what is fed: a look over the edge
+	 * is seen by the address sanitizer. */
 	uint32_t *w = calloc(35, sizeof(*w));
 
 	CHECK(w != NULL);
@@ -215,8 +215,8 @@ static void test_regions(void)
 	free(r);
 }
 
-/* Reads this very process: the words below must be found where they are (nobody here reads them).
- */
+/* Reads this very process: the words below must be found
+ * where they are (nobody here reads them). */
 static volatile uint32_t planted[64];
 
 static void test_memory(void)

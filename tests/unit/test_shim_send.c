@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the daemon hears from the shim, and what becomes of it when the daemon, or the socket, goes.
- */
+/* What the daemon hears from the shim, and what becomes of it
+ * when the daemon, or the socket, goes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The RM model: memory, cards, nodes, calls that are wrapped, restarted, made to fail; deep trees.
- */
+/* The RM model: memory, cards, nodes, calls that are wrapped,
+ * restarted, made to fail; deep trees. */
 #include "test_softgpu_world.h"
 
 static void test_memory(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The RM model: trees, ownership, controls with their statuses and sizes, channel states, tokens.
- */
+/* The RM model: trees, ownership, controls with their
+ * statuses and sizes, channel states, tokens. */
 #include "test_softgpu_world.h"
 
 static void test_handles(void)

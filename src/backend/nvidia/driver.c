@@ -11,8 +11,8 @@
 
 #define SYSFS_VERSION_PATH "/sys/module/nvidia/version"
 
-/* The release branches whose public sources agree with rm_abi.h. Those before 535, out of support, lay
- * allocations out differently: an observer would take refused ones for made. */
+/* The release branches whose public sources agree with rm_abi.h. Those before 535, out of support,
+ * lay allocations out differently: an observer would take refused ones for made. */
 static const uint32_t known_branches[] = {535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595};
 
 static bool branch_is_known(uint32_t major)

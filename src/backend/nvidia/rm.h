@@ -29,8 +29,8 @@ int rbt_nv_control_status(int fd, uint32_t client, uint32_t object, uint32_t cmd
 /* Allocates a root client on fd. 0 or -errno. */
 int rbt_nv_alloc_client(int fd, uint32_t *ret_client);
 
-/* Frees an object and all below it; a client frees itself (parent = object = client). 0 or -errno.
- */
+/* Frees an object and all below it; a client frees itself
+ * (parent = object = client). 0 or -errno. */
 int rbt_nv_free(int fd, uint32_t client, uint32_t parent, uint32_t object);
 
 /* The cards the driver knows, asleep ones too. `cards` has NV_MAX_GPUS entries. 0 or -errno. */

@@ -154,8 +154,8 @@ static bool ranks_before(const struct rbt_nv_candidate *a, const struct rbt_nv_c
 	return a->handle > b->handle;
 }
 
-/* Puts c in its place among the n best; the worst falls out when there are max. Returns the new n.
- */
+/* Puts c in its place among the n best; the worst falls out
+ * when there are max. Returns the new n. */
 static size_t insert(
 	struct rbt_nv_candidate *best, size_t n, size_t max, const struct rbt_nv_candidate *c)
 {
