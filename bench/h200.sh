@@ -13,7 +13,7 @@
 # default: a b c d collapse (some 12 minutes with PyTorch; TOTAL_S must allow for it)
 #
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), RATE (requests
-# per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BENCH_USER (nobody).
+# per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A (1), BENCH_USER (nobody).
 # Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -100,7 +100,7 @@ run_step() {
 		step smoke-collapse 45 "$bench/collapse" --programs c --rounds 1 --seconds 1.5
 		;;
 	a)
-		colocate a 340 --modes "${MODES_A:-graph,eager}" --trainer-run "${targets[@]}" \
+		colocate a 340 --modes "${MODES_A:-graph,eager}" --batch "${BATCH_A:-1}" --trainer-run "${targets[@]}" \
 			--title '(a) a best-effort neighbour under rubato run'
 		;;
 	b)
@@ -108,7 +108,7 @@ run_step() {
 			--title '(b) rubato renice on a running neighbour'
 		;;
 	c)
-		colocate c 200 --modes graph --trainer-run --user "${BENCH_USER:-nobody}" "${targets[@]}" \
+		colocate c 200 --modes graph --skip-default --trainer-run --user "${BENCH_USER:-nobody}" "${targets[@]}" \
 			--title '(c) all of it as an ordinary user'
 		;;
 	d)

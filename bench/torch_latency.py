@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The latency program of bench/latency.c, in PyTorch: a request is one ResNet-50 inference, fp16, batch 1."""
+"""The latency program of bench/latency.c, in PyTorch: a request is one ResNet-50 inference, fp16."""
 import sys
 
 sys.dont_write_bytecode = True
 
+import argparse
 import gc
 import os
 import random
@@ -18,11 +19,11 @@ WARM_REQUESTS = 5
 
 
 class Server:
-    def __init__(self):
+    def __init__(self, batch):
         torch.backends.cudnn.benchmark = True
         model = torchvision.models.resnet50(weights=None).eval().half().cuda()
         self.model = model.to(memory_format=torch.channels_last)
-        image = torch.randn(1, 3, 224, 224, device="cuda", dtype=torch.float16)
+        image = torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.float16)
         self.image = image.to(memory_format=torch.channels_last)
         side = torch.cuda.Stream()
         with torch.inference_mode(), torch.cuda.stream(side):
@@ -74,7 +75,9 @@ def wait_until(when_ns):
 
 
 def main():
-    server = Server()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batch", type=int, default=1, help="images in a request (%(default)s)")
+    server = Server(parser.parse_args().batch)
     benchlib.answer(ready="torch_latency", pid=os.getpid(), gpu=torch.cuda.get_device_name(),
                     torch=torch.__version__)
     benchlib.obey({"measure": server.measure})
