@@ -33,6 +33,13 @@ enum {
 	RBT_TASK_HAS_CREATOR = 1 << 4,
 };
 
+/* Flags of struct rbt_record */
+enum {
+	/* The program has more tasks or channels than stand here: what acts on this record does not
+	 * reach all of it. */
+	RBT_RECORD_PARTIAL = 1 << 0,
+};
+
 /* What the device schedules: an NVIDIA channel group. */
 struct rbt_task {
 	uint32_t handle;        /* of the task's object, within the record's client */
@@ -54,6 +61,7 @@ struct rbt_record {
 	int32_t target_fd; /* its number in the program, -1 when unknown */
 	uint32_t backend;  /* enum rbt_backend_id */
 	uint32_t client;   /* the client that owns the objects */
+	uint32_t flags;    /* RBT_RECORD_* */
 	uint32_t n_tasks, n_channels;
 	struct rbt_task *tasks; /* owned */
 	uint32_t *channels;     /* owned; handles, grouped by task */
@@ -67,7 +75,7 @@ void rbt_record_finish(struct rbt_record *rec);
 /* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
 int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
 
-/* 0, or -EBADMSG when counts, kinds or channel ranges do not
+/* 0, or -EBADMSG when counts, kinds, flags or channel ranges do not
  * hold together. Run on everything received. */
 int rbt_record_check(const struct rbt_record *rec);
 

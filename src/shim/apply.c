@@ -13,8 +13,9 @@
 #include "shim/shim.h"
 
 /*
- * Alone, nobody is there to lengthen a slice again when company comes: a neighbour at the driver's slice would leave a
- * task at 1 µs nothing at all, and pay for the switches. At this length both go on.
+ * Alone, nobody is there to lengthen a slice again when company comes: a neighbour at the driver's
+ * slice would leave a task at 1 µs nothing at all, and pay for the switches. At this length both go
+ * on.
  */
 #define ALONE_MIN_US 1000
 
@@ -120,8 +121,8 @@ static void set_slice(struct shim *s, struct shim_obj *task, uint64_t us)
 
 static bool is_short(const struct shim_obj *task)
 {
-	return task->t.kind == RBT_TASK_COMPUTE && task->t.scheduled &&
-	       wish_us() != 0 && wish_us() < task->t.own_us;
+	return task->t.kind == RBT_TASK_COMPUTE && task->t.scheduled && wish_us() != 0 &&
+	       wish_us() < task->t.own_us;
 }
 
 /* How many of the program's compute tasks are, or may be, on this GPU. */
@@ -214,8 +215,8 @@ void shim_apply_alone(struct shim *s)
 	}
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
 		uint32_t gpu;
-		bool longer = t->t.kind == RBT_TASK_COMPUTE && t->t.scheduled &&
-			      wish_us() > t->t.own_us;
+		bool longer =
+			t->t.kind == RBT_TASK_COMPUTE && t->t.scheduled && wish_us() > t->t.own_us;
 		bool shorter = is_short(t) && shim_gpu_of(s, t, &gpu) && gpu < NV_MAX_GPUS &&
 			       (needed & 1u << gpu);
 		if ((longer || shorter) && t->t.applied_us != wish_us()) {

@@ -19,22 +19,14 @@ struct xfer {
 };
 static_assert(sizeof(struct xfer) == 16, "transfer");
 
-/* From Ampere on, a channel's work submit token carries its runlist. */
-#define CLASS_CHANNEL_AMPERE 0xc56f
+/* How often a thread takes in what others left while it was busy with what others left. */
+#define MAX_ROUNDS 4
+
+#define MAX_WAIT_NS 10000000ull
 
 /* Classes under which RM creates a client, besides the one that libcuda uses. */
 #define CLASS_ROOT          0x0000
 #define CLASS_ROOT_NON_PRIV 0x0001
-
-enum event_type { EV_NONE, EV_ALLOC, EV_FREE, EV_SCHEDULE, EV_TIMESLICE, EV_TOKEN };
-
-struct event {
-	enum event_type type;
-	int fd;
-	uint32_t client, parent, object, hclass;
-	uint64_t value;         /* engine type, enable, microseconds, token */
-	uint64_t serial_before; /* the table's when the call began */
-};
 
 static void read_program(void *dst, uint64_t src, size_t size)
 {
@@ -54,7 +46,7 @@ static bool is_wanted(uint32_t hclass)
 	       nv_class_is_compute(hclass) || nv_class_is_copy(hclass);
 }
 
-static void decode_alloc(struct event *ev, const void *arg, size_t size)
+static void decode_alloc(struct shim_event *ev, const void *arg, size_t size)
 {
 	struct nv_alloc64 a64 = {.status = NV_ERR_INVALID_ARGUMENT};
 	struct nv_alloc21 a21;
@@ -78,13 +70,11 @@ static void decode_alloc(struct event *ev, const void *arg, size_t size)
 	/* Without a size RM goes by the class's own. */
 	if (a64.hclass == NV_CLASS_TSG && a64.params != 0 &&
 		(a64.params_size == 0 || a64.params_size >= sizeof(struct nv_tsg_params))) {
-		struct nv_tsg_params p;
-		read_program(&p, a64.params, sizeof(p));
-		ev->value = p.engine_type;
+		ev->params = a64.params;
 	}
 }
 
-static void decode_control(struct event *ev, const void *arg, size_t size)
+static void decode_control(struct shim_event *ev, const void *arg, size_t size)
 {
 	struct nv_control ctl;
 
@@ -97,25 +87,19 @@ static void decode_control(struct event *ev, const void *arg, size_t size)
 	}
 	ev->client = ctl.client;
 	ev->object = ctl.object;
+	ev->params = ctl.params;
 	if (ctl.cmd == NV_CTRL_TSG_GPFIFO_SCHEDULE && ctl.params_size >= 1) {
-		uint8_t enable;
-		read_program(&enable, ctl.params, sizeof(enable));
 		ev->type = EV_SCHEDULE;
-		ev->value = enable != 0;
 	} else if (ctl.cmd == NV_CTRL_TSG_SET_TIMESLICE &&
 		   ctl.params_size == sizeof(struct nv_timeslice_params)) {
-		read_program(&ev->value, ctl.params, sizeof(ev->value));
 		ev->type = EV_TIMESLICE;
 	} else if (ctl.cmd == NV_CTRL_CHANNEL_GET_WORK_SUBMIT_TOKEN &&
 		   ctl.params_size == sizeof(struct nv_token_params)) {
-		struct nv_token_params p;
-		read_program(&p, ctl.params, sizeof(p));
 		ev->type = EV_TOKEN;
-		ev->value = p.token;
 	}
 }
 
-static void decode_free(struct event *ev, const void *arg, size_t size)
+static void decode_free(struct shim_event *ev, const void *arg, size_t size)
 {
 	struct nv_free f;
 
@@ -130,21 +114,38 @@ static void decode_free(struct event *ev, const void *arg, size_t size)
 	}
 }
 
-static void decode(struct event *ev, unsigned long request, const void *arg)
+static void read_params(struct shim_event *ev)
 {
-	unsigned nr = _IOC_NR(request);
-	size_t size = _IOC_SIZE(request);
+	struct nv_tsg_params tsg;
+	struct nv_token_params token;
+	uint8_t enable;
 
-	if (nr == NV_ESC_IOCTL_XFER_CMD && size == sizeof(struct xfer) && arg != NULL) {
-		struct xfer x;
-		memcpy(&x, arg, sizeof(x));
-		nr = x.cmd;
-		size = x.size;
-		arg = (const void *)(uintptr_t)x.ptr;
-	}
-	if (arg == NULL) {
+	if (ev->params == 0) {
 		return;
 	}
+	switch (ev->type) {
+	case EV_ALLOC:
+		read_program(&tsg, ev->params, sizeof(tsg));
+		ev->value = tsg.engine_type;
+		break;
+	case EV_SCHEDULE:
+		read_program(&enable, ev->params, sizeof(enable));
+		ev->value = enable != 0;
+		break;
+	case EV_TIMESLICE:
+		read_program(&ev->value, ev->params, sizeof(ev->value));
+		break;
+	case EV_TOKEN:
+		read_program(&token, ev->params, sizeof(token));
+		ev->value = token.token;
+		break;
+	default:
+		break;
+	}
+}
+
+static void decode_call(struct shim_event *ev, unsigned nr, const void *arg, size_t size)
+{
 	if (nr == NV_ESC_RM_CONTROL) {
 		decode_control(ev, arg, size);
 	} else if (nr == NV_ESC_RM_ALLOC) {
@@ -154,8 +155,36 @@ static void decode(struct event *ev, unsigned long request, const void *arg)
 	}
 }
 
+/*
+ * Other devices have calls of type 'F' too. A request that reads and writes points to as many bytes
+ * as it says, whatever it is; what lies behind that is followed, and believed, only if the file is
+ * the driver's. That is asked last: it takes a system call.
+ */
+static void decode(struct shim_event *ev, unsigned long request, const void *arg)
+{
+	struct xfer x;
+
+	if (arg == NULL || _IOC_DIR(request) != (_IOC_READ | _IOC_WRITE)) {
+		return;
+	}
+	if (_IOC_NR(request) != NV_ESC_IOCTL_XFER_CMD) {
+		decode_call(ev, _IOC_NR(request), arg, _IOC_SIZE(request));
+	} else if (_IOC_SIZE(request) == sizeof(x) && shim_raw_is_control(ev->fd)) {
+		memcpy(&x, arg, sizeof(x));
+		arg = (const void *)(uintptr_t)x.ptr;
+		if (arg != NULL) {
+			decode_call(ev, x.cmd, arg, x.size);
+		}
+	}
+	if (ev->type != EV_NONE && shim_raw_is_control(ev->fd)) {
+		read_params(ev);
+	} else {
+		ev->type = EV_NONE;
+	}
+}
+
 static struct shim_obj *add(
-	struct shim *s, const struct event *ev, enum shim_type type, struct shim_obj *parent)
+	struct shim *s, const struct shim_event *ev, enum shim_type type, struct shim_obj *parent)
 {
 	struct shim_obj *obj = shim_add(s, type, ev->client, ev->object, parent);
 
@@ -164,6 +193,9 @@ static struct shim_obj *add(
 		return NULL;
 	}
 	obj->hclass = ev->hclass;
+	if (ev->serial != 0) {
+		obj->serial = ev->serial;
+	}
 	s->touched = true;
 	return obj;
 }
@@ -191,7 +223,7 @@ static void drop_closed_clients(struct shim *s)
 	}
 }
 
-static void client_made(struct shim *s, const struct event *ev)
+static void client_made(struct shim *s, const struct shim_event *ev)
 {
 	struct shim_obj *old = shim_find_type(s, ev->client, ev->client, SHIM_CLIENT);
 	bool told = old != NULL && old->c.told;
@@ -222,14 +254,14 @@ static enum rbt_task_kind kind_of_engine(uint64_t engine)
 	return RBT_TASK_OTHER;
 }
 
-static void task_made(struct shim *s, const struct event *ev, struct shim_obj *device)
+static void task_made(struct shim *s, const struct shim_event *ev, struct shim_obj *device)
 {
 	struct shim_obj *obj = add(s, ev, SHIM_TASK, device);
 
 	if (obj != NULL) {
 		obj->t = (struct shim_task){
 			.kind = kind_of_engine(ev->value),
-			.creator_tid = shim_sys_gettid(),
+			.creator_tid = ev->tid,
 			.valid = RBT_TASK_HAS_CREATOR | RBT_TASK_HAS_OWN_TIMESLICE,
 			.own_us = NV_DEFAULT_TIMESLICE_US,
 			.applied_us = NV_DEFAULT_TIMESLICE_US,
@@ -239,7 +271,7 @@ static void task_made(struct shim *s, const struct event *ev, struct shim_obj *d
 
 /* A group made without naming its engine is known by the first engine that is put on one of its
  * channels. */
-static bool engine_made(struct shim *s, const struct event *ev)
+static bool engine_made(struct shim *s, const struct shim_event *ev)
 {
 	struct shim_obj *channel = shim_find_type(s, ev->client, ev->parent, SHIM_CHANNEL);
 
@@ -253,7 +285,7 @@ static bool engine_made(struct shim *s, const struct event *ev)
 }
 
 /* These answer whether the client's scheduled tasks have changed. */
-static bool on_alloc(struct shim *s, const struct event *ev, struct shim_obj *client)
+static bool on_alloc(struct shim *s, const struct shim_event *ev, struct shim_obj *client)
 {
 	struct shim_obj *parent = shim_find(s, ev->client, ev->parent);
 
@@ -275,7 +307,7 @@ static bool on_alloc(struct shim *s, const struct event *ev, struct shim_obj *cl
 	return false;
 }
 
-static bool on_free(struct shim *s, const struct event *ev, struct shim_obj *client)
+static bool on_free(struct shim *s, const struct shim_event *ev, struct shim_obj *client)
 {
 	struct shim_obj *obj = shim_find(s, ev->client, ev->object);
 
@@ -293,7 +325,7 @@ static bool on_free(struct shim *s, const struct event *ev, struct shim_obj *cli
 	return true;
 }
 
-static bool on_control(struct shim *s, const struct event *ev)
+static bool on_control(struct shim *s, const struct shim_event *ev)
 {
 	struct shim_obj *obj = shim_find(s, ev->client, ev->object);
 
@@ -301,7 +333,7 @@ static bool on_control(struct shim *s, const struct event *ev)
 		return false;
 	}
 	if (ev->type == EV_TOKEN && obj->type == SHIM_CHANNEL &&
-		obj->hclass >= CLASS_CHANNEL_AMPERE) {
+		obj->hclass >= NV_CLASS_CHANNEL_AMPERE) {
 		struct shim_obj *task = &s->objs[obj->parent];
 		bool was_known = (task->t.valid & RBT_TASK_HAS_RUNLIST) != 0;
 		task->t.runlist = NV_TOKEN_RUNLIST((uint32_t)ev->value);
@@ -327,7 +359,7 @@ static bool on_control(struct shim *s, const struct event *ev)
 	return false;
 }
 
-static void learn(struct shim *s, const struct event *ev)
+static void learn(struct shim *s, const struct shim_event *ev)
 {
 	if (ev->type == EV_ALLOC && is_root(ev->hclass)) {
 		client_made(s, ev);
@@ -363,7 +395,57 @@ static void settle(struct shim *s, uint64_t now_ns)
 	s->next_look_ns = link == SHIM_LINK_BUSY ? now_ns : now_ns + SHIM_LOOK_NS;
 }
 
-static void look(const struct event *ev, const struct shim *s)
+/* What the daemon was told is not the whole truth any more, and it must know. */
+static void tell_all_again(struct shim *s)
+{
+	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT); c != NULL; c = shim_next(s, c)) {
+		c->c.dirty = true;
+	}
+	s->touched = true;
+}
+
+/* Under the lock. */
+static void take_in(struct shim *s, const struct shim_event *ev, uint64_t now_ns)
+{
+	struct shim_event late;
+
+	for (int i = 0; i < SHIM_MAX_LATE && shim_late_take(s, &late); i++) {
+		learn(s, &late);
+	}
+	if (ev->type != EV_NONE) {
+		learn(s, ev);
+	}
+	if (s->lossy && !s->lossy_told) {
+		s->lossy_told = true;
+		tell_all_again(s);
+	}
+	if (s->touched || now_ns >= s->next_look_ns) {
+		settle(s, now_ns);
+	}
+}
+
+/* Enters, or puts the news down for whoever is in. Waits only if there is no room even for that, and
+ * not for long: then the news is lost. */
+static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t now_ns)
+{
+	int r;
+
+	while ((r = shim_enter(g)) == -EBUSY) {
+		if (shim_late_put(g->s, ev)) {
+			ev->type = EV_NONE;
+			/* Who was in may have left before there was anything to see. */
+			return shim_enter(g);
+		}
+		if (shim_raw_now_ns() - now_ns >= MAX_WAIT_NS) {
+			g->s->lossy = true;
+			return -EBUSY;
+		}
+		shim_sys_yield();
+	}
+	return r;
+}
+
+static void look(struct shim_event *ev, const struct shim *s)
 {
 	struct shim_guard g;
 
@@ -372,28 +454,33 @@ static void look(const struct event *ev, const struct shim *s)
 		return;
 	}
 	uint64_t now_ns = shim_raw_now_ns();
-	if ((ev->type == EV_NONE && now_ns < s->next_look_ns) || !shim_enter(&g)) {
+	if (ev->type == EV_NONE && now_ns < s->next_look_ns && s->n_late <= 0) {
 		return;
 	}
-	if (ev->type != EV_NONE) {
-		learn(g.s, ev);
+	int r = ev->type == EV_NONE ? shim_enter(&g) : enter_with_news(&g, ev, now_ns);
+	/* Others may have put theirs down meanwhile: that is asked without the lock, so that either
+	 * they find it free or we find their news. Not for ever: a later call will do. */
+	for (int round = 0; r == 0; round++) {
+		take_in(g.s, ev, now_ns);
+		ev->type = EV_NONE;
+		shim_leave(&g);
+		r = g.s->n_late > 0 && round < MAX_ROUNDS ? shim_enter(&g) : -EBUSY;
 	}
-	if (g.s->touched || now_ns >= g.s->next_look_ns) {
-		settle(g.s, now_ns);
-	}
-	shim_leave(&g);
 }
 
 int rbt_shim_call(int fd, unsigned long request, void *arg)
 {
 	const struct shim *s = shim_peek();
-	struct event ev = {.fd = fd, .serial_before = s != NULL ? s->serial : 0};
+	struct shim_event ev = {.fd = fd, .serial_before = s != NULL ? s->serial : 0};
 	int result = shim_raw_ioctl(fd, request, arg);
 	int saved_errno = errno;
 
 	if (shim_config_active()) {
 		if (result == 0) {
 			decode(&ev, request, arg);
+		}
+		if (ev.type != EV_NONE) {
+			ev.tid = shim_sys_gettid();
 		}
 		look(&ev, s);
 	}

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,6 +10,9 @@
 #include "backend/nvidia/rm_abi.h"
 #include "shim/sys.h"
 #include "util/time.h"
+
+/* 195:255 wherever the driver itself makes it. */
+#define CONTROL_RDEV (195u << 8 | 255u)
 
 int shim_raw_ioctl(int fd, unsigned long request, void *arg)
 {
@@ -17,6 +22,36 @@ int shim_raw_ioctl(int fd, unsigned long request, void *arg)
 uint64_t shim_raw_now_ns(void)
 {
 	return rbt_now_ns();
+}
+
+/* "/proc/self/fd/N" leads to the control node. */
+static bool is_called_control(int fd)
+{
+	char path[32] = "/proc/self/fd/", digits[12], link[sizeof(NV_CTL_PATH)];
+	char *p = path + sizeof("/proc/self/fd/") - 1;
+	size_t n = 0;
+
+	do {
+		digits[n++] = (char)('0' + fd % 10);
+		fd /= 10;
+	} while (fd > 0);
+	while (n > 0) {
+		*p++ = digits[--n];
+	}
+	long len = syscall(SYS_readlinkat, AT_FDCWD, path, link, sizeof(link));
+	return len == sizeof(NV_CTL_PATH) - 1 && memcmp(link, NV_CTL_PATH, (size_t)len) == 0;
+}
+
+bool shim_raw_is_control(int fd)
+{
+	struct stat st;
+
+	if (fd < 0 || syscall(SYS_fstat, fd, &st) < 0) {
+		return false;
+	}
+	/* The software GPU's nodes are plain files, and some sandboxes number theirs anew: they go by
+	 * the node's name. */
+	return (S_ISCHR(st.st_mode) && st.st_rdev == CONTROL_RDEV) || is_called_control(fd);
 }
 
 static int open_read(const char *path)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/record.h"
 #include "shim/shim.h"
 
 static bool has_tasks(struct shim *s, const struct shim_obj *client)
@@ -89,14 +89,14 @@ static bool connected(struct shim *s)
 }
 
 /* Newest first in the table: each list is turned round, so that the daemon sees them as they were
- * made. */
-static uint32_t put_channels(
-	struct shim *s, const struct shim_obj *task, uint32_t *channels, uint32_t room)
+ * made. False when there was room for some of them only. */
+static bool put_channels(struct shim *s, const struct shim_obj *task, uint32_t *channels,
+	uint32_t room, uint32_t *ret_n)
 {
+	struct shim_obj *ch;
 	uint32_t n = 0;
 
-	for (struct shim_obj *ch = shim_at(s, task->child); ch != NULL && n < room;
-		ch = shim_at(s, ch->sibling)) {
+	for (ch = shim_at(s, task->child); ch != NULL && n < room; ch = shim_at(s, ch->sibling)) {
 		channels[n++] = ch->handle;
 	}
 	for (uint32_t i = 0; i < n / 2; i++) {
@@ -104,7 +104,8 @@ static uint32_t put_channels(
 		channels[i] = channels[n - 1 - i];
 		channels[n - 1 - i] = swap;
 	}
-	return n;
+	*ret_n = n;
+	return ch == NULL;
 }
 
 static void describe(struct shim *s, const struct shim_obj *obj, struct rbt_task *ret)
@@ -130,6 +131,7 @@ static size_t build_record(struct shim *s, const struct shim_obj *client, unsign
 {
 	struct rbt_msg_record msg = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RECORD},
+		.flags = s->lossy ? RBT_RECORD_PARTIAL : 0,
 		.backend = RBT_BACKEND_NVIDIA,
 		.client = client->handle,
 		.target_fd = shim_fd_get(&client->c.file),
@@ -137,11 +139,15 @@ static size_t build_record(struct shim *s, const struct shim_obj *client, unsign
 	unsigned char *tasks = buf + sizeof(msg);
 	uint16_t order[RBT_RECORD_MAX_TASKS];
 
-	for (struct shim_obj *t = shim_first(s, SHIM_TASK);
-		t != NULL && msg.n_tasks < RBT_RECORD_MAX_TASKS; t = shim_next(s, t)) {
-		if (t->t.scheduled && t->client == client->handle) {
-			order[msg.n_tasks++] = (uint16_t)(t - s->objs);
+	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
+		if (!t->t.scheduled || t->client != client->handle) {
+			continue;
 		}
+		if (msg.n_tasks == RBT_RECORD_MAX_TASKS) {
+			msg.flags |= RBT_RECORD_PARTIAL;
+			break;
+		}
+		order[msg.n_tasks++] = (uint16_t)(t - s->objs);
 	}
 	uint32_t *channels = (uint32_t *)(tasks + msg.n_tasks * sizeof(struct rbt_task));
 	for (uint32_t i = 0; i < msg.n_tasks; i++) {
@@ -149,8 +155,10 @@ static size_t build_record(struct shim *s, const struct shim_obj *client, unsign
 		struct rbt_task task;
 		describe(s, obj, &task);
 		task.first_channel = msg.n_channels;
-		task.n_channels = put_channels(s, obj, channels + msg.n_channels,
-			RBT_RECORD_MAX_CHANNELS - msg.n_channels);
+		if (!put_channels(s, obj, channels + msg.n_channels,
+			    RBT_RECORD_MAX_CHANNELS - msg.n_channels, &task.n_channels)) {
+			msg.flags |= RBT_RECORD_PARTIAL;
+		}
 		msg.n_channels += task.n_channels;
 		memcpy(tasks + i * sizeof(task), &task, sizeof(task));
 	}

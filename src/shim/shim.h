@@ -25,6 +25,7 @@
 /* A program has some 30 objects a CUDA context. What does not fit is not recorded (shim.lossy). */
 #define SHIM_MAX_OBJS  8192
 #define SHIM_HASH_SIZE 4096
+#define SHIM_MAX_LATE  256
 #define SHIM_LOOK_NS   500000000ull
 #define SHIM_MESSAGE_MAX                                                                           \
 	(sizeof(struct rbt_msg_record) + RBT_RECORD_MAX_TASKS * sizeof(struct rbt_task) +          \
@@ -71,6 +72,26 @@ struct shim_obj {
 	};
 };
 
+enum shim_event_type { EV_NONE, EV_ALLOC, EV_FREE, EV_SCHEDULE, EV_TIMESLICE, EV_TOKEN };
+
+/* What one of the program's calls says. */
+struct shim_event {
+	enum shim_event_type type;
+	int fd;
+	uint32_t tid;
+	uint32_t client, parent, object, hclass;
+	uint64_t params;        /* where the value is to be read, 0 if nowhere */
+	uint64_t value;         /* engine type, enable, microseconds, token */
+	uint64_t serial_before; /* the table's when the call began */
+	uint64_t serial;        /* when it had ended, if it could not be recorded then; else 0 */
+};
+
+/* The news of a thread that found the lock taken: recorded by whoever has it next. */
+struct shim_late {
+	_Atomic uint32_t state; /* enum in late.c */
+	struct shim_event ev;
+};
+
 enum shim_driver { SHIM_DRIVER_UNASKED, SHIM_DRIVER_KNOWN, SHIM_DRIVER_UNKNOWN };
 
 /* One a process, and empty in a forked child (see state.c). */
@@ -83,8 +104,12 @@ struct shim {
 	_Atomic uint64_t next_look_ns; /* when the next 'F' ioctl, whatever it is, has work to do */
 	uint64_t next_connect_ns;
 	bool touched; /* since last settled */
+	bool lossy_told;
 	enum shim_driver driver;
 	bool said; /* why the slices stay as they are */
+
+	_Atomic int32_t n_late;
+	struct shim_late late[SHIM_MAX_LATE];
 
 	uint16_t n_used, first_free; /* objs[1 .. n_used] have been in use */
 	uint16_t first[SHIM_CHANNEL + 1];
@@ -123,15 +148,15 @@ struct shim_guard {
 struct shim *shim_peek(void);
 
 /*
- * Takes the lock, with signals blocked. False, and nothing is held: the library is not wanted here,
- * this is a vfork child in its parent's memory, this thread is in the middle of it already, or
- * others held the lock for too long (then the table is marked lossy).
+ * Takes the lock, with signals blocked. Nothing is held unless it answers 0:
+ *   -EBUSY  another thread has it, or this one, which was interrupted (g->s is set)
+ *   -EPERM  the library is not wanted here, or this is a vfork child in its parent's memory
  */
-bool shim_enter(struct shim_guard *g);
+int shim_enter(struct shim_guard *g);
 void shim_leave(struct shim_guard *g);
 
-/* Forgets the table and closes what is ours. In a child after fork; between the inputs of a fuzzer.
- */
+/* Forgets the table and closes what is ours. In a child after
+ * fork; between the inputs of a fuzzer. */
 void shim_reset(void);
 
 /* table.c: objects are found by client and handle; a client is its own object. */
@@ -181,6 +206,14 @@ void shim_identify(struct shim *s, struct shim_obj *task);
 
 /* Whether the task's GPU is known, and its minor number. */
 bool shim_gpu_of(struct shim *s, const struct shim_obj *task, uint32_t *ret_gpu);
+
+/* late.c */
+
+/* Leaves the event to whoever has the lock next; false when there is no room. */
+bool shim_late_put(struct shim *s, const struct shim_event *ev);
+
+/* Takes the oldest, under the lock; false when there is none. */
+bool shim_late_take(struct shim *s, struct shim_event *ret);
 
 /* observe.c: passes one 'F' ioctl to the driver, and learns from it. */
 int rbt_shim_call(int fd, unsigned long request, void *arg);

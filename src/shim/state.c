@@ -8,15 +8,15 @@
  * pid that is not its own, and keeps out. On kernels without the advice (before 4.14) libc's fork
  * handler empties it; children made behind libc's back then keep out too.
  */
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "shim/config.h"
 #include "shim/shim.h"
 
-/* Longest wait for another thread's turn: some of the driver's calls under the lock take a
- * millisecond. */
-#define LOCK_WAIT_NS 10000000ull
+/* Some of the driver's calls under the lock take a millisecond. */
+#define FORK_WAIT_NS 10000000ull
 #define SPINS        64
 
 struct shim_owned shim_owned;
@@ -56,36 +56,24 @@ static struct shim *table_obtain(void)
 	return fresh;
 }
 
-static bool lock(struct shim *s, uint32_t tid)
+/* Both in one order with late.c's count: see look(). */
+static bool try_lock(struct shim *s, uint32_t tid)
 {
-	uint64_t deadline_ns = 0;
+	uint32_t holder = 0;
 
-	for (;;) {
-		for (int i = 0; i < SPINS; i++) {
-			uint32_t holder = 0;
-			if (atomic_compare_exchange_weak_explicit(&s->lock_tid, &holder, tid,
-				    memory_order_acquire, memory_order_relaxed)) {
-				return true;
-			}
-			if (holder == tid) {
-				/* A handler of a fault in the middle of the shim, or of somebody's
-				 * fork. */
-				return false;
-			}
+	for (int i = 0; i < SPINS && holder != tid; i++) {
+		holder = 0;
+		if (atomic_compare_exchange_strong(&s->lock_tid, &holder, tid)) {
+			return true;
 		}
-		uint64_t now_ns = shim_raw_now_ns();
-		if (deadline_ns == 0) {
-			deadline_ns = now_ns + LOCK_WAIT_NS;
-		} else if (now_ns >= deadline_ns) {
-			return false;
-		}
-		shim_sys_yield();
 	}
+	/* Or it is ours: a handler of a fault in the middle of the shim, or of somebody's fork. */
+	return false;
 }
 
 static void unlock(struct shim *s)
 {
-	atomic_store_explicit(&s->lock_tid, 0, memory_order_release);
+	s->lock_tid = 0;
 }
 
 /* In a child these are copies: the parent's connection, and locks that would outlive the parent. */
@@ -118,14 +106,22 @@ void shim_reset(void)
 }
 
 /* A fork while another thread is between opening a file and remembering it would leave the child a
- * copy that nobody knows of. */
+ * copy that nobody knows of: worth a wait, which forking is anyway. */
 static void before_fork(void)
 {
 	struct shim *s = shim_peek();
 	uint32_t tid = shim_sys_gettid();
+	uint64_t deadline_ns = shim_raw_now_ns() + FORK_WAIT_NS;
 
-	if (s != NULL && s->pid == shim_sys_getpid() && lock(s, tid)) {
-		s->fork_tid = tid;
+	if (s == NULL || s->pid != shim_sys_getpid()) {
+		return;
+	}
+	while (s->lock_tid != tid && shim_raw_now_ns() < deadline_ns) {
+		if (try_lock(s, tid)) {
+			s->fork_tid = tid;
+			return;
+		}
+		shim_sys_yield();
 	}
 }
 
@@ -163,24 +159,23 @@ static void start(struct shim *s)
 	}
 }
 
-bool shim_enter(struct shim_guard *g)
+int shim_enter(struct shim_guard *g)
 {
 	struct shim *s = shim_config_active() ? table_obtain() : NULL;
 
 	if (s == NULL || (s->pid != 0 && s->pid != shim_sys_getpid())) {
-		return false;
+		return -EPERM;
 	}
 	g->s = s;
 	g->old_mask = shim_sys_block_signals();
-	if (!lock(s, shim_sys_gettid())) {
-		s->lossy = true;
+	if (!try_lock(s, shim_sys_gettid())) {
 		shim_sys_restore_signals(g->old_mask);
-		return false;
+		return -EBUSY;
 	}
 	if (s->pid == 0) {
 		start(s);
 	}
-	return true;
+	return 0;
 }
 
 void shim_leave(struct shim_guard *g)

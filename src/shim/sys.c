@@ -142,7 +142,8 @@ int shim_sys_flock(int fd)
 
 int shim_sys_mark(int fd, int64_t offset)
 {
-	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
+	struct flock lock = {
+		.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
 
 	return syscall(SYS_fcntl, fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
 }
@@ -199,6 +200,16 @@ bool shim_sys_peer_alive(int sock)
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+/* Where programs that closed their standard error get the number again, it is a file of theirs: one
+ * that is read as well as written is no log. */
+static bool is_somebodys_data(int fd)
+{
+	struct stat st;
+
+	return syscall(SYS_fstat, fd, &st) < 0 ||
+	       (S_ISREG(st.st_mode) && (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) == O_RDWR);
+}
+
 void shim_say(const char *const parts[])
 {
 	struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -212,6 +223,9 @@ void shim_say(const char *const parts[])
 		}
 	}
 	line[n++] = '\n';
+	if (is_somebodys_data(STDERR_FILENO)) {
+		return;
+	}
 	/* A full pipe would make the program wait, a closed one would kill it with SIGPIPE. */
 	if (syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) == 1 &&
 		(p.revents & (POLLOUT | POLLERR)) == POLLOUT) {

@@ -75,6 +75,9 @@ void shim_say(const char *const parts[]);
 int shim_raw_ioctl(int fd, unsigned long request, void *arg);
 uint64_t shim_raw_now_ns(void);
 
+/* Whether the file is the driver's control node. */
+bool shim_raw_is_control(int fd);
+
 /* The GPU's device node, for its lock. fd or -errno. */
 int shim_raw_open_gpu(uint32_t gpu);
 

@@ -67,6 +67,11 @@ uint64_t shim_raw_now_ns(void)
 	return clock_ns += 1000;
 }
 
+bool shim_raw_is_control(int fd)
+{
+	return fd >= 0;
+}
+
 int shim_raw_open_gpu(uint32_t gpu)
 {
 	REQUIRE(gpu < NV_MAX_GPUS);

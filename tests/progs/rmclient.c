@@ -29,7 +29,7 @@
 
 #include "softgpu/rm_params.h"
 
-#define MAX_CONTEXTS    64
+#define MAX_CONTEXTS    80
 #define N_TSGS          4 /* one compute, three copy */
 #define N_COPY_CHANNELS 4
 #define MAX_CHANNELS    512

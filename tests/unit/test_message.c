@@ -33,6 +33,7 @@ static size_t encode_sample(void)
 		.target_fd = 12,
 		.backend = RBT_BACKEND_NVIDIA,
 		.client = 0xc1d00007,
+		.flags = RBT_RECORD_PARTIAL,
 		.n_tasks = 2,
 		.n_channels = 4,
 		.tasks = tasks,
@@ -54,6 +55,7 @@ static void test_round_trip(void)
 	CHECK_INT(rec.fd, -1);
 	CHECK_INT(rec.target_fd, 12);
 	CHECK_INT(rec.client, 0xc1d00007);
+	CHECK_INT(rec.flags, RBT_RECORD_PARTIAL);
 	CHECK_INT(rec.n_tasks, 2);
 	CHECK_INT(rec.tasks[0].own_timeslice_us, 2048);
 	CHECK_INT(rec.channels[3], 4);

@@ -24,8 +24,9 @@ static struct call calls[MAX_CALLS];
 static size_t n_calls;
 static uint32_t dead_channel; /* RM does not know it any more */
 static uint32_t dead_object;
-static uint32_t always_status; /* when not 0 */
-static int interrupts;         /* so many calls end with EINTR first */
+static uint32_t refused_channel; /* RM knows it, and says no */
+static uint32_t always_status;   /* when not 0 */
+static int interrupts;           /* so many calls end with EINTR first */
 
 static uint32_t answer(const struct nv_control *c, struct call *call)
 {
@@ -46,6 +47,9 @@ static uint32_t answer(const struct nv_control *c, struct call *call)
 			CHECK_INT(p->client[i], CLIENT);
 			if (p->channel[i] == dead_channel) {
 				return NV_ERR_OBJECT_NOT_FOUND;
+			}
+			if (p->channel[i] == refused_channel) {
+				return NV_ERR_INSUFFICIENT_PERMISSIONS;
 			}
 		}
 	} else if (c->cmd == NV_CTRL_TSG_SET_TIMESLICE) {
@@ -119,7 +123,7 @@ static struct rbt_record make_record(void)
 	rec.channels = channels;
 	rec.n_channels = at;
 	n_calls = 0;
-	dead_channel = dead_object = always_status = 0;
+	dead_channel = dead_object = refused_channel = always_status = 0;
 	CHECK_INT(rbt_record_check(&rec), 0);
 	return rec;
 }
@@ -176,6 +180,20 @@ static void test_dead_channel(void)
 	dead_channel = channels[0];
 	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -ENOENT);
 	CHECK_INT(n_calls, 1);
+}
+
+/* What has gone must not hide that others go on running. */
+static void test_dead_and_refused(void)
+{
+	struct rbt_record rec = make_record();
+
+	dead_channel = channels[5];
+	refused_channel = channels[100];
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EPERM);
+	rec = make_record();
+	dead_channel = channels[5];
+	tasks[1].subdevice = 0;
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EOPNOTSUPP);
 }
 
 static void test_errors(void)
@@ -237,6 +255,7 @@ int main(void)
 	test_batches();
 	test_scopes_and_modes();
 	test_dead_channel();
+	test_dead_and_refused();
 	test_errors();
 	test_values();
 	return check_result();

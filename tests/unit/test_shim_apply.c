@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -152,6 +153,20 @@ static void closed_stderr_does_not_kill(void)
 	close(stderr_pipe);
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
 	dup2(real_stderr, 2);
+}
+
+/* A program that closed its standard error, and got the number for a database. */
+static void data_under_that_number_is_not_written_to(void)
+{
+	int data = memfd_create("data", MFD_CLOEXEC);
+
+	start_alone("2");
+	lock_gpu(1);
+	real_stderr = dup(2);
+	dup2(data, 2);
+	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
+	dup2(real_stderr, 2);
+	CHECK(lseek(data, 0, SEEK_END) == 0);
 }
 
 static void unknown_driver_is_not_written_to(void)
@@ -350,6 +365,7 @@ int main(void)
 		TEST(nothing_is_said_where_a_daemon_was_asked_for),
 		TEST(full_stderr_does_not_block),
 		TEST(closed_stderr_does_not_kill),
+		TEST(data_under_that_number_is_not_written_to),
 		TEST(unknown_driver_is_not_written_to),
 		TEST(no_driver_version_is_unknown),
 		TEST(force_writes_to_unknown_drivers),

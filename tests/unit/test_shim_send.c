@@ -3,6 +3,7 @@
  * when the daemon, or the socket, goes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -264,7 +265,7 @@ static void program_closes_its_device(void)
 	expect_connection();
 	expect_record(CLIENT, 1);
 	int old = world.device_fd;
-	world.device_fd = open("/dev/null", O_RDWR);
+	world.device_fd = memfd_create("nvidiactl", MFD_CLOEXEC);
 	dup2(world.device_fd, old);
 	make_client(0xc1d00002, 0);
 	struct received *m = daemon_receive();
@@ -309,6 +310,39 @@ static void low_limit_of_files(void)
 	CHECK(shim_fd_get(&shim_owned.sock) < 100);
 }
 
+/* More channels than a record holds, though the tasks fit. */
+static void more_channels_than_a_record_holds(void)
+{
+	start_with_daemon();
+	rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_COPY0);
+	for (uint32_t c = 1; c <= RBT_RECORD_MAX_CHANNELS; c++) {
+		rm_alloc(CLIENT, TSG(0), TSG(0) + c, NV_CLASS_CHANNEL_HOPPER);
+	}
+	rm_schedule(CLIENT, TSG(0), true);
+	expect_connection();
+	struct received *m = daemon_receive();
+	CHECK(m->record.n_channels == RBT_RECORD_MAX_CHANNELS && m->record.flags == 0);
+	rm_alloc(CLIENT, TSG(0), 0x5cabcdef, NV_CLASS_CHANNEL_HOPPER);
+	m = daemon_receive();
+	CHECK(m->type == RBT_MSG_RECORD && m->record.n_channels == RBT_RECORD_MAX_CHANNELS);
+	CHECK(m->record.flags == RBT_RECORD_PARTIAL);
+}
+
+/* What was missed is said of all that was told before, too. */
+static void loss_is_told(void)
+{
+	start_with_daemon();
+	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
+	expect_connection();
+	expect_record(CLIENT, 1);
+	daemon_receive_last();
+	shim_peek()->lossy = true;
+	wait_a_look();
+	rm_nothing();
+	struct received *m = daemon_receive_last();
+	CHECK(m->type == RBT_MSG_RECORD && m->record.flags == RBT_RECORD_PARTIAL);
+}
+
 static void more_than_a_record_holds(void)
 {
 	start_with_daemon();
@@ -327,6 +361,7 @@ static void more_than_a_record_holds(void)
 	rm_set_timeslice(CLIENT, TSG(0), 3000);
 	struct received *m = daemon_receive_last();
 	CHECK(m->type == RBT_MSG_RECORD && m->record.n_tasks == RBT_RECORD_MAX_TASKS);
+	CHECK(m->record.flags == RBT_RECORD_PARTIAL);
 	CHECK(m->record.n_channels == RBT_RECORD_MAX_CHANNELS);
 	uint32_t next = 0;
 	for (uint32_t i = 0; i < m->record.n_tasks; i++) {
@@ -351,6 +386,8 @@ int main(void)
 		TEST(program_closes_its_device),
 		TEST(child_lets_go_of_the_socket),
 		TEST(low_limit_of_files),
+		TEST(more_channels_than_a_record_holds),
+		TEST(loss_is_told),
 		TEST(more_than_a_record_holds),
 	};
 

@@ -83,6 +83,9 @@ int shim_raw_ioctl(int fd, unsigned long request, void *arg)
 	uint32_t status = world.fail_status;
 
 	world.n_calls++;
+	if (world.foreign) {
+		return 0;
+	}
 	if (world.fail_errno != 0) {
 		errno = world.fail_errno;
 		return -1;
@@ -105,6 +108,14 @@ int shim_raw_ioctl(int fd, unsigned long request, void *arg)
 uint64_t shim_raw_now_ns(void)
 {
 	return (world.clock_stopped ? 0 : rbt_now_ns()) + world.clock_ns;
+}
+
+bool shim_raw_is_control(int fd)
+{
+	char path[64], link[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, link, sizeof(link) - 1) > 0 && strstr(link, "nvidiactl") != NULL;
 }
 
 static void gpu_path(uint32_t gpu, char *buf, size_t size)
@@ -356,6 +367,28 @@ struct received *daemon_receive_last(void)
 		rbt_close(&last.fd);
 		last = *m;
 	}
+}
+
+struct shim *table(void)
+{
+	CHECK(shim_peek() != NULL);
+	return shim_peek();
+}
+
+bool known(uint32_t client, uint32_t handle, enum shim_type type)
+{
+	return shim_find_type(table(), client, handle, type) != NULL;
+}
+
+unsigned count_objects(void)
+{
+	struct shim *s = table();
+	unsigned n = 0;
+
+	for (unsigned i = 1; i <= s->n_used; i++) {
+		n += s->objs[i].type != SHIM_FREE;
+	}
+	return n;
 }
 
 static int run_one(const struct test *t)

@@ -51,6 +51,7 @@ struct world {
 	_Atomic bool clock_stopped;
 
 	/* The driver */
+	bool foreign;         /* another one, which accepts anything */
 	int fail_errno;       /* the next calls fail altogether */
 	uint32_t fail_status; /* RM refuses the next calls */
 	void (*during_call)(unsigned long request, void *arg);
@@ -66,6 +67,11 @@ extern struct world world;
 
 /* Sets up the world and the environment; NULL leaves a variable unset. */
 void world_start(const char *priority, const char *socket, const char *no_daemon);
+
+/* The shim's table, which must be there. */
+struct shim *table(void);
+bool known(uint32_t client, uint32_t handle, enum shim_type type);
+unsigned count_objects(void);
 
 /* The last slice that the shim set on a task; 0 when it set none. */
 uint64_t last_write(uint32_t object);

@@ -64,11 +64,15 @@ static void test_json(void)
 	rbt_json_end(&j, ']');
 	rbt_json_double(&j, "nan", 0.0 / 0.0);
 	rbt_json_bool(&j, "yes", true);
+	/* Whole characters stay; a lone byte, a long form, a surrogate and a cut-off end do not. */
+	rbt_json_string(&j, "utf8", "\u00e9\u20ac|\xff|\xc0\xaf|\xed\xa0\x80|\xe2\x82");
 	rbt_json_end(&j, '}');
 	fclose(f);
-	static const char want[] = "{\n  \"a\\\"b\": \"x\\\\y\\u000a\\u0001\",\n  \"list\": [\n"
-				   "    18446744073709551615,\n    null\n  ],\n  \"empty\": [],\n"
-				   "  \"nan\": null,\n  \"yes\": true\n}\n";
+	static const char want[] =
+		"{\n  \"a\\\"b\": \"x\\\\y\\u000a\\u0001\",\n  \"list\": [\n"
+		"    18446744073709551615,\n    null\n  ],\n  \"empty\": [],\n"
+		"  \"nan\": null,\n  \"yes\": true,\n  \"utf8\": \"\u00e9\u20ac|"
+		"\\ufffd|\\ufffd\\ufffd|\\ufffd\\ufffd\\ufffd|\\ufffd\\ufffd\"\n}\n";
 	CHECK(strcmp(text, want) == 0);
 	free(text);
 }

@@ -20,13 +20,10 @@
 #define SURROUNDINGS 64u
 /* Questions altogether: some 50 ms. */
 #define MAX_QUESTIONS 16384
-#define MAX_OBJECTS   16384
+#define MAX_OBJECTS   MAX_QUESTIONS
 
 /* A shorter slice than RM or libcuda ever choose was left behind by a scheduler that died. */
 #define SHORTEST_OWN_TIMESLICE_US 1000
-
-/* The first channel class (Turing) whose token carries the runlist. */
-#define FIRST_CLASS_WITH_RUNLIST 0xc46f
 
 struct object {
 	uint32_t handle, hclass, parent;
@@ -113,9 +110,6 @@ static int ask(struct objects *objs, uint32_t handle)
 		return r;
 	}
 	if (status == NV_OK) {
-		if (objs->n == MAX_OBJECTS) {
-			return -E2BIG;
-		}
 		objs->list[objs->n++] = o;
 	}
 	return 1;
@@ -214,7 +208,7 @@ static void read_identity(
 		task->id = info.tsg_id;
 		task->valid |= RBT_TASK_HAS_ID;
 	}
-	if (channel != 0 && channel_class >= FIRST_CLASS_WITH_RUNLIST &&
+	if (channel != 0 && channel_class >= NV_CLASS_CHANNEL_AMPERE &&
 		rbt_nv_control(objs->fd, objs->client, channel,
 			NV_CTRL_CHANNEL_GET_WORK_SUBMIT_TOKEN, &token, sizeof(token)) == 0) {
 		task->runlist = NV_TOKEN_RUNLIST(token.token);
@@ -257,13 +251,15 @@ static void read_timeslice(const struct objects *objs, struct rbt_task *task)
 	task->valid |= RBT_TASK_HAS_OWN_TIMESLICE;
 }
 
-static int add_task(const struct objects *objs, const struct object *tsg,
+/* What does not fit is left out, and the record says so. */
+static void add_task(const struct objects *objs, const struct object *tsg,
 	const struct nv_card_info *cards, struct rbt_record *rec)
 {
 	uint32_t first_class = 0;
 
 	if (rec->n_tasks == RBT_RECORD_MAX_TASKS) {
-		return -E2BIG;
+		rec->flags |= RBT_RECORD_PARTIAL;
+		return;
 	}
 	struct rbt_task *task = &rec->tasks[rec->n_tasks];
 	*task = (struct rbt_task){.handle = tsg->handle, .first_channel = rec->n_channels};
@@ -273,7 +269,8 @@ static int add_task(const struct objects *objs, const struct object *tsg,
 			continue;
 		}
 		if (rec->n_channels == RBT_RECORD_MAX_CHANNELS) {
-			return -E2BIG;
+			rec->flags |= RBT_RECORD_PARTIAL;
+			break;
 		}
 		first_class = first_class == 0 ? o->hclass : first_class;
 		rec->channels[rec->n_channels++] = o->handle;
@@ -286,7 +283,6 @@ static int add_task(const struct objects *objs, const struct object *tsg,
 	read_gpu(objs, task, cards);
 	read_timeslice(objs, task);
 	rec->n_tasks++;
-	return 0;
 }
 
 static int compare_objects(const void *pa, const void *pb)
@@ -305,12 +301,8 @@ static int build(struct objects *objs, const struct nv_card_info *cards, struct 
 	}
 	qsort(objs->list, objs->n, sizeof(objs->list[0]), compare_objects);
 	for (size_t i = 0; i < objs->n; i++) {
-		if (objs->list[i].hclass != NV_CLASS_TSG) {
-			continue;
-		}
-		int r = add_task(objs, &objs->list[i], cards, rec);
-		if (r < 0) {
-			return r;
+		if (objs->list[i].hclass == NV_CLASS_TSG) {
+			add_task(objs, &objs->list[i], cards, rec);
 		}
 	}
 	return rec->n_tasks > 0 ? 0 : -ENXIO;

@@ -68,13 +68,21 @@ struct walk {
 	uint32_t subdevice;
 	struct nv_disable_channels_params params; /* the batch being filled */
 	uint32_t done;                            /* channels that obeyed */
-	int error;                                /* the first, 0 if none */
+	int error;                                /* 0 if none; see note_error() */
 };
 
 static int send_batch(const struct walk *w, struct nv_disable_channels_params *p)
 {
 	return rbt_nv_control(w->rec->fd, w->rec->client, w->subdevice,
 		NV_CTRL_FIFO_DISABLE_CHANNELS, p, sizeof(*p));
+}
+
+/* The first error, but one that is about channels that have gone gives way to any other. */
+static void note_error(struct walk *w, int error)
+{
+	if (w->error == 0 || (w->error == -ENOENT && error != 0)) {
+		w->error = error;
+	}
 }
 
 /* Errors that one channel of a batch can cause for all of it. */
@@ -104,10 +112,10 @@ static void flush(struct walk *w)
 			one.channel[0] = p->channel[i];
 			r = send_batch(w, &one);
 			w->done += r == 0;
-			w->error = w->error == 0 ? r : w->error;
+			note_error(w, r);
 		}
 	} else {
-		w->error = w->error == 0 ? r : w->error;
+		note_error(w, r);
 	}
 	p->count = 0;
 }
@@ -158,7 +166,7 @@ static int switch_channels(
 		}
 		w.subdevice = rec->tasks[i].subdevice;
 		if (w.subdevice == 0) {
-			w.error = w.error == 0 ? -EOPNOTSUPP : w.error;
+			note_error(&w, -EOPNOTSUPP);
 			continue;
 		}
 		for (uint32_t j = i; j < rec->n_tasks; j++) {

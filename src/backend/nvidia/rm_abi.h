@@ -105,6 +105,7 @@ struct nv_check_version {
 #define NV_CLASS_SUBDEVICE      0x2080
 #define NV_CLASS_SUBCONTEXT     0x9067
 #define NV_CLASS_TSG            0xa06c
+#define NV_CLASS_CHANNEL_AMPERE 0xc56f
 #define NV_CLASS_CHANNEL_HOPPER 0xc86f
 #define NV_CLASS_COMPUTE_HOPPER 0xcbc0
 #define NV_CLASS_COPY_HOPPER    0xc8b5
@@ -196,7 +197,7 @@ struct nv_interleave_params {
 struct nv_token_params {
 	uint32_t token;
 };
-/* From Ampere on, the token that rings a channel's doorbell carries its runlist. */
+/* From NV_CLASS_CHANNEL_AMPERE on, the token that rings a channel's doorbell carries its runlist. */
 #define NV_TOKEN_CHANNEL(token) (0xfffu & (token))
 #define NV_TOKEN_RUNLIST(token) (((token) >> 16) & 0x7fu)
 
