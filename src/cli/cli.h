@@ -64,6 +64,8 @@ int niceness_settle(const struct command *cmd, struct niceness *n);
 int daemon_connect(uid_t uid);
 /* Our own daemon, started if need be: fd or -errno. */
 int daemon_start(void);
+/* Why that failed and what to do, in words; valid until the next call. */
+const char *daemon_start_error(int error);
 /* Path of our own daemon's socket. */
 int daemon_socket_path(char *buf, size_t size);
 /* Sends a request and waits for its RESULT (bounded). 0 or -errno;
@@ -76,9 +78,6 @@ ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size);
 
 /* target.c: a program named on the command line */
 
-/* Finds the daemon that manages `pid`; failing that, attaches the program and hands it to one.
- * Returns a connected socket; or a negative errno, with the error said on standard error. */
-int target_open(pid_t pid);
 /* Calls fn for every PID operand from `optind` on, all of them checked first; returns the first
  * exit code that is not EXIT_OK. */
 int target_each(const struct command *cmd, int argc, char **argv,
@@ -87,8 +86,6 @@ int target_each(const struct command *cmd, int argc, char **argv,
 int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret);
 /* Finds the tasks of a running program from outside, with whichever backend knows it. */
 int target_discover(pid_t pid, struct rbt_record **ret, size_t *ret_n);
-/* Says why something could not be done to `pid`, and what to do. Returns the exit code. */
-int target_error(pid_t pid, int error, const char *text);
 
 /* elf.c: what a program file needs */
 #define ELF_MAX_NAMES 512

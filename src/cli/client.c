@@ -15,11 +15,16 @@
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/runtime.h"
+#include "util/time.h"
 
-/* A daemon that does not answer is as good as none; a healthy one needs a few milliseconds. */
-#define ANSWER_TIMEOUT_S 10
-#define START_TIMEOUT_MS 3000
-#define IDLE_EXIT_S      "30"
+/* A daemon that does not answer is as good as none; a healthy one needs a few milliseconds, and
+ * some seconds when it loses its hand in the middle of a request. */
+#define CONNECT_TIMEOUT_MS 1000
+#define LIST_TIMEOUT_S     3
+#define ANSWER_TIMEOUT_S   10
+#define START_TIMEOUT_MS   3000
+#define START_RETRY_US     20000
+#define IDLE_EXIT_S        "30"
 
 static int socket_path(uid_t uid, char *buf, size_t size)
 {
@@ -43,13 +48,12 @@ int daemon_connect(uid_t uid)
 	char path[160];
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
-	struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
 	int r = socket_path(uid, path, sizeof(path));
 
 	if (r < 0) {
 		return r;
 	}
-	int sock = rbt_connect(path, 0);
+	int sock = rbt_connect(path, CONNECT_TIMEOUT_MS);
 	if (sock < 0) {
 		return sock;
 	}
@@ -59,8 +63,6 @@ int daemon_connect(uid_t uid)
 		close(sock);
 		return -EPERM;
 	}
-	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
 	return sock;
 }
 
@@ -83,6 +85,7 @@ static void become_daemon(const char *path, int ready_fd)
 	/* Nothing of the caller's stays open, least of all the write end of a pipe somebody waits
 	 * for the end of. */
 	dup2(ready_fd, 3);
+	fcntl(3, F_SETFD, 0); /* it may have been 3 before */
 	close_range(4, ~0u, 0);
 	snprintf(fd_arg, sizeof(fd_arg), "%d", 3);
 	unsetenv("LD_PRELOAD");
@@ -95,10 +98,13 @@ static void become_daemon(const char *path, int ready_fd)
 
 static int spawn_daemon(void)
 {
-	char path[4096], byte;
+	char path[4096], dir[128], byte;
 	int pipe_fds[2];
 	int r = rbt_sibling_path("rubatod", RUBATO_LIBEXECDIR, path, sizeof(path));
 
+	if (r == 0) {
+		r = rbt_runtime_dir_create(dir, sizeof(dir));
+	}
 	if (r < 0) {
 		return r;
 	}
@@ -126,32 +132,58 @@ static int spawn_daemon(void)
 
 int daemon_start(void)
 {
-	int sock = daemon_connect(geteuid());
+	uint64_t until_ns = rbt_now_ns() + START_TIMEOUT_MS * RBT_NS_PER_MS;
 
-	if (sock >= 0 || sock == -EPERM) {
-		return sock;
-	}
-	int r = spawn_daemon();
-	if (r < 0) {
-		return r;
-	}
-	/* A daemon that was just leaving may have held the
-	 * directory: one more try finds the way free. */
-	sock = daemon_connect(geteuid());
-	if (sock < 0) {
-		usleep(100000);
-		spawn_daemon();
+	/* The one that has the directory may be just leaving, or not yet listening: then ours ends at
+	 * once, and it is tried again. */
+	for (;;) {
+		int sock = daemon_connect(geteuid());
+		if (sock >= 0 || (sock != -ENOENT && sock != -ECONNREFUSED)) {
+			return sock;
+		}
+		if (rbt_now_ns() >= until_ns) {
+			return -ECHILD;
+		}
+		int r = spawn_daemon();
+		if (r < 0) {
+			return r;
+		}
 		sock = daemon_connect(geteuid());
+		if (sock >= 0) {
+			return sock;
+		}
+		usleep(START_RETRY_US);
 	}
-	return sock;
 }
 
-static ssize_t receive(int sock, void *buf, size_t size)
+const char *daemon_start_error(int error)
 {
+	static char text[320];
+	char dir[128];
+
+	if (rbt_runtime_dir(geteuid(), dir, sizeof(dir)) < 0) {
+		snprintf(dir, sizeof(dir), "its directory");
+	}
+	if (error == -ETIMEDOUT) {
+		snprintf(text, sizeof(text), "the rubatod of %s does not answer", dir);
+	} else if (error == -ECHILD) {
+		snprintf(text, sizeof(text), "rubatod does not start; see %s/rubatod.log", dir);
+	} else {
+		snprintf(text, sizeof(text),
+			"rubatod cannot use %s (%s); set RUBATO_RUNTIME_DIR to another", dir,
+			strerror(-error));
+	}
+	return text;
+}
+
+static ssize_t receive(int sock, void *buf, size_t size, int timeout_s)
+{
+	struct timeval timeout = {.tv_sec = timeout_s};
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
-	ssize_t n = rbt_recv(sock, buf, size, fds, &n_fds, 0);
 
+	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	ssize_t n = rbt_recv(sock, buf, size, fds, &n_fds, 0);
 	for (size_t i = 0; n >= 0 && i < n_fds; i++) {
 		rbt_close(&fds[i]);
 	}
@@ -173,7 +205,7 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 	if (r < 0) {
 		return r;
 	}
-	ssize_t n = receive(sock, &result, sizeof(result));
+	ssize_t n = receive(sock, &result, sizeof(result), ANSWER_TIMEOUT_S);
 	if (n < 0) {
 		return (int)n;
 	}
@@ -196,7 +228,7 @@ ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
 	if (r < 0) {
 		return r;
 	}
-	ssize_t n = receive(sock, buf, size);
+	ssize_t n = receive(sock, buf, size, LIST_TIMEOUT_S);
 	if (n < 0) {
 		return n;
 	}

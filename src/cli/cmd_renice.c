@@ -17,7 +17,8 @@ static int renice_one(pid_t pid, const void *data)
 	struct rbt_msg_renice msg = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RENICE},
 		.pid = pid,
-		.priority = (uint32_t)n->priority,
+		.priority =
+			n->has_class || n->has_priority ? (uint32_t)n->priority : RBT_PRIORITY_KEEP,
 		.force = w->force,
 		.timeslice_us = n->timeslice_us,
 	};
@@ -27,8 +28,8 @@ static int renice_one(pid_t pid, const void *data)
 	if (code != EXIT_OK) {
 		return code;
 	}
-	printf("%d: %s, priority %u", (int)pid, rbt_class_name(rbt_class_of((unsigned)n->priority)),
-		(unsigned)n->priority);
+	printf("%d: %s, priority %u", (int)pid, rbt_class_name(rbt_class_of(result.priority)),
+		result.priority);
 	if (n->has_timeslice) {
 		printf(", timeslice %u us", (unsigned)n->timeslice_us);
 	}
@@ -78,11 +79,13 @@ const struct command cmd_renice = {
 		"Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N)\n"
 		"\n"
 		"Changes how running programs share the GPU. Programs started with `rubato run` need\n"
-		"no privilege; others need ptrace rights over them (root, or being their parent).\n"
+		"no privilege; others need ptrace rights over them (root, or the same user where\n"
+		"kernel.yama.ptrace_scope is 0). Fails as a whole: what is refused changes nothing.\n"
 		"\n"
 		"  -c, --class CLASS        latency, normal or best-effort\n"
 		"  -p, --priority N         0 (lowest) to 15 (highest)\n"
-		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
+		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000; alone, it keeps the\n"
+		"                           priority. Without it, the timeslice is the priority's\n"
 		"      --force              write to driver versions that are not known\n"
 		"\n"
 		"Several best-effort programs on one GPU run at the driver's own slices: short slices\n"

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "util/fd.h"
 #include "util/log.h"
 #include "util/runtime.h"
 
@@ -25,7 +27,7 @@ static int find_command(const char *name, char *buf, size_t size)
 	for (const char *p = path;; p++) {
 		size_t len = strcspn(p, ":");
 		int n = len > 0 ? snprintf(buf, size, "%.*s/%s", (int)len, p, name)
-				: snprintf(buf, size, "%s", name);
+				: snprintf(buf, size, "%s%s", *path != '\0' ? "./" : "", name);
 		struct stat st;
 		if (n > 0 && (size_t)n < size && stat(buf, &st) == 0) {
 			if (S_ISREG(st.st_mode) && access(buf, X_OK) == 0) {
@@ -53,8 +55,10 @@ static int set_preload(void)
 	if (strpbrk(lib, " :") != NULL) {
 		return -EINVAL;
 	}
-	int n = snprintf(value, sizeof(value), "%s%s%s", lib,
-		old != NULL && old[0] != '\0' ? ":" : "", old != NULL ? old : "");
+	/* Last: the shim makes the system call itself, so what comes after it in the list and has an
+	 * ioctl() of its own (v4l2convert.so, say) would never be called. */
+	int n = snprintf(value, sizeof(value), "%s%s%s", old != NULL ? old : "",
+		old != NULL && old[0] != '\0' ? ":" : "", lib);
 	if (n < 0 || (size_t)n >= sizeof(value)) {
 		return -ENAMETOOLONG;
 	}
@@ -79,12 +83,14 @@ static void set_daemon(bool no_daemon)
 	unsetenv(RBT_ENV_SOCKET);
 	if (sock < 0) {
 		if (!no_daemon) {
-			rbt_warn("run: cannot start rubatod (%s): going on without it",
-				strerror(-sock));
+			rbt_warn("run: going on without a daemon: %s", daemon_start_error(sock));
 		}
 		setenv(RBT_ENV_NO_DAEMON, "1", 1);
 		return;
 	}
+	/* The daemon must not leave for want of programs before this one makes its first task. */
+	struct rbt_msg_header await = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_AWAIT};
+	rbt_send(sock, &await, sizeof(await), NULL, 0, MSG_DONTWAIT);
 	close(sock);
 	if (daemon_socket_path(path, sizeof(path)) == 0) {
 		setenv(RBT_ENV_SOCKET, path, 1);
@@ -127,7 +133,8 @@ static int execute(char **argv, const struct niceness *n, bool no_daemon, bool f
 				argv[0]);
 		}
 		prepare(n, no_daemon, force);
-		execv(path, argv);
+		execvp(path,
+			argv); /* runs a script without a first line by the shell, as nice does */
 		r = -errno;
 	}
 	rbt_error("run: %s: %s", argv[0], strerror(-r));

@@ -104,6 +104,11 @@ static int list_daemon(struct walk *w, uid_t uid)
 			break;
 		}
 		after = msg.pid;
+		uid_t owner;
+		/* Another user's daemon speaks for that user's programs only. */
+		if (uid != geteuid() && (rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
+			continue;
+		}
 		r = was_seen(w, msg.pid) ? 0 : list_message(w, buf);
 	}
 	close(sock);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+#include "util/fd.h"
 #include "util/log.h"
 
 static const struct command *const commands[] = {
@@ -103,11 +106,27 @@ static int dispatch(int argc, char **argv)
 		rbt_error("no such command: %s (see `rubato help`)", argv[1]);
 		return EXIT_USAGE;
 	}
+	/* The name under which getopt() complains. */
+	static char name[32];
+	snprintf(name, sizeof(name), "rubato: %s", cmd->name);
+	argv[1] = name;
 	return cmd->run(argc - 1, argv + 1);
+}
+
+/* Keeps what we open away from standard files that the caller closed, until exec. */
+static void fill_standard_files(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	rbt_close(&fd);
 }
 
 int main(int argc, char **argv)
 {
+	fill_standard_files();
 	int code = dispatch(argc, argv);
 
 	/* A full disk must not pass for success. */

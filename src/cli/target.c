@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "daemon/message.h"
+#include "util/fd.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/proc.h"
 
-int target_error(pid_t pid, int error, const char *text)
+/* Says why something could not be done to `pid`, and what to do. `text` is the daemon's word for
+ * it; empty when it failed before that. Returns the exit code. */
+static int target_error(pid_t pid, int error, const char *text)
 {
 	switch (-error) {
 	case ESRCH:
@@ -21,8 +25,13 @@ int target_error(pid_t pid, int error, const char *text)
 		break;
 	case EPERM:
 	case EACCES:
-		rbt_error("process %d: %s; use sudo, or start it with `rubato run`", (int)pid,
-			text[0] != '\0' ? text : "no permission to reach into it");
+		rbt_error("process %d: %s", (int)pid,
+			text[0] != '\0' ? text
+					: "no permission to reach into it; use sudo, or start it "
+					  "with `rubato run`");
+		break;
+	case ETIMEDOUT:
+		rbt_error("process %d: its rubatod does not answer", (int)pid);
 		break;
 	case ENODEV:
 		rbt_error(
@@ -39,14 +48,15 @@ int target_error(pid_t pid, int error, const char *text)
 	return exit_code_for(error);
 }
 
-/* Whether the daemon behind `sock` manages `pid`. */
-static bool manages(int sock, pid_t pid)
+/* Whether the daemon behind `sock` manages `pid`: 1, 0, or -errno when it does not say. */
+static int manages(int sock, pid_t pid)
 {
 	static char buf[RBT_MSG_MAX];
 	struct rbt_msg_program msg;
+	ssize_t n = daemon_list(sock, pid - 1, buf, sizeof(buf));
 
-	if (daemon_list(sock, pid - 1, buf, sizeof(buf)) <= 0) {
-		return false;
+	if (n <= 0) {
+		return (int)n;
 	}
 	memcpy(&msg, buf, sizeof(msg));
 	return msg.pid == pid;
@@ -113,7 +123,7 @@ static int attach(int sock, pid_t pid)
 	if (r == 0 && sock < 0) {
 		sock = daemon_start();
 		if (sock < 0) {
-			rbt_error("cannot start rubatod: %s", strerror(-sock));
+			rbt_error("process %d: %s", (int)pid, daemon_start_error(sock));
 			r = sock;
 			goto out;
 		}
@@ -135,8 +145,28 @@ out:
 	return r < 0 ? r : sock;
 }
 
-int target_open(pid_t pid)
+/* The daemon of `uid` if it manages `pid`, else, in *ret_other, the one that runs all the same (or
+ * -errno). Negative with *ret_other < 0 when it does not answer. */
+static int find_manager(uid_t uid, pid_t pid, int *ret_other)
 {
+	int sock = daemon_connect(uid);
+	int r = sock < 0 ? sock : manages(sock, pid);
+
+	if (r > 0) {
+		return sock;
+	}
+	if (r < 0 && sock >= 0) {
+		close(sock);
+	}
+	*ret_other = r < 0 ? r : sock;
+	return -ENOENT;
+}
+
+/* Finds the daemon that manages `pid`; failing that, attaches the program and hands it to one.
+ * Returns a connected socket; or a negative errno, with the error said on standard error. */
+static int target_open(pid_t pid)
+{
+	int others = -ENOENT, own = -ENOENT, sock = -ENOENT;
 	uid_t owner;
 	int r = rbt_proc_uid(pid, &owner);
 
@@ -146,42 +176,53 @@ int target_open(pid_t pid)
 	}
 	/* The owner's daemon first: it may hold the GPU's lock, and
 	 * two schedulers on one GPU help nobody. */
-	int sock = owner == geteuid() || geteuid() == 0 ? daemon_connect(owner) : -ENOENT;
-	if (sock >= 0 && manages(sock, pid)) {
+	if (owner != geteuid() && geteuid() == 0) {
+		sock = find_manager(owner, pid, &others);
+	}
+	if (sock < 0) {
+		sock = find_manager(geteuid(), pid, &own);
+	}
+	if (sock < 0 && (others == -ETIMEDOUT || own == -ETIMEDOUT)) {
+		/* Whatever it does with the program, it would do it again later. */
+		target_error(pid, -ETIMEDOUT, "");
+		rbt_close(&others);
+		rbt_close(&own);
+		return -ETIMEDOUT;
+	}
+	if (others >= 0 && (sock >= 0 || own >= 0)) {
+		rbt_close(sock >= 0 ? &others : &own);
+	}
+	return sock >= 0 ? sock : attach(others >= 0 ? others : own, pid);
+}
+
+static int request_once(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret)
+{
+	int sock = target_open(pid);
+
+	if (sock < 0) {
+		ret->error = 0; /* said already */
 		return sock;
 	}
-	if (owner != geteuid()) {
-		int own = daemon_connect(geteuid());
-		if (own >= 0 && manages(own, pid)) {
-			if (sock >= 0) {
-				close(sock);
-			}
-			return own;
-		}
-		if (sock < 0) {
-			sock = own;
-		} else if (own >= 0) {
-			close(own);
-		}
+	int r = daemon_request(sock, msg, size, NULL, 0, ret);
+	close(sock);
+	if (r < 0) {
+		ret->error = r;
 	}
-	return attach(sock, pid);
+	return ret->error;
 }
 
 int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret)
 {
 	struct rbt_msg_result result = {0};
+	int r = request_once(pid, msg, size, &result);
 
-	int sock = target_open(pid);
-	if (sock < 0) {
-		return exit_code_for(sock);
-	}
-	int r = daemon_request(sock, msg, size, NULL, 0, &result);
-	close(sock);
-	if (r == 0) {
-		r = result.error;
+	/* Managed a moment ago, and now not, but alive: another tool had it let go. */
+	if (r == -ESRCH && result.error == r && kill(pid, 0) == 0) {
+		result = (struct rbt_msg_result){0};
+		r = request_once(pid, msg, size, &result);
 	}
 	if (r < 0) {
-		return target_error(pid, r, result.text);
+		return result.error < 0 ? target_error(pid, r, result.text) : (int)exit_code_for(r);
 	}
 	*ret = result;
 	return EXIT_OK;

@@ -31,7 +31,9 @@ struct peer {
 	struct source source;
 	pid_t pid;
 	uid_t uid;
-	struct program *program; /* the one it speaks for; NULL for tools */
+	struct program *program;  /* the one it speaks for; NULL for tools */
+	struct program *attached; /* what a tool attached and may still say what it wants of */
+	unsigned answer_priority; /* of what a tool last reniced */
 	LIST_ENTRY(peer) link;
 };
 
@@ -42,6 +44,7 @@ struct hold {
 	bool in_hand;   /* the hand has the current record */
 	bool suspended; /* applied */
 	bool stale;     /* the record has tasks that know nothing of what was applied */
+	bool refused;   /* the driver refused it something: said again with the next change */
 	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
 	LIST_ENTRY(hold) link;
 };
@@ -51,8 +54,8 @@ struct program {
 	pid_t pid;
 	uint64_t start_time;
 	uid_t uid;
-	struct peer *peer;     /* its shim; NULL when attached from outside */
-	struct peer *attacher; /* the tool that attached it and may still say what it wants of it */
+	struct peer *peer; /* its shim; NULL when attached from outside */
+	bool awaited;      /* `rubato run` became it, and its shim has not spoken yet */
 	unsigned priority;
 	uint64_t timeslice_us; /* explicit wish; 0: by priority */
 	bool force;
@@ -72,21 +75,28 @@ struct daemon {
 	struct source listener, signals, timer, hand;
 	pid_t hand_pid;
 	uint32_t hand_seq;
+	uint64_t hand_started_ns;
 	uint64_t hand_retry_ns; /* not before this, after it died too often */
 	unsigned hand_deaths;
 	bool dirty, stop;
-	char runtime_dir[128], socket_path[160], state_path[160];
+	bool deaf; /* no fd was left for a connection: the listener is not watched */
+	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
 	struct rbt_holdings mine; /* with fds of our own: what we restore by when the hand dies */
 	int gpu_locks[RBT_MAX_GPUS];
 	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
 	struct rbt_sched_gpus gpus;
-	uint64_t lock_retry_ns;
+	uint64_t retry_ns; /* when to reconcile again; 0: when something happens */
 	LIST_HEAD(, unhealed) unhealed;
 	LIST_HEAD(, peer) peers;
 	LIST_HEAD(, program) programs;
 };
+
+/* A suspend ends this long after we last meant it: the hand resumes when we are stopped. */
+#define LEASE_NS UINT64_C(2000000000)
+/* What did not work is tried again after this. */
+#define RETRY_NS UINT64_C(1000000000)
 
 /* main.c */
 int watch(struct daemon *d, struct source *s);
@@ -95,11 +105,17 @@ void unwatch(struct daemon *d, struct source *s); /* closes it too */
 /* server.c: the control socket */
 int server_start(struct daemon *d);
 void server_stop(struct daemon *d);
+/* For leaving unasked: false when somebody has come in the meantime. */
+bool server_close_door(struct daemon *d);
+/* Listens again, if it had to stop. */
+void server_listen_again(struct daemon *d);
 void peer_destroy(struct daemon *d, struct peer *peer);
 
 /* requests.c: what tools ask. The reply is sent by the function. */
 void request_handle(
 	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds);
+/* As with nice: above normal only for root, the daemon's own user and the group. */
+bool may_raise(const struct peer *peer, unsigned priority);
 
 /* program.c */
 struct program *program_find(struct daemon *d, pid_t pid);
@@ -107,6 +123,8 @@ struct program *program_next(struct daemon *d, pid_t after);
 /* Finds or makes the program behind a live process; NULL and
  * *ret_error when it cannot be watched. */
 struct program *program_obtain(struct daemon *d, pid_t pid, int *ret_error);
+/* 0 when the record's fd is its backend's device: such fds get our ioctls. */
+int check_device_fd(const struct rbt_record *rec);
 /* Puts back what was changed, then forgets it. */
 void program_release(struct daemon *d, struct program *p);
 /* Adds or replaces the record of a client. Takes ownership of *rec, also on failure. */
@@ -117,12 +135,14 @@ uint64_t program_wanted_us(const struct program *p);
 bool hold_is_writable(const struct rbt_holding *mine);
 /* Whether anything about it differs from an unmanaged program. */
 bool program_is_plain(const struct program *p);
+/* Whether it has tasks that its records do not name. */
+bool program_is_partial(struct daemon *d, const struct program *p);
 /* Attached programs that have exec'ed or closed the device have
  * no further use for our copy of its fd. */
 void program_check_attached(struct daemon *d, struct program *p);
 
-/* reconcile.c */
-void reconcile(struct daemon *d);
+/* reconcile.c. 0, or -errno when nothing could be done at all; it is tried again then. */
+int reconcile(struct daemon *d);
 
 /* gpulock.c: the locks of the GPUs, as far as they can be had */
 void gpulock_init(struct daemon *d);

@@ -7,8 +7,6 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define RETRY_NS RBT_NS_PER_S
-
 void gpulock_init(struct daemon *d)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
@@ -28,7 +26,7 @@ static void take_one(struct daemon *d, uint32_t gpu)
 		return;
 	}
 	rbt_debug("lock of GPU %u: %s", gpu, strerror(-fd));
-	d->lock_retry_ns = rbt_now_ns() + RETRY_NS;
+	d->retry_ns = rbt_now_ns() + RETRY_NS;
 	if (d->gpu_marks[gpu] < 0) {
 		d->gpu_marks[gpu] = rbt_gpu_mark(RBT_BACKEND_NVIDIA, gpu);
 	}

@@ -6,11 +6,12 @@
  * new one and does again what is still wanted.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,9 +25,11 @@
 
 /* Longest measured call on an H200 is about 1 ms; a GPU in
  * trouble takes the driver's own timeouts. */
-#define REPLY_TIMEOUT_S  2
-#define MAX_QUICK_DEATHS 5
-#define DEATH_PAUSE_NS   (5 * RBT_NS_PER_S)
+#define REPLY_TIMEOUT_S 2
+/* A hand that lives for less than this dies of what it is asked to do; after a few of them, the
+ * programs go unmanaged for as long. */
+#define QUICK_DEATH_NS   (5 * RBT_NS_PER_S)
+#define MAX_QUICK_DEATHS 3
 
 /* Everything is back at its default: say so in the model. */
 static void forget_applied(struct daemon *d)
@@ -54,9 +57,11 @@ static void hand_lost(struct daemon *d, const char *why)
 	unwatch(d, &d->hand);
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
-	if (++d->hand_deaths >= MAX_QUICK_DEATHS) {
+	uint64_t now_ns = rbt_now_ns();
+	d->hand_deaths = now_ns - d->hand_started_ns < QUICK_DEATH_NS ? d->hand_deaths + 1 : 1;
+	if (d->hand_deaths >= MAX_QUICK_DEATHS) {
 		d->hand_deaths = 0;
-		d->hand_retry_ns = rbt_now_ns() + DEATH_PAUSE_NS;
+		d->hand_retry_ns = now_ns + QUICK_DEATH_NS;
 	}
 	d->dirty = true;
 }
@@ -67,7 +72,18 @@ static void on_hand(struct daemon *d, struct source *s, uint32_t events)
 	hand_lost(d, "it ended");
 }
 
-static void child(int sock, const char *state_path)
+/* Everything is restored, so the state file has done its work; unless it is that of a daemon which
+ * came after ours. */
+static void remove_state(const struct daemon *d)
+{
+	int fd = open(d->lock_path, O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+		unlink(d->state_path);
+	}
+}
+
+static void child(const struct daemon *d, int sock)
 {
 	/* The hand needs its socket and standard error; least of all our
 	 * listener, or a dead daemon would seem alive. */
@@ -78,7 +94,9 @@ static void child(int sock, const char *state_path)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	_exit(rbt_hand_run(3, state_path));
+	rbt_hand_run(3);
+	remove_state(d);
+	_exit(0);
 }
 
 int hand_ensure(struct daemon *d)
@@ -102,7 +120,7 @@ int hand_ensure(struct daemon *d)
 		return r;
 	}
 	if (pid == 0) {
-		child(pair[1], d->state_path);
+		child(d, pair[1]);
 	}
 	close(pair[1]);
 	struct timeval timeout = {.tv_sec = REPLY_TIMEOUT_S};
@@ -110,6 +128,7 @@ int hand_ensure(struct daemon *d)
 	setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
 	d->hand = (struct source){.fd = pair[0], .ready = on_hand};
 	d->hand_pid = pid;
+	d->hand_started_ns = rbt_now_ns();
 	watch(d, &d->hand);
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		if (d->gpu_locks[gpu] >= 0) {
@@ -140,7 +159,6 @@ static int call(
 		hand_lost(d, n == -EAGAIN ? "it does not answer" : "it ended");
 		return -ENOTCONN;
 	}
-	d->hand_deaths = 0;
 	if (ret_lapsed != NULL) {
 		*ret_lapsed = reply.lapsed;
 	}
@@ -179,8 +197,11 @@ int hand_drop(struct daemon *d, uint32_t id)
 	return call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_DROP, .id = id});
 }
 
-/* In the three below, our own copy of the holding learns first what is about to happen: if the hand
- * dies on the way, we know what to put back. */
+/*
+ * In the three below, our own copy of the holding learns first what is about to happen: if the hand
+ * dies on the way, we know what to put back. When there is none any more (-ENOTCONN), everything is
+ * back at its default. When the driver refuses, some tasks may have obeyed.
+ */
 
 int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 {
@@ -189,15 +210,23 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 	if (mine == NULL) {
 		return -ENOENT;
 	}
+	uint64_t had_us = h->slice_us[gpu];
 	mine->slices_changed = mine->slices_changed || us != 0;
-	h->slice_us[gpu] = us;
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SET_SLICE,
 		.id = h->id,
 		.gpu = gpu,
 		.value = us,
 	};
-	return call_simple(d, req);
+	int r = call_simple(d, req);
+	h->slice_us[gpu] = r == -ENOTCONN ? 0 : us;
+	h->refused = h->refused || (r < 0 && r != -ENOTCONN);
+	/* Who may not write has not changed anything before, either. */
+	if (us == 0 && r < 0 && r != -ENOTCONN && r != -EPERM && r != -EACCES) {
+		h->slice_us[gpu] = had_us;
+		d->retry_ns = rbt_now_ns() + RETRY_NS;
+	}
+	return r;
 }
 
 int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
@@ -207,7 +236,7 @@ int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
 	if (mine == NULL) {
 		return -ENOENT;
 	}
-	mine->suspended = h->suspended = true;
+	mine->suspended = true;
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SUSPEND,
 		.id = h->id,
@@ -215,7 +244,10 @@ int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
 		.mode = RBT_SUSPEND_FULL,
 		.value = deadline_ns,
 	};
-	return call_simple(d, req);
+	int r = call_simple(d, req);
+	h->suspended = r != -ENOTCONN;
+	h->refused = h->refused || (r < 0 && r != -ENOTCONN);
+	return r;
 }
 
 int hand_resume(struct daemon *d, struct hold *h)
@@ -223,9 +255,13 @@ int hand_resume(struct daemon *d, struct hold *h)
 	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 	int r = call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_RESUME, .id = h->id});
 
-	h->suspended = false;
+	h->suspended = r < 0 && r != -ENOTCONN;
 	if (mine != NULL) {
-		mine->suspended = false;
+		mine->suspended = h->suspended;
+	}
+	if (h->suspended) {
+		h->refused = true;
+		d->retry_ns = rbt_now_ns() + RETRY_NS;
 	}
 	return r;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -21,8 +22,6 @@
 
 /* How often we look after suspends, attached programs and locks that others hold. */
 #define TICK_NS (250 * RBT_NS_PER_MS)
-/* A suspend ends this long after we last meant it: the hand resumes when we are stopped. */
-#define LEASE_NS (2 * RBT_NS_PER_S)
 
 int watch(struct daemon *d, struct source *s)
 {
@@ -89,21 +88,22 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 		}
 	}
 	gpulock_check(d);
-	if (d->lock_retry_ns != 0 && now_ns >= d->lock_retry_ns) {
-		d->lock_retry_ns = 0;
+	server_listen_again(d);
+	if (d->retry_ns != 0 && now_ns >= d->retry_ns) {
+		d->retry_ns = 0;
 		d->dirty = true;
 	}
 	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->peers)) {
 		d->idle_since_ns = now_ns;
 	} else if (d->idle_exit_ns != 0 && now_ns - d->idle_since_ns >= d->idle_exit_ns) {
-		d->stop = true;
+		d->stop = server_close_door(d);
 	}
 }
 
 /* Ticks only while there is something to look after. */
 static void arm_timer(struct daemon *d)
 {
-	bool needed = !LIST_EMPTY(&d->programs) || d->idle_exit_ns != 0;
+	bool needed = !LIST_EMPTY(&d->programs) || d->idle_exit_ns != 0 || d->deaf;
 	struct itimerspec spec = {0};
 
 	if (needed) {
@@ -146,7 +146,7 @@ static int setup_loop(struct daemon *d)
 
 static void run_loop(struct daemon *d)
 {
-	bool had_programs = false;
+	bool had_programs = false, was_deaf = false;
 
 	arm_timer(d);
 	while (!d->stop) {
@@ -164,8 +164,9 @@ static void run_loop(struct daemon *d)
 		if (d->dirty) {
 			reconcile(d);
 		}
-		if (LIST_EMPTY(&d->programs) == had_programs) {
-			had_programs = !had_programs;
+		if (LIST_EMPTY(&d->programs) == had_programs || d->deaf != was_deaf) {
+			had_programs = !LIST_EMPTY(&d->programs);
+			was_deaf = d->deaf;
 			arm_timer(d);
 		}
 	}
@@ -174,21 +175,17 @@ static void run_loop(struct daemon *d)
 /* 0, or -EBUSY when another daemon serves this directory. */
 static int claim_runtime_dir(struct daemon *d)
 {
-	char path[160];
 	int r = rbt_runtime_dir_create(d->runtime_dir, sizeof(d->runtime_dir));
 
 	if (r < 0) {
-		rbt_error("runtime directory %s: %s", d->runtime_dir, strerror(-r));
 		return r;
 	}
 	snprintf(d->socket_path, sizeof(d->socket_path), "%s/control.sock", d->runtime_dir);
 	snprintf(d->state_path, sizeof(d->state_path), "%s/state", d->runtime_dir);
-	snprintf(path, sizeof(path), "%s/lock", d->runtime_dir);
-	d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	snprintf(d->lock_path, sizeof(d->lock_path), "%s/lock", d->runtime_dir);
+	d->lock_fd = open(d->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (d->lock_fd < 0) {
-		r = -errno;
-		rbt_error("%s: %s", path, strerror(-r));
-		return r;
+		return -errno;
 	}
 	if (flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		return -EBUSY;
@@ -257,6 +254,17 @@ static void announce(int *ready_fd)
 	}
 }
 
+/* A program costs three fds or more: a crowd of them goes beyond the usual soft limit. */
+static void raise_fd_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 static void shut_down(struct daemon *d)
 {
 	struct program *p;
@@ -296,6 +304,7 @@ int main(int argc, char **argv)
 	if (code >= 0) {
 		return code;
 	}
+	raise_fd_limit();
 	int r = claim_runtime_dir(&d);
 	if (r == -EBUSY) {
 		/* Two tools started one each, or one is running:

@@ -15,6 +15,7 @@ ssize_t rbt_record_encode(
 		.target_fd = rec->target_fd,
 		.n_tasks = rec->n_tasks,
 		.n_channels = rec->n_channels,
+		.flags = rec->flags,
 	};
 	size_t tasks_size = rec->n_tasks * sizeof(struct rbt_task);
 	size_t channels_size = rec->n_channels * sizeof(uint32_t);
@@ -69,6 +70,7 @@ int rbt_record_decode(const void *buf, size_t size, struct rbt_record *ret)
 	rec.backend = msg.backend;
 	rec.client = msg.client;
 	rec.target_fd = msg.target_fd;
+	rec.flags = msg.flags;
 	rec.n_tasks = msg.n_tasks;
 	rec.n_channels = msg.n_channels;
 	rec.tasks = copy_array(p, tasks_size);

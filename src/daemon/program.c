@@ -28,7 +28,7 @@ struct program *program_next(struct daemon *d, pid_t after)
 	struct program *p, *best = NULL;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->pid > after && (best == NULL || p->pid < best->pid)) {
+		if (p->pid > after && !p->awaited && (best == NULL || p->pid < best->pid)) {
 			best = p;
 		}
 	}
@@ -100,9 +100,16 @@ static void hold_release(struct daemon *d, struct hold *h)
 void program_release(struct daemon *d, struct program *p)
 {
 	struct hold *h;
+	struct peer *peer;
 
 	while ((h = LIST_FIRST(&p->holds)) != NULL) {
 		hold_release(d, h);
+	}
+	if (p->peer != NULL) {
+		p->peer->program = NULL;
+	}
+	LIST_FOREACH (peer, &d->peers, link) {
+		peer->attached = peer->attached == p ? NULL : peer->attached;
 	}
 	LIST_REMOVE(p, link);
 	unwatch(d, &p->pidfd);
@@ -122,8 +129,7 @@ static struct hold *find_hold(struct program *p, uint32_t backend, uint32_t clie
 	return NULL;
 }
 
-/* An fd that arrives from a peer gets our ioctls: it must be what it is taken for. */
-static int check_device_fd(const struct rbt_record *rec)
+int check_device_fd(const struct rbt_record *rec)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
 	char path[64], link[256];
@@ -199,6 +205,18 @@ uint64_t program_wanted_us(const struct program *p)
 	return p->timeslice_us != 0 ? p->timeslice_us : rbt_priority_timeslice_us(p->priority);
 }
 
+bool program_is_partial(struct daemon *d, const struct program *p)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		if (rbt_holdings_find(&d->mine, h->id)->rec.flags & RBT_RECORD_PARTIAL) {
+			return true;
+		}
+	}
+	return false;
+}
+
 bool program_is_plain(const struct program *p)
 {
 	return !p->suspended && p->timeslice_us == 0 && p->priority == RBT_PRIORITY_NORMAL;
@@ -222,7 +240,7 @@ void program_check_attached(struct daemon *d, struct program *p)
 			d->dirty = true;
 		}
 	}
-	if (LIST_EMPTY(&p->holds)) {
+	if (LIST_EMPTY(&p->holds) && !p->awaited) {
 		program_release(d, p);
 	}
 }

@@ -47,6 +47,10 @@ enum rbt_msg_type {
 	/* from the daemon */
 	RBT_MSG_RESULT,  /* struct rbt_msg_result */
 	RBT_MSG_PROGRAM, /* struct rbt_msg_program, task states */
+
+	/* from `rubato run`, header only, not answered: the sender is about to become a program, which
+	 * may take its time to use the GPU. */
+	RBT_MSG_AWAIT,
 };
 
 struct rbt_msg_header {
@@ -69,8 +73,8 @@ struct rbt_msg_record {
 	uint32_t client;
 	int32_t target_fd;
 	uint32_t n_tasks, n_channels;
-	uint32_t pad;
-	/* struct rbt_task[n_tasks], uint32_t[n_channels] follow */
+	uint32_t flags; /* RBT_RECORD_* */
+			/* struct rbt_task[n_tasks], uint32_t[n_channels] follow */
 };
 
 struct rbt_msg_client {
@@ -85,10 +89,12 @@ struct rbt_msg_pid {
 	uint32_t pad;
 };
 
+#define RBT_PRIORITY_KEEP UINT32_MAX
+
 struct rbt_msg_renice {
 	struct rbt_msg_header h;
 	int32_t pid;
-	uint32_t priority;
+	uint32_t priority; /* or RBT_PRIORITY_KEEP */
 	uint32_t force;
 	uint32_t pad;
 	uint64_t timeslice_us; /* 0: by priority */
@@ -103,9 +109,9 @@ struct rbt_msg_suspend {
 
 struct rbt_msg_result {
 	struct rbt_msg_header h;
-	int32_t error; /* 0 or negative errno */
-	uint32_t pad;
-	char text[240]; /* what to tell the user, also beside success; NUL-terminated */
+	int32_t error;     /* 0 or negative errno */
+	uint32_t priority; /* after a RENICE: the program's */
+	char text[240];    /* what to tell the user, also beside success; NUL-terminated */
 };
 
 enum {

@@ -13,9 +13,6 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define LEASE_NS      (2 * RBT_NS_PER_S)
-#define HAND_RETRY_NS RBT_NS_PER_S
-
 /* A claim and whose it is. */
 struct plan {
 	struct rbt_claim *claims;
@@ -75,6 +72,7 @@ static int plan_build(struct daemon *d, struct plan *plan)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		p->denial = RBT_DENIED_NOTHING;
+		p->error = 0; /* what the driver refused is said again */
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS && r == 0; gpu++) {
 			struct rbt_claim claim = {
 				.gpu = gpu,
@@ -165,7 +163,7 @@ static void give_to_hand(struct daemon *d)
 }
 
 /* What is applied now is applied to the tasks there are now. A hold that the hand has lost again
- * stays as it is. */
+ * stays as it is; what was refused is to be said again. */
 static void mark_fresh(struct daemon *d)
 {
 	struct program *p;
@@ -173,9 +171,37 @@ static void mark_fresh(struct daemon *d)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			h->stale = h->stale && !h->in_hand;
+			h->stale = h->refused || (h->stale && !h->in_hand);
+			h->refused = false;
 		}
 	}
+}
+
+/* Whether something is left to be put back, as far as we know. */
+static bool is_changed(const struct program *p)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+			if (h->suspended || h->slice_us[gpu] != 0) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+static bool is_spoken_for(struct daemon *d, const struct program *p)
+{
+	struct peer *peer;
+
+	LIST_FOREACH (peer, &d->peers, link) {
+		if (peer->attached == p) {
+			return true;
+		}
+	}
+	return p->peer != NULL || p->awaited;
 }
 
 /* Attached programs that want nothing any more are let go: their
@@ -186,10 +212,27 @@ static void let_go(struct daemon *d)
 
 	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
 		next = LIST_NEXT(p, link);
-		if (p->peer == NULL && p->attacher == NULL && program_is_plain(p)) {
+		if (program_is_plain(p) && !is_spoken_for(d, p) && !is_changed(p)) {
 			program_release(d, p);
 		}
 	}
+}
+
+/* GPUs on which slices of our making are in force, wanted or not. */
+static uint32_t locks_in_use(struct daemon *d)
+{
+	uint32_t in_use = 0;
+	struct program *p;
+	struct hold *h;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		LIST_FOREACH (h, &p->holds, link) {
+			for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+				in_use |= (uint32_t)(h->slice_us[gpu] != 0) << gpu;
+			}
+		}
+	}
+	return in_use;
 }
 
 static void carry_out(struct daemon *d, struct plan *plan, uint32_t locks_wanted)
@@ -206,10 +249,10 @@ static void carry_out(struct daemon *d, struct plan *plan, uint32_t locks_wanted
 		}
 	}
 	/* Only after the last slice shorter than the driver's has gone. */
-	gpulock_drop(d, locks_wanted);
+	gpulock_drop(d, locks_wanted | locks_in_use(d));
 }
 
-void reconcile(struct daemon *d)
+int reconcile(struct daemon *d)
 {
 	/* A hand that dies on the way makes the model dirty again;
 	 * it cannot die for ever (hand_ensure). */
@@ -218,17 +261,19 @@ void reconcile(struct daemon *d)
 		uint32_t locks_wanted = 0;
 
 		d->dirty = false;
-		if (LIST_EMPTY(&d->programs)) {
+		if (d->mine.n == 0) {
 			gpulock_drop(d, 0);
 			state_write(d);
-			return;
+			return 0;
 		}
-		if (hand_ensure(d) < 0) {
-			d->lock_retry_ns = rbt_now_ns() + HAND_RETRY_NS;
-			return;
+		int r = hand_ensure(d);
+		if (r < 0) {
+			d->retry_ns = rbt_now_ns() + RETRY_NS;
+			return r;
 		}
-		give_to_hand(d);
-		if (plan_build(d, &plan) == 0) {
+		r = plan_build(d, &plan);
+		if (r == 0) {
+			give_to_hand(d);
 			rbt_sched_plan(plan.claims, plan.n, &d->gpus, &locks_wanted);
 			gpulock_take(d, locks_wanted);
 			rbt_sched_plan(plan.claims, plan.n, &d->gpus, &locks_wanted);
@@ -239,5 +284,10 @@ void reconcile(struct daemon *d)
 		}
 		free(plan.claims);
 		free(plan.owners);
+		if (r < 0) {
+			d->retry_ns = rbt_now_ns() + RETRY_NS;
+			return r;
+		}
 	}
+	return 0;
 }

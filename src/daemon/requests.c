@@ -24,6 +24,7 @@ __attribute__((format(printf, 3, 4))) static void answer(
 	struct rbt_msg_result msg = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RESULT},
 		.error = error,
+		.priority = peer->answer_priority,
 	};
 	va_list ap;
 
@@ -59,7 +60,7 @@ static bool may_touch(const struct peer *peer, uid_t owner)
 	return peer->uid == 0 || peer->uid == owner || in_group(peer->uid);
 }
 
-static bool may_raise(const struct peer *peer, unsigned priority)
+bool may_raise(const struct peer *peer, unsigned priority)
 {
 	return peer->uid == 0 || peer->uid == geteuid() ||
 	       rbt_class_of(priority) != RBT_CLASS_LATENCY || in_group(peer->uid);
@@ -79,6 +80,18 @@ static const char *denial_text(enum rbt_denial denial)
 	}
 }
 
+/* One line for whoever asks how a program fares; empty when it has what it asked for. */
+static const char *note_text(struct daemon *d, const struct program *p)
+{
+	if (p->error < 0) {
+		return strerror(-p->error);
+	}
+	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
+		return "has more tasks than are known: not all of them obey";
+	}
+	return denial_text(p->denial);
+}
+
 static bool is_held_back(enum rbt_denial denial)
 {
 	return denial != RBT_DENIED_NOTHING && denial != RBT_DENIED_SUSPENDED;
@@ -89,39 +102,70 @@ static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 {
 	struct program *p = program_find(d, pid);
 
-	if (p == NULL) {
-		answer(peer, -ESRCH, "process %d is not managed", (int)pid);
+	if (p == NULL || p->awaited) {
+		answer(peer, -ESRCH, "is not managed");
 		return NULL;
 	}
 	if (!may_touch(peer, p->uid)) {
-		answer(peer, -EPERM, "process %d belongs to another user", (int)pid);
+		answer(peer, -EPERM, "belongs to another user");
 		return NULL;
 	}
-	p->error = 0;
 	return p;
 }
 
-/* Carries the change out now, so that the answer tells what became of it. */
-static void settle_and_answer(struct daemon *d, struct peer *peer, pid_t pid)
+/* Carries a change out now, so that the answer tells what became of it: 0, or -errno, and -EAGAIN
+ * when nothing can be done at present. The program may be gone afterwards, or let go. */
+static int settle(struct daemon *d, pid_t pid)
 {
+	struct hold *h;
+
 	d->dirty = true;
-	reconcile(d);
+	if (reconcile(d) < 0) {
+		return -EAGAIN;
+	}
 	struct program *p = program_find(d, pid);
 	if (p == NULL) {
-		answer(peer, 0, "%s", ""); /* attached and back to normal: let go */
-		return;
+		return 0;
 	}
-	struct hold *h;
 	LIST_FOREACH (h, &p->holds, link) {
 		if (!program_is_plain(p) && !hold_is_writable(rbt_holdings_find(&d->mine, h->id))) {
 			p->error = -EPROTONOSUPPORT;
 		}
 	}
-	if (p->error == -EPROTONOSUPPORT) {
-		answer(peer, p->error, "unknown driver version: not written to without --force");
-	} else {
-		answer(peer, p->error, "%s",
-			p->error < 0 ? strerror(-p->error) : denial_text(p->denial));
+	return p->error;
+}
+
+static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r)
+{
+	struct program *p = program_find(d, pid);
+
+	switch (-r) {
+	case 0:
+		answer(peer, 0, "%s", p != NULL ? note_text(d, p) : "");
+		return;
+	case EPROTONOSUPPORT:
+		answer(peer, r, "unknown driver version: not written to without --force");
+		return;
+	case EPERM:
+	case EACCES:
+		answer(peer, r, "the driver refused it (%s); see `rubato doctor`", strerror(-r));
+		return;
+	case EAGAIN:
+		answer(peer, r, "cannot be done now; try again in a few seconds");
+		return;
+	default:
+		answer(peer, r, "%s", strerror(-r));
+	}
+}
+
+static void allow_force(struct daemon *d, struct program *p)
+{
+	struct hold *h;
+
+	p->force = true;
+	LIST_FOREACH (h, &p->holds, link) {
+		rbt_holdings_find(&d->mine, h->id)->force = true;
+		h->in_hand = false;
 	}
 }
 
@@ -132,26 +176,44 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	if (p == NULL) {
 		return;
 	}
-	if (msg->priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US) {
+	unsigned old_priority = p->priority;
+	uint64_t old_us = p->timeslice_us;
+	unsigned priority = msg->priority == RBT_PRIORITY_KEEP ? old_priority : msg->priority;
+	if (priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US) {
 		answer(peer, -EINVAL, "priority or timeslice out of range");
 		return;
 	}
-	if (msg->priority > p->priority && !may_raise(peer, msg->priority)) {
+	if (priority > old_priority && !may_raise(peer, priority)) {
 		answer(peer, -EPERM,
 			"raising above normal needs root or membership of group " GROUP_NAME);
 		return;
 	}
-	p->priority = msg->priority;
+	p->priority = priority;
 	p->timeslice_us = msg->timeslice_us;
-	if (p->force != (msg->force != 0)) {
-		struct hold *h;
-		p->force = msg->force != 0;
-		LIST_FOREACH (h, &p->holds, link) {
-			rbt_holdings_find(&d->mine, h->id)->force = p->force;
-			h->in_hand = false;
-		}
+	/* Once is enough: what was forced must be undone without. */
+	if (msg->force && !p->force) {
+		allow_force(d, p);
 	}
-	settle_and_answer(d, peer, msg->pid);
+	peer->answer_priority = priority;
+	int r = settle(d, msg->pid);
+	if (r < 0 && (p = program_find(d, msg->pid)) != NULL) {
+		p->priority = old_priority;
+		p->timeslice_us = old_us;
+		settle(d, msg->pid);
+	}
+	answer_settled(d, peer, msg->pid, r);
+}
+
+/* Also what we did not suspend: somebody else may have, and died. */
+static void resume(struct program *p)
+{
+	struct hold *h;
+
+	p->suspended = false;
+	p->resume_at_ns = 0;
+	LIST_FOREACH (h, &p->holds, link) {
+		h->suspended = true;
+	}
 }
 
 static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg_suspend *msg)
@@ -161,9 +223,23 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 	if (p == NULL) {
 		return;
 	}
+	if (msg->for_ms > UINT64_MAX / RBT_NS_PER_MS / 2) {
+		answer(peer, -EINVAL, "duration out of range");
+		return;
+	}
+	if (program_is_partial(d, p)) {
+		answer(peer, -E2BIG, "it has more tasks than are known: half of it would go on");
+		return;
+	}
 	p->suspended = true;
 	p->resume_at_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
-	settle_and_answer(d, peer, msg->pid);
+	int r = settle(d, msg->pid);
+	/* Half suspended is worse than not at all. */
+	if (r < 0 && (p = program_find(d, msg->pid)) != NULL) {
+		resume(p);
+		settle(d, msg->pid);
+	}
+	answer_settled(d, peer, msg->pid, r);
 }
 
 static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_pid *msg)
@@ -173,14 +249,8 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	if (p == NULL) {
 		return;
 	}
-	p->suspended = false;
-	p->resume_at_ns = 0;
-	/* Also what we did not suspend: somebody else may have, and died. */
-	struct hold *h;
-	LIST_FOREACH (h, &p->holds, link) {
-		h->suspended = true;
-	}
-	settle_and_answer(d, peer, msg->pid);
+	resume(p);
+	answer_settled(d, peer, msg->pid, settle(d, msg->pid));
 }
 
 static void on_attach(
@@ -192,16 +262,17 @@ static void on_attach(
 
 	pid_t pid = n_fds == 2 ? rbt_pidfd_pid(fds[1]) : -EBADMSG;
 	if (pid < 0) {
-		answer(peer, pid, "cannot attach: %s", strerror(-pid));
+		answer(peer, pid, "cannot be attached: %s", strerror(-pid));
 		return;
 	}
-	if (rbt_proc_uid(pid, &uid) < 0 || !may_touch(peer, uid)) {
-		answer(peer, -EPERM, "process %d belongs to another user", (int)pid);
+	int r = rbt_proc_uid(pid, &uid);
+	if (r == 0 && !may_touch(peer, uid)) {
+		answer(peer, -EPERM, "belongs to another user");
 		return;
 	}
-	int r = rbt_record_decode(buf, size, &rec);
+	r = r < 0 ? r : rbt_record_decode(buf, size, &rec);
 	if (r < 0) {
-		answer(peer, r, "cannot attach to process %d: %s", (int)pid, strerror(-r));
+		answer(peer, r, "cannot be attached: %s", strerror(-r));
 		return;
 	}
 	rec.fd = fds[0];
@@ -209,10 +280,11 @@ static void on_attach(
 	struct program *p = program_obtain(d, pid, &error);
 	if (p == NULL) {
 		rbt_record_finish(&rec);
-		answer(peer, error, "cannot attach to process %d: %s", (int)pid, strerror(-error));
+		answer(peer, error, "cannot be attached: %s", strerror(-error));
 		return;
 	}
-	p->attacher = peer;
+	p->awaited = false;
+	peer->attached = p;
 	r = program_put_record(d, p, &rec);
 	if (r < 0 && LIST_EMPTY(&p->holds)) {
 		program_release(d, p);
@@ -262,8 +334,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	if (p->resume_at_ns > now_ns) {
 		msg.suspended_left_ms = (p->resume_at_ns - now_ns) / RBT_NS_PER_MS + 1;
 	}
-	snprintf(msg.note, sizeof(msg.note), "%s",
-		p->error < 0 ? strerror(-p->error) : denial_text(p->denial));
+	snprintf(msg.note, sizeof(msg.note), "%s", note_text(d, p));
 	LIST_FOREACH (h, &p->holds, link) {
 		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 		for (uint32_t i = 0;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -12,17 +14,13 @@
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/time.h"
 
 void peer_destroy(struct daemon *d, struct peer *peer)
 {
-	struct program *p = peer->program, *attached;
+	struct program *p = peer->program;
 
-	LIST_FOREACH (attached, &d->programs, link) {
-		if (attached->attacher == peer) {
-			attached->attacher = NULL;
-			d->dirty = true;
-		}
-	}
+	d->dirty = d->dirty || peer->attached != NULL;
 	LIST_REMOVE(peer, link);
 	unwatch(d, &peer->source);
 	free(peer);
@@ -51,9 +49,6 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 		if (old != NULL) {
 			/* The process exec'ed, or was attached before: start
 			 * afresh from what it says itself. */
-			if (old->peer != NULL) {
-				old->peer->program = NULL;
-			}
 			program_release(d, old);
 		}
 		peer->program = program_obtain(d, peer->pid, &error);
@@ -61,8 +56,10 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 			return error;
 		}
 		peer->program->peer = peer;
+		peer->program->uid = peer->uid;
 	}
-	peer->program->priority = msg.priority;
+	peer->program->priority =
+		may_raise(peer, msg.priority) ? msg.priority : RBT_PRIORITY_NORMAL;
 	peer->program->timeslice_us = msg.timeslice_us;
 	peer->program->force = msg.force != 0;
 	d->dirty = true;
@@ -98,6 +95,18 @@ static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, 
 	return 0;
 }
 
+static int on_await(struct daemon *d, struct peer *peer)
+{
+	int error = 0;
+	struct program *p = program_obtain(d, peer->pid, &error);
+
+	if (p == NULL) {
+		return error;
+	}
+	p->awaited = p->peer == NULL && LIST_EMPTY(&p->holds);
+	return 0;
+}
+
 /* Negative: the peer does not speak our language and is cut off. */
 static int dispatch(
 	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
@@ -118,6 +127,8 @@ static int dispatch(
 		return on_record(d, peer, buf, size, fds, n_fds);
 	case RBT_MSG_CLIENT_GONE:
 		return on_client_gone(d, peer, buf, size);
+	case RBT_MSG_AWAIT:
+		return on_await(d, peer);
 	default:
 		request_handle(d, peer, buf, size, fds, n_fds);
 		return 0;
@@ -154,8 +165,14 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 	int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			/* It stays in the queue and would wake us for ever: look again later. */
+			d->deaf = epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL) == 0;
+		}
 		return;
 	}
+	/* Who came may have told a program to come, too. */
+	d->idle_since_ns = rbt_now_ns();
 	struct peer *peer = calloc(1, sizeof(*peer));
 	if (peer == NULL || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
 		goto refuse;
@@ -181,7 +198,6 @@ refuse:
 int server_start(struct daemon *d)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	int r;
 
 	if (strlen(d->socket_path) >= sizeof(addr.sun_path)) {
 		return -ENAMETOOLONG;
@@ -200,8 +216,29 @@ int server_start(struct daemon *d)
 		listen(d->listener.fd, 256) < 0) {
 		return -errno;
 	}
-	r = watch(d, &d->listener);
-	return r;
+	return watch(d, &d->listener);
+}
+
+void server_listen_again(struct daemon *d)
+{
+	d->deaf = d->deaf && watch(d, &d->listener) < 0;
+}
+
+bool server_close_door(struct daemon *d)
+{
+	struct pollfd pfd = {.fd = d->listener.fd, .events = POLLIN};
+	char closed[176];
+
+	snprintf(closed, sizeof(closed), "%s.closed", d->socket_path);
+	if (rename(d->socket_path, closed) < 0) {
+		return true;
+	}
+	/* From here on nobody can come in, so that who is not in the queue now never will be. */
+	if (poll(&pfd, 1, 0) > 0 && rename(closed, d->socket_path) == 0) {
+		return false;
+	}
+	unlink(closed);
+	return true;
 }
 
 void server_stop(struct daemon *d)

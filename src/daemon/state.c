@@ -141,6 +141,10 @@ static int heal_one(struct daemon *d, const struct entry *e, const char *record)
 		return r;
 	}
 	r = borrow_fd(e, &rec);
+	if (r == 0) {
+		/* The program may have closed it since and opened something else there. */
+		r = check_device_fd(&rec) < 0 ? -ESRCH : 0;
+	}
 	if (r < 0) {
 		rbt_record_finish(&rec);
 		return r;

@@ -16,6 +16,9 @@
 #include "util/log.h"
 #include "util/time.h"
 
+/* A resume that failed is tried again after this. */
+#define RETRY_NS RBT_NS_PER_S
+
 struct hand {
 	int sock;
 	uint32_t lapsed;
@@ -124,9 +127,12 @@ static int expire(struct hand *hand)
 		}
 		if (h->deadline_ns <= now_ns) {
 			rbt_debug("suspend of client %#x ran out", h->rec.client);
-			rbt_holding_resume(h);
 			hand->lapsed++;
-		} else if (h->deadline_ns < next_ns) {
+			if (rbt_holding_resume(h) < 0) {
+				h->deadline_ns = now_ns + RETRY_NS;
+			}
+		}
+		if (h->suspended && h->deadline_ns < next_ns) {
 			next_ns = h->deadline_ns;
 		}
 	}
@@ -168,7 +174,7 @@ static bool serve_one(struct hand *hand)
 	return rbt_send(hand->sock, &reply, sizeof(reply), NULL, 0, 0) == 0;
 }
 
-int rbt_hand_run(int sock, const char *state_path)
+int rbt_hand_run(int sock)
 {
 	struct hand hand = {.sock = sock};
 	struct pollfd pfd = {.fd = sock, .events = POLLIN};
@@ -191,9 +197,6 @@ int rbt_hand_run(int sock, const char *state_path)
 		}
 	}
 	rbt_holdings_restore(&hand.holdings);
-	if (state_path != NULL) {
-		unlink(state_path);
-	}
 	/* Only now may another scheduler come in. */
 	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
 		rbt_close(&hand.locks[i]);

@@ -49,11 +49,8 @@ struct rbt_hand_reply {
 	uint64_t took_ns; /* on the device */
 };
 
-/*
- * Runs the hand on `sock` until the owner is gone; then restores, removes the state file (its work
- * is done) and returns 0. `state_path` may be NULL.
- */
-int rbt_hand_run(int sock, const char *state_path);
+/* Runs the hand on `sock` until the owner is gone; then restores and returns 0. */
+int rbt_hand_run(int sock);
 
 /* The GPU's lock: an fd that holds it, or -EBUSY when another scheduler does, or -errno. */
 int rbt_gpu_lock(uint32_t backend_id, uint32_t gpu);

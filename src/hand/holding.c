@@ -130,8 +130,7 @@ int rbt_holding_resume(struct rbt_holding *h)
 		return first;
 	}
 	note_error(&first, b->resume(&h->rec, RBT_SCOPE_ALL));
-	h->suspended = false;
-	h->deadline_ns = 0;
+	h->suspended = first < 0;
 	return first;
 }
 

@@ -46,6 +46,7 @@ void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id);
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us);
 int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
 	uint64_t deadline_ns);
+/* What cannot be resumed stays marked as suspended. */
 int rbt_holding_resume(struct rbt_holding *h);
 
 /* Puts one holding back: its tasks' own slices, then resume. Touches only what was changed. */

@@ -61,7 +61,7 @@ static int connect_to(const char *command, const char *dir)
 /* Sends one message and waits for the verdict. Returns an exit status; *ret_fd may be NULL. */
 static int ask(const char *command, int sock, const void *msg, size_t size, int *ret_fd)
 {
-	struct link_result result;
+	struct link_result result = {0};
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
 	ssize_t n = rbt_send(sock, msg, size, NULL, 0, 0);

@@ -9,6 +9,8 @@
 #include "util/fd.h"
 #include "util/time.h"
 
+#define MAX_QUEUED 65536
+
 struct packet {
 	struct packet *next;
 	uint64_t due_ns;
@@ -40,8 +42,8 @@ void conn_send(struct conn *c, const void *msg, size_t size, int fd, uint64_t de
 	struct packet *p = malloc(sizeof(*p) + size);
 	int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 	if (p == NULL || (fd >= 0 && copy < 0)) {
-		/* A lost answer would leave a program waiting for good; a lost connection fails it.
-		 */
+		/* A lost answer would leave a program waiting for
+		 * good; a lost connection fails it. */
 		free(p);
 		rbt_close(&copy);
 		c->broken = true;
@@ -51,9 +53,13 @@ void conn_send(struct conn *c, const void *msg, size_t size, int fd, uint64_t de
 		.due_ns = rbt_now_ns() + delay_us * RBT_NS_PER_US, .size = size, .fd = copy};
 	memcpy(p->bytes, msg, size);
 	struct packet **last = &c->out;
-	while (*last != NULL) {
+	unsigned n = 0;
+	for (; *last != NULL; n++) {
 		last = &(*last)->next;
 	}
+	/* A supervisor has as many calls under way as there are threads; who does not read at all
+	 * must not fill our memory. */
+	c->broken = n >= MAX_QUEUED;
 	*last = p;
 }
 

@@ -30,8 +30,8 @@
 static long install(unsigned long flags)
 {
 	static struct sock_filter code[] = {
-		/* Programs of another instruction set have other numbers: theirs are not ours to
-		   answer. */
+		/* Programs of another instruction set have other numbers:
+		 * theirs are not ours to answer. */
 		LOAD(arch),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0),
 		ALLOW,
@@ -47,8 +47,8 @@ static long install(unsigned long flags)
 		NOTIFY_IF(SYS_readlinkat),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 1, 0),
 		ALLOW,
-		/* Both supported machines are little-endian: the first half of the argument is its
-		   low one. */
+		/* Both supported machines are little-endian:
+		 * the first half of the argument is its low one. */
 		LOAD(args[1]),
 		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff00),
 		NOTIFY_IF('F' << 8),

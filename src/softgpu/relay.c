@@ -293,6 +293,7 @@ static void *from_kernel(void *data)
 			break;
 		}
 	}
+	free(n);
 	return NULL;
 }
 

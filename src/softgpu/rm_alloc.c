@@ -193,8 +193,8 @@ static uint32_t alloc_object(struct rm_call *c, struct request *q, enum rm_kind 
 	if (!parent_fits(kind, parent->kind)) {
 		return NV_ERR_INVALID_OBJECT_PARENT;
 	}
-	/* Of kind OTHER until it has its resources: an object of that kind has none to give back.
-	 */
+	/* Of kind OTHER until it has its resources: an object of
+	 * that kind has none to give back. */
 	uint32_t status =
 		rm_object_create(client, parent, q->object, q->hclass, RM_KIND_OTHER, &obj);
 	if (status != NV_OK) {

@@ -77,8 +77,8 @@ const struct rm_control_def rm_controls[RM_N_CONTROLS] = {
 		rm_disable_channels, "fifo_disable_channels"},
 	{NV_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, PARAMS(ctxsw), RM_KIND_SUBDEVICE, false, false,
 		accept, "gr_set_ctxsw_preemption_mode"},
-	/* Answered as on a machine without the monitoring that fills it: its layout is not
-	   recorded. */
+	/* Answered as on a machine without the monitoring that fills it:
+	 * its layout is not recorded. */
 	{0x20802096, 0, RM_KIND_SUBDEVICE, false, false, refuse, "perf_get_util_samples"},
 };
 

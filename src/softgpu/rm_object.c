@@ -32,8 +32,11 @@ void rbt_rm_destroy(struct rbt_rm *rm)
 	if (rm == NULL) {
 		return;
 	}
-	while (rm->opens != NULL) {
-		rbt_rm_close(rm->opens);
+	struct rbt_rm_open *next;
+
+	for (struct rbt_rm_open *open = rm->opens; open != NULL; open = next) {
+		next = open->next;
+		rbt_rm_close(open);
 	}
 	free(rm);
 }
@@ -167,8 +170,8 @@ uint32_t rm_client_create(
 	struct rbt_rm *rm = c->rm;
 
 	if (handle == 0) {
-		/* n_objects is kept below the number of clients there can be: a free one is found.
-		 */
+		/* n_objects is kept below the number of clients
+		 * there can be: a free one is found. */
 		do {
 			handle = NV_CLIENT_HANDLE_BASE + rm->next_client;
 			rm->next_client = (rm->next_client + 1) % CLIENT_NUMBERS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that only programs and the fake RM exchange; what Rubato itself speaks is in rm_abi.h.
- */
+/* Parameters that only programs and the fake RM exchange; what
+ * Rubato itself speaks is in rm_abi.h. */
 #ifndef RBT_SOFTGPU_RM_PARAMS_H
 #define RBT_SOFTGPU_RM_PARAMS_H
 

@@ -57,8 +57,8 @@ uint32_t rm_channel_get_token(struct rm_call *c, struct rm_object *obj)
 	return NV_OK;
 }
 
-/* NULL with a status when this is not a channel that the caller may touch through this subdevice.
- */
+/* NULL with a status when this is not a channel that the
+ * caller may touch through this subdevice. */
 static struct rm_object *channel_of(
 	struct rm_call *c, struct rm_object *subdevice, uint32_t i, uint32_t *ret_status)
 {

@@ -225,7 +225,9 @@ static void accept_all(struct server *s)
 			return;
 		}
 		struct conn *c = calloc(1, sizeof(*c));
-		if (c == NULL || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
+		/* More than are polled would shut out those that are there already. */
+		if (c == NULL || s->n_conns >= MAX_CONNS - 1 ||
+			getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
 			free(c);
 			close(fd);
 			continue;
@@ -234,6 +236,7 @@ static void accept_all(struct server *s)
 		c->uid = cred.uid;
 		c->next = s->conns;
 		s->conns = c;
+		s->n_conns++;
 		s->idle_since_ns = 0;
 	}
 }
@@ -244,6 +247,7 @@ static void drop_broken(struct server *s, uint64_t now_ns)
 		struct conn *c = *p;
 		if (c->broken) {
 			*p = c->next;
+			s->n_conns--;
 			conn_destroy(c);
 		} else {
 			p = &c->next;
@@ -254,8 +258,8 @@ static void drop_broken(struct server *s, uint64_t now_ns)
 	}
 }
 
-/* A joiner holds the lock until it has been welcomed: whoever gets it finds nobody half connected.
- */
+/* A joiner holds the lock until it has been welcomed: whoever
+ * gets it finds nobody half connected. */
 static void leave_if_idle(struct server *s, uint64_t now_ns)
 {
 	if (s->idle_since_ns == 0 || now_ns - s->idle_since_ns < IDLE_NS ||

@@ -29,6 +29,7 @@ struct server {
 	struct rbt_rm *rm;
 	struct nodes *nodes;
 	struct conn *conns;
+	size_t n_conns;
 	int listener, lock, log;
 	uint32_t log_lines;
 	uint64_t idle_since_ns; /* 0 while there are connections */

@@ -126,8 +126,8 @@ static int start_server(struct session *s, const struct rbt_rm_config *config, c
 	return 0;
 }
 
-/* The server answers before the lock is dropped: from then on it has us and will not leave as idle.
- */
+/* The server answers before the lock is dropped: from then on
+ * it has us and will not leave as idle. */
 static int greet(struct session *s)
 {
 	struct link_header hello = link_header(LINK_HELLO, 0);

@@ -82,8 +82,8 @@ static void drop_last(char *out, size_t *n)
 	}
 }
 
-/* By the letters alone: links on the way are the file system's business, and lead nowhere near us.
- */
+/* By the letters alone: links on the way are the file
+ * system's business, and lead nowhere near us. */
 static void normalise(const char *in, char *out)
 {
 	size_t n = 0;

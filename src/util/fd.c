@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -110,21 +111,22 @@ ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG],
 	return n;
 }
 
-int rbt_connect(const char *path, int nonblock)
+int rbt_connect(const char *path, int timeout_ms)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
 
 	if (strlen(path) >= sizeof(addr.sun_path)) {
 		return -ENAMETOOLONG;
 	}
 	strcpy(addr.sun_path, path);
-	int sock =
-		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (nonblock ? SOCK_NONBLOCK : 0), 0);
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0) {
 		return -errno;
 	}
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
 	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-		int err = errno;
+		int err = errno == EAGAIN ? ETIMEDOUT : errno;
 		close(sock);
 		return -err;
 	}

@@ -25,9 +25,9 @@ int rbt_send(int sock, const void *buf, size_t size, const int *fds, size_t n_fd
 ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds,
 	int flags);
 
-/* Connects to a SOCK_SEQPACKET unix socket. Returns an fd or
- * -errno; never blocks when nonblock is set. */
-int rbt_connect(const char *path, int nonblock);
+/* Connects to a SOCK_SEQPACKET unix socket, waiting that long at most for room in its queue (0:
+ * for ever), then -ETIMEDOUT. The wait holds for later sends too. Returns an fd or -errno. */
+int rbt_connect(const char *path, int timeout_ms);
 
 /* Reads a whole small file into buf, NUL-terminated. Returns the length or -errno. */
 ssize_t rbt_read_file(const char *path, char *buf, size_t size);

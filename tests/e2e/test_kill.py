@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Somebody is killed at a random moment, again and again: nobody hangs, nothing stays suspended or short.
 
-20 rounds; 500 in the long run. RUBATO_TEST_SEED repeats a run.
+20 rounds; 500 in the long run; RUBATO_TEST_ROUNDS says otherwise. RUBATO_TEST_SEED repeats a run.
 """
 import os
 import random
@@ -11,7 +11,7 @@ import time
 
 from harness import LONG, Session, alive, binary, eventually, main
 
-ROUNDS = 500 if LONG else 20
+ROUNDS = int(os.environ.get("RUBATO_TEST_ROUNDS", 500 if LONG else 20))
 
 
 def busy(s, programs, stop, rng):

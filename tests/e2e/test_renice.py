@@ -93,4 +93,54 @@ def test_many_at_once(s):
     assert s.slices(programs[0].pid) == [1]
 
 
+def test_a_refusal_is_not_remembered(s):
+    for p in (s.program(), s.run("--class", "normal")):
+        s.softgpu("fault", "--cmd", "a06c0103", "--status", "1b")
+        done = s.rubato("renice", p.pid, "--class", "best-effort", code=4)
+        assert done.stderr.count("\n") == 1 and "driver" in done.stderr and "sudo" not in done.stderr, done.stderr
+        row = s.ps()[p.pid]
+        assert row["class"] in (None, "normal"), "what failed has changed nothing"
+        s.softgpu("fault", "clear")
+        assert s.is_default(p.pid)
+        s.rubato("renice", p.pid, "--class", "best-effort")
+        assert s.slices(p.pid) == [1]
+        s.rubato("renice", p.pid, "--class", "normal")
+        assert s.is_default(p.pid)
+
+
+def test_a_refusal_at_the_start_is_not_remembered(s):
+    s.softgpu("fault", "--cmd", "a06c0103", "--status", "1b")
+    p = s.run("--class", "best-effort", args=["--survive"])
+    eventually("refused", lambda: s.ps().get(p.pid, {}).get("note"))
+    s.softgpu("fault", "clear")
+    s.rubato("renice", p.pid, "--class", "best-effort")
+    assert s.slices(p.pid) == [1] and s.ps()[p.pid]["note"] == ""
+
+
+def test_a_timeslice_alone_keeps_the_priority(s):
+    p = s.program()
+    s.rubato("renice", p.pid, "--class", "best-effort")
+    done = s.rubato("renice", p.pid, "-t", 70)
+    assert done.stdout == f"{p.pid}: best-effort, priority 2, timeslice 70 us\n", done.stdout
+    assert s.slices(p.pid) == [70] and s.ps()[p.pid]["priority"] == 2
+    s.rubato("renice", p.pid, "--priority", 3)
+    assert s.slices(p.pid) == [50]
+
+
+@device("--driver", "999.10")
+def test_force_is_needed_once(s):
+    p = s.program()
+    s.rubato("renice", p.pid, "--class", "best-effort", code=1)
+    assert s.ps()[p.pid]["managed"] is False, "what failed has changed nothing"
+    s.rubato("renice", p.pid, "--class", "best-effort", "--force")
+    assert s.slices(p.pid) == [1]
+    s.rubato("suspend", p.pid)
+    assert s.is_suspended(p.pid)
+    s.rubato("renice", p.pid, "--priority", 3)
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid) and s.slices(p.pid) == [50]
+    s.rubato("renice", p.pid, "--class", "normal")
+    assert s.is_default(p.pid), "and never to go back"
+
+
 main()

@@ -138,6 +138,11 @@ def test_exit_codes_and_environment(s):
     assert done.stderr.count("\n") == 1 and "no-such-command-here" in done.stderr
     s.rubato("run", "--", "/etc/passwd", code=126)
     s.rubato("run", "--", "/", code=126)
+    script = os.path.join(s.dir, "script")
+    with open(script, "w") as f:
+        f.write("exit 9\n")
+    os.chmod(script, 0o755)
+    s.rubato("run", "--", script, code=9)
     done = s.command(binary("rubato"), "run", "--class", "latency", "--", "sh", "-c", "echo $$; echo $LD_PRELOAD $1", "x", "-c")
     assert "librubato.so" in done.stdout and done.stdout.endswith("-c\n") and done.stderr == ""
 
@@ -157,6 +162,16 @@ def test_daemon_that_cannot_start(s):
         pass
     done = s.command(binary("rubato"), "run", "--class", "best-effort", "--", "echo", "fine")
     assert done.returncode == 0 and done.stdout == "fine\n" and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_other_preloaded_libraries_are_called(s):
+    """What a program brings along has an ioctl() too: it must still see every call, and so must the shim."""
+    counted = os.path.join(s.dir, "count")
+    p = s.program(under=["env", "LD_PRELOAD=" + binary("ioctl_count.so"), "IOCTL_COUNT=" + counted,
+                         binary("rubato"), "run", "--class", "best-effort", "--"])
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    with open(counted) as f:
+        assert int(f.read()) > 30
 
 
 def test_unmanaged_preload_does_nothing(s):

@@ -2,6 +2,9 @@
 """The software GPU's device nodes: what programs see of them, and that they stand what programs do to them."""
 import os
 import random
+import resource
+import select
+import socket
 import subprocess
 import time
 
@@ -299,6 +302,26 @@ def test_several_gpus(s):
     assert done.returncode == 1 and "0x51" in done.stderr, done
     done = s.command(RMCLIENT, "--gpu", "4")
     assert done.returncode == 1 and "No such file" in done.stderr, done
+
+
+def test_a_crowd_at_the_server_shuts_nobody_out(s):
+    """Connections that nobody needs must not take the place of programs that are there already."""
+    p = s.program()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limit[1]), limit[1]))
+    crowd = []
+    try:
+        for _ in range(1100):
+            crowd.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            crowd[-1].connect(os.path.join(s.dir, "device.sock"))
+        p.say("more")
+        assert select.select([p.process.stdout], [], [], 5)[0], "the program's calls are not answered"
+        p.process.stdout.readline()
+    finally:
+        for sock in crowd:
+            sock.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    eventually("two contexts", lambda: len(s.tasks(p.pid, None)) == 8)
 
 
 main()

@@ -49,6 +49,16 @@ def test_more_than_64_channels(s):
     assert s.is_running(p.pid)
 
 
+def test_more_than_a_record_holds(s):
+    """Nothing is half suspended: one clear line, and the program goes on."""
+    many = ("--contexts", 66)
+    for p in (s.program(*many), s.run("--class", "normal", args=many)):
+        eventually("known", lambda: s.rubato("suspend", p.pid, code=None).returncode == 1)
+        done = s.rubato("suspend", p.pid, code=1)
+        assert "more tasks than are known" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert s.is_running(p.pid)
+
+
 def test_new_tasks_of_a_suspended_program(s):
     p = s.run("--class", "best-effort")
     eventually("1 us", lambda: s.slices(p.pid) == [1])

@@ -38,6 +38,7 @@ def test_options(s):
     refused(s, 2, "run", says="no command")
     refused(s, 2, "ps", "extra", says="unexpected")
     refused(s, 2, "frobnicate", says="no such command")
+    refused(s, 2, "renice", "--frobnicate", says="rubato: renice: ")
     refused(s, 2, "help", "frobnicate", says="no such command")
     assert s.is_default(p.pid) and not s.processes("rubatod")
 

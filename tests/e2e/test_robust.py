@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon, its hand and the tools in trouble: no limit, stop or race makes them hang, spin or lie."""
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+from harness import alive, binary, device, eventually, main
+
+MAGIC = 0x74627201
+SET_TIMESLICE, DISABLE_CHANNELS = "a06c0103", "2080110b"
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def connect(s):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(5)
+    sock.connect(os.path.join(s.run_dir, "control.sock"))
+    return sock
+
+
+def started(s):
+    """A best-effort program under `run`, and its daemon."""
+    p = s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    return p, s.daemon()
+
+
+def test_idle_costs_nothing(s):
+    _, daemon = started(s)
+    hand = s.hand()
+    before = cpu_seconds(daemon) + cpu_seconds(hand)
+    time.sleep(4)
+    used = cpu_seconds(daemon) + cpu_seconds(hand) - before
+    assert used <= 0.02, f"{used} s of 4"
+
+
+def test_no_fds_left(s):
+    p, daemon = started(s)
+    old = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{daemon}/fd")), old[1]))
+    before = cpu_seconds(daemon)
+    waiting = [connect(s) for _ in range(5)]
+    time.sleep(1)
+    assert cpu_seconds(daemon) - before < 0.3, "spins on a connection it cannot take"
+    for sock in waiting:
+        sock.close()
+    done = s.rubato("renice", p.pid, "--class", "normal", code=None, timeout=20)
+    assert done.returncode != 0 and done.stderr.count("\n") == 1, done
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, old)
+    s.rubato("renice", p.pid, "--class", "normal")
+    assert s.is_default(p.pid) and s.daemon() == daemon
+
+
+def test_the_hand_cannot_be_started(s):
+    p, daemon = started(s)
+    old = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
+    tool = connect(s)
+    tool.send(struct.pack("<IIiI", MAGIC, 8, 0, 0))
+    tool.recv(65536)
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, (1, old[1]))  # no further fd
+    os.kill(s.hand(), signal.SIGKILL)
+    eventually("restored", lambda: s.is_default(p.pid))
+    tool.send(struct.pack("<IIiIIIQ", MAGIC, 5, p.pid, 3, 0, 0, 0))
+    error = struct.unpack_from("<i", tool.recv(4096), 8)[0]
+    assert error < 0, "nothing was set, so nothing may be reported as done"
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, old)
+    eventually("back at work", lambda: s.slices(p.pid) == [1])
+    tool.close()
+
+
+def test_a_stopped_daemon_with_a_full_queue(s):
+    p, daemon = started(s)
+    os.kill(daemon, signal.SIGSTOP)
+    waiting = []
+    for _ in range(400):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.setblocking(False)
+        waiting.append(sock)
+        try:
+            sock.connect(os.path.join(s.run_dir, "control.sock"))
+        except BlockingIOError:
+            break
+    before = time.monotonic()
+    done = s.rubato("run", "--", "echo", "fine", timeout=15)
+    assert done.stdout == "fine\n" and done.stderr.count("\n") == 1, done
+    assert time.monotonic() - before < 6
+    for command in (["ps"], ["suspend", str(p.pid)]):
+        done = s.rubato(*command, code=None, timeout=25)
+        assert done.stderr.count("\n") <= 1, done
+    q = s.run("--class", "best-effort")
+    q.end()
+    os.kill(daemon, signal.SIGCONT)
+    for sock in waiting:
+        sock.close()
+    eventually("well again", lambda: s.ps()[p.pid]["managed"])
+
+
+def test_a_stopped_daemon(s):
+    p, daemon = started(s)
+    os.kill(daemon, signal.SIGSTOP)
+    q = s.run("--class", "best-effort")
+    assert q.ask("slice"), "the program answers"
+    for command in (["ps"], ["suspend", str(p.pid)]):
+        before = time.monotonic()
+        done = s.rubato(*command, code=None, timeout=25)
+        assert done.stderr.count("\n") <= 1 and time.monotonic() - before < 15, done
+    os.kill(daemon, signal.SIGCONT)
+
+
+def test_twenty_tools_start_it_at_once(s):
+    programs = [s.program() for _ in range(5)]
+    results = []
+
+    def tool(pid):
+        results.append(s.rubato("renice", pid, "--class", "best-effort", code=None))
+
+    tools = [threading.Thread(target=tool, args=(programs[i % 5].pid,)) for i in range(20)]
+    for t in tools:
+        t.start()
+    for t in tools:
+        t.join()
+    assert all(r.returncode == 0 for r in results), [r.stderr for r in results if r.returncode]
+    assert len(s.processes("rubatod")) == 1
+
+
+def test_tools_that_disagree(s):
+    """Several tools attach one program at once; each is answered, none finds it gone."""
+    p = s.program()
+    s.program()
+    failed = []
+
+    def tool(name):
+        for _ in range(8):
+            done = s.rubato("renice", p.pid, "--class", name, code=None)
+            if done.returncode != 0:
+                failed.append(done.stderr)
+
+    tools = [threading.Thread(target=tool, args=(name,)) for name in ("best-effort", "normal", "normal")]
+    for t in tools:
+        t.start()
+    for t in tools:
+        t.join()
+    assert not failed, failed
+    s.rubato("renice", p.pid, "--class", "normal")
+    assert s.is_default(p.pid)
+
+
+def test_a_hand_that_never_answers(s):
+    """Neither the tool nor the daemon may wait for it, or start one after the other, for ever."""
+    p = s.run("--class", "normal")
+    daemon = s.daemon()
+    s.softgpu("fault", "--cmd", SET_TIMESLICE, "--delay-us", 2200000)
+    before = time.monotonic()
+    done = s.rubato("renice", p.pid, "--class", "best-effort", code=1, timeout=60)
+    assert time.monotonic() - before < 20 and done.stderr.count("\n") == 1, done
+    s.softgpu("fault", "clear")
+    eventually("back at work", lambda: s.rubato("renice", p.pid, "--class", "normal", code=None).returncode == 0, 20)
+    assert s.is_default(p.pid) and s.daemon() == daemon
+
+
+def test_a_refused_suspend_is_none(s):
+    for p in (s.program(), s.run("--class", "normal")):
+        s.softgpu("fault", "--cmd", DISABLE_CHANNELS, "--status", "1b")
+        done = s.rubato("suspend", p.pid, code=None)
+        assert done.returncode == 4 and "sudo" not in done.stderr, done
+        s.softgpu("fault", "clear")
+        assert s.ps()[p.pid]["state"] == "running"
+        time.sleep(1)
+        assert s.is_running(p.pid)
+        s.rubato("suspend", p.pid)
+        assert s.is_suspended(p.pid)
+        s.rubato("resume", p.pid)
+
+
+def test_a_refused_resume_is_tried_again(s):
+    p = s.program()
+    s.rubato("suspend", p.pid, "--for", "0.6")
+    s.softgpu("fault", "--cmd", DISABLE_CHANNELS, "--status", "1b")
+    time.sleep(1.5)
+    assert s.is_suspended(p.pid)
+    s.softgpu("fault", "clear")
+    eventually("resumed all the same", lambda: s.is_running(p.pid), 4)
+
+
+def test_a_program_that_starts_slowly(s):
+    """The daemon that `run` started waits for the program's first task, however long that takes."""
+    started_by_run = s.program(under=[binary("rubato"), "run", "--class", "best-effort", "--", "sh", "-c",
+                                      'sleep 4; exec "$@"', "sh"])
+    eventually("1 us", lambda: s.slices(started_by_run.pid) == [1])
+    assert s.ps()[started_by_run.pid]["managed"]
+    started_by_run.end()
+    eventually("idle exit", lambda: not s.processes("rubatod"), 8)
+
+
+def test_run_without_a_gpu_is_not_listed(s):
+    shell = subprocess.Popen(s.inside([binary("rubato"), "run", "--", "sleep", "5"]), env=s.env)
+    daemon = s.daemon()
+    time.sleep(0.5)
+    assert s.ps() == {}
+    shell.kill()
+    shell.wait()
+    eventually("idle exit", lambda: not alive(daemon), 12)
+
+
+def test_closed_standard_files(s):
+    for closed in ("<&-", ">&-", "<&- >&-", "<&- >&- 2>&-", "2>&-"):
+        done = s.command("sh", "-c", f"{binary('rubato')} run --class best-effort -- true {closed}")
+        assert done.returncode == 0 and done.stderr == "", (closed, done)
+        for daemon in s.processes("rubatod"):
+            os.kill(daemon, signal.SIGKILL)
+        eventually("gone", lambda: not s.processes("rubatod"))
+
+
+def test_a_runtime_directory_that_cannot_be(s):
+    p = s.program()
+    for path in ("/proc/nowhere", s.dir + "/link", s.dir + "/" + "x" * 200):
+        if path.endswith("link"):
+            os.symlink("/tmp", path)
+        done = s.command("env", "RUBATO_RUNTIME_DIR=" + path, binary("rubato"), "renice", str(p.pid), "-c", "best-effort")
+        assert done.returncode in (1, 4) and done.stderr.count("\n") == 1, done
+        assert "No child processes" not in done.stderr and "RUBATO_RUNTIME_DIR" in done.stderr, done.stderr
+    assert s.is_default(p.pid)
+
+
+def test_a_damaged_state_file(s):
+    p = s.program()
+    os.makedirs(s.run_dir, mode=0o700, exist_ok=True)
+    entry = struct.pack("<IiQII", 0x31747362, p.pid, 0, 0xffffffff, 0)
+    for content in (b"x", os.urandom(5000), entry, entry[:20], b"\0" * 100000):
+        with open(os.path.join(s.run_dir, "state"), "wb") as f:
+            f.write(content)
+        s.rubato("renice", p.pid, "--class", "best-effort")
+        assert s.slices(p.pid) == [1]
+        daemon = s.daemon()
+        os.kill(daemon, signal.SIGKILL)
+        eventually("restored", lambda: s.is_default(p.pid) and not s.processes("rubato-hand"))
+
+
+def test_a_hand_that_outlives_its_daemon(s):
+    """It must not take away the state file of the daemon that came after its own."""
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    daemon, hand = s.daemon(), s.hand()
+    os.kill(hand, signal.SIGSTOP)
+    os.kill(daemon, signal.SIGKILL)
+    eventually("gone", lambda: not alive(daemon))
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid)
+    s.rubato("suspend", p.pid)
+    os.kill(hand, signal.SIGCONT)
+    eventually("gone", lambda: not alive(hand))
+    assert os.path.exists(os.path.join(s.run_dir, "state"))
+
+
+def test_rights_of_a_hello(s):
+    """At a daemon that serves several users, a program cannot raise itself above normal."""
+    if os.geteuid() != 0:
+        return print("     only root can drop privileges")
+    _, _ = started(s)
+    os.chmod(s.dir, 0o711)
+    os.chmod(s.run_dir, 0o711)
+    os.chmod(os.path.join(s.run_dir, "control.sock"), 0o666)
+    code = f"""if True:
+        import socket, struct, os, time
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect({os.path.join(s.run_dir, "control.sock")!r})
+        sock.send(struct.pack("<IIIIQ", {MAGIC}, 1, 15, 0, 0))
+        print(os.getpid(), flush=True)
+        time.sleep(20)"""
+    user = subprocess.Popen(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c",
+                             code], stdout=subprocess.PIPE, text=True)
+    pid = int(user.stdout.readline())
+    row = eventually("known", lambda: s.ps().get(pid))
+    user.kill()
+    user.communicate()
+    assert row["class"] == "normal", row
+
+
+def test_any_bytes_in_a_command_line(s):
+    p = s.program(under=["env", "python3", "-c",
+                         "import os, sys; os.execv(sys.argv[1], [sys.argv[1].encode() + b'\\xff\\xc3'])"])
+    done = subprocess.run(s.inside([binary("rubato"), "ps", "--json"]), capture_output=True, env=s.env, timeout=20)
+    assert p.pid in [row["pid"] for row in json.loads(done.stdout.decode("utf-8"))["programs"]]
+
+
+main()
