@@ -24,6 +24,7 @@
 #include "util/proc.h"
 #include "util/time.h"
 
+#define REFUSED_WAIT_MS 50
 #define MAX_FILES      32
 #define MAX_CANDIDATES 32
 
@@ -387,7 +388,16 @@ static int run(struct attach *at)
 int rbt_nv_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n)
 {
 	struct attach at = {.pid = pid, .pidfd = pidfd};
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 	int r = run(&at);
+
+	/* A process on its way out, or in the middle of exec, is its owner's no more: a moment later it
+	 * is either gone or accessible again. */
+	if (r == -EPERM || r == -EACCES) {
+		attach_finish(&at);
+		at = (struct attach){.pid = pid, .pidfd = pidfd};
+		r = poll(&p, 1, REFUSED_WAIT_MS) == 1 ? -ESRCH : run(&at);
+	}
 
 	if (r == 0) {
 		*ret = at.records;
