@@ -134,8 +134,8 @@ int daemon_start(void)
 {
 	uint64_t until_ns = rbt_now_ns() + START_TIMEOUT_MS * RBT_NS_PER_MS;
 
-	/* The one that has the directory may be just leaving, or not yet listening: then ours ends at
-	 * once, and it is tried again. */
+	/* The one that has the directory may be just leaving, or not yet listening: then ours ends
+	 * at once, and it is tried again. */
 	for (;;) {
 		int sock = daemon_connect(geteuid());
 		if (sock >= 0 || (sock != -ENOENT && sock != -ECONNREFUSED)) {

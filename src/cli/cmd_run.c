@@ -55,8 +55,8 @@ static int set_preload(void)
 	if (strpbrk(lib, " :") != NULL) {
 		return -EINVAL;
 	}
-	/* Last: the shim makes the system call itself, so what comes after it in the list and has an
-	 * ioctl() of its own (v4l2convert.so, say) would never be called. */
+	/* Last: the shim makes the system call itself, so what comes after it in the list and has
+	 * an ioctl() of its own (v4l2convert.so, say) would never be called. */
 	int n = snprintf(value, sizeof(value), "%s%s%s", old != NULL ? old : "",
 		old != NULL && old[0] != '\0' ? ":" : "", lib);
 	if (n < 0 || (size_t)n >= sizeof(value)) {

@@ -48,8 +48,8 @@ enum rbt_msg_type {
 	RBT_MSG_RESULT,  /* struct rbt_msg_result */
 	RBT_MSG_PROGRAM, /* struct rbt_msg_program, task states */
 
-	/* from `rubato run`, header only, not answered: the sender is about to become a program, which
-	 * may take its time to use the GPU. */
+	/* from `rubato run`, header only, not answered: the sender is about to become a program,
+	 * which may take its time to use the GPU. */
 	RBT_MSG_AWAIT,
 };
 

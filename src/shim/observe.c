@@ -424,8 +424,8 @@ static void take_in(struct shim *s, const struct shim_event *ev, uint64_t now_ns
 	}
 }
 
-/* Enters, or puts the news down for whoever is in. Waits only if there is no room even for that, and
- * not for long: then the news is lost. */
+/* Enters, or puts the news down for whoever is in. Waits only if there is no room even for that,
+ * and not for long: then the news is lost. */
 static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t now_ns)
 {
 	int r;

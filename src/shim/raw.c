@@ -49,8 +49,8 @@ bool shim_raw_is_control(int fd)
 	if (fd < 0 || syscall(SYS_fstat, fd, &st) < 0) {
 		return false;
 	}
-	/* The software GPU's nodes are plain files, and some sandboxes number theirs anew: they go by
-	 * the node's name. */
+	/* The software GPU's nodes are plain files, and some sandboxes number theirs anew: they go
+	 * by the node's name. */
 	return (S_ISCHR(st.st_mode) && st.st_rdev == CONTROL_RDEV) || is_called_control(fd);
 }
 

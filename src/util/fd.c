@@ -114,7 +114,8 @@ ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG],
 int rbt_connect(const char *path, int timeout_ms)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+	struct timeval timeout = {
+		.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000L};
 
 	if (strlen(path) >= sizeof(addr.sun_path)) {
 		return -ENAMETOOLONG;

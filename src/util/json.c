@@ -12,7 +12,7 @@ void rbt_json_init(struct rbt_json *j, FILE *out)
 /* Bytes of the character at `p`; 0 when it is none, as in file names of other times. */
 static size_t utf8_length(const unsigned char *p)
 {
-	/* The second byte's range also keeps out long forms, surrogates and what is beyond U+10FFFF. */
+	/* The second byte's range also keeps out long forms, surrogates and what is too large. */
 	static const struct {
 		unsigned char first, last, low, high;
 		size_t len;

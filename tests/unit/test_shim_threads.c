@@ -292,8 +292,8 @@ static void threads_share_the_table(void)
 		pthread_join(threads[i], NULL);
 	}
 	rm_nothing();
-	/* A machine may be so busy that even the room for late news was full for too long; the table
-	 * then says so. */
+	/* A machine may be so busy that even the room for late news was full for too long; the
+	 * table then says so. */
 	CHECK(table()->n_late == 0 && (table()->lossy || count_objects() == 3));
 	CHECK(table()->lock_tid == 0);
 	for (uint32_t i = 0; i < 4; i++) {

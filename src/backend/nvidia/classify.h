@@ -19,7 +19,8 @@ int rbt_nv_client_is_here(int fd, uint32_t client);
 /*
  * Finds the client's tasks among the handles from the scan and the lowest ones, and fills in all of
  * *ret but fd and target_fd. 0, -ENXIO when it has none, or -errno; the record is marked
- * RBT_RECORD_PARTIAL when it could not hold them all. `cards` (NV_MAX_GPUS of them) tell GPU ids from minor numbers.
+ * RBT_RECORD_PARTIAL when it could not hold them all. `cards` (NV_MAX_GPUS of them) tell GPU ids
+ * from minor numbers.
  */
 int rbt_nv_classify(int fd, uint32_t client, const struct rbt_nv_scan *scan,
 	const struct nv_card_info *cards, struct rbt_record *ret);

@@ -25,8 +25,8 @@
 #include "util/time.h"
 
 #define REFUSED_WAIT_MS 50
-#define MAX_FILES      32
-#define MAX_CANDIDATES 32
+#define MAX_FILES       32
+#define MAX_CANDIDATES  32
 
 /* Wrong clients tried, on one file and on all: lines in the kernel log. */
 #define MAX_WRONG_PER_FILE 8

@@ -197,7 +197,7 @@ struct nv_interleave_params {
 struct nv_token_params {
 	uint32_t token;
 };
-/* From NV_CLASS_CHANNEL_AMPERE on, the token that rings a channel's doorbell carries its runlist. */
+/* From NV_CLASS_CHANNEL_AMPERE on, the token that rings a channel's doorbell has its runlist. */
 #define NV_TOKEN_CHANNEL(token) (0xfffu & (token))
 #define NV_TOKEN_RUNLIST(token) (((token) >> 16) & 0x7fu)
 
