@@ -118,8 +118,9 @@ static void print_task(const struct view *v, const struct listed *l, const struc
 	} else if (v->threads) {
 		snprintf(tid, sizeof(tid), " thread -");
 	}
-	printf("%26s %-7s %-9s %8s %-14s%s\n", "task", kind_name(t->task.kind), id,
-		slice_text(t, slice, sizeof(slice)), t->suspended ? "suspended" : "running", tid);
+	printf("%26s %-7s %-9s %8s %*s%s\n", "task", kind_name(t->task.kind), id,
+		slice_text(t, slice, sizeof(slice)), tid[0] != '\0' ? -14 : 0,
+		t->suspended ? "suspended" : "running", tid);
 }
 
 static void print_row(struct view *v, const struct listed *l)
