@@ -23,6 +23,12 @@ static const void *at(const struct image *im, uint64_t offset, uint64_t size)
 	return offset <= im->size && size <= im->size - offset ? im->base + offset : NULL;
 }
 
+/* Structures stand aligned in every file that a linker made; one where they do not is damaged. */
+static const void *struct_at(const struct image *im, uint64_t offset, uint64_t size)
+{
+	return offset % _Alignof(Elf64_Xword) == 0 ? at(im, offset, size) : NULL;
+}
+
 static const char *string_at(const struct image *im, const Elf64_Shdr *table, uint64_t index)
 {
 	if (table == NULL || index >= table->sh_size) {
@@ -71,7 +77,8 @@ static void image_close(struct image *im)
 
 static const Elf64_Phdr *segment(const struct image *im, unsigned i)
 {
-	return at(im, im->header->e_phoff + (uint64_t)i * sizeof(Elf64_Phdr), sizeof(Elf64_Phdr));
+	return struct_at(
+		im, im->header->e_phoff + (uint64_t)i * sizeof(Elf64_Phdr), sizeof(Elf64_Phdr));
 }
 
 static const Elf64_Shdr *section(const struct image *im, unsigned i)
@@ -79,7 +86,8 @@ static const Elf64_Shdr *section(const struct image *im, unsigned i)
 	if (i >= im->header->e_shnum) {
 		return NULL;
 	}
-	return at(im, im->header->e_shoff + (uint64_t)i * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
+	return struct_at(
+		im, im->header->e_shoff + (uint64_t)i * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
 }
 
 static const char *interpreter(const struct image *im)
@@ -123,7 +131,7 @@ static void add_name(char **list, size_t *n, size_t max, const char *name)
 
 static void read_needed(const struct image *im, const Elf64_Shdr *dynamic, struct elf_facts *f)
 {
-	const Elf64_Dyn *d = at(im, dynamic->sh_offset, dynamic->sh_size);
+	const Elf64_Dyn *d = struct_at(im, dynamic->sh_offset, dynamic->sh_size);
 	const size_t max = sizeof(f->needed) / sizeof(f->needed[0]);
 	uint64_t n = d != NULL ? dynamic->sh_size / sizeof(*d) : 0;
 
@@ -155,7 +163,7 @@ static void sort_name(struct elf_facts *f, const char *name)
 
 static void read_symbols(const struct image *im, const Elf64_Shdr *table, struct elf_facts *f)
 {
-	const Elf64_Sym *sym = at(im, table->sh_offset, table->sh_size);
+	const Elf64_Sym *sym = struct_at(im, table->sh_offset, table->sh_size);
 
 	for (uint64_t i = 0; sym != NULL && i < table->sh_size / sizeof(*sym); i++) {
 		const char *name = string_at(im, section(im, table->sh_link), sym[i].st_name);
