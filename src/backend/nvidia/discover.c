@@ -391,8 +391,8 @@ int rbt_nv_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n
 	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 	int r = run(&at);
 
-	/* A process on its way out, or in the middle of exec, is its owner's no more: a moment later it
-	 * is either gone or accessible again. */
+	/* A process on its way out, or in the middle of exec, is its owner's no more: a moment
+	 * later it is either gone or accessible again. */
 	if (r == -EPERM || r == -EACCES) {
 		attach_finish(&at);
 		at = (struct attach){.pid = pid, .pidfd = pidfd};

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cases.h"
+
+const struct kcase_set *const kcase_sets[] = {&kcases_classic, &kcases_integer, &kcases_bits,
+	&kcases_float, &kcases_convert, &kcases_memory, &kcases_atomic, &kcases_warp,
+	&kcases_diverge, NULL};
