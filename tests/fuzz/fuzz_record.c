@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A record as it arrives from another process: whatever passes rbt_record_check() can be walked and
- * copied. For libFuzzer; with -DFUZZ_STANDALONE it reads its arguments as inputs, or makes up some
- * of its own.
+ * copied.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,45 +64,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rbt_record_finish(&rec);
 	return 0;
 }
-
-#ifdef FUZZ_STANDALONE
-static void run_file(const char *path)
-{
-	static uint8_t buf[1 << 20];
-	FILE *f = fopen(path, "rb");
-
-	if (f == NULL) {
-		perror(path);
-		exit(1);
-	}
-	LLVMFuzzerTestOneInput(buf, fread(buf, 1, sizeof(buf), f));
-	fclose(f);
-}
-
-/* Small numbers, so that many inputs pass the first checks. */
-static void run_made_up(unsigned rounds)
-{
-	uint32_t words[512];
-
-	srand(1);
-	for (unsigned round = 0; round < rounds; round++) {
-		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-			words[i] =
-				rand() % 16 == 0 ? (uint32_t)rand() * 2u : (uint32_t)(rand() % 4);
-		}
-		LLVMFuzzerTestOneInput(
-			(const uint8_t *)words, (size_t)(rand() % (int)sizeof(words)));
-	}
-}
-
-int main(int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++) {
-		run_file(argv[i]);
-	}
-	if (argc == 1) {
-		run_made_up(20000);
-	}
-	return 0;
-}
-#endif

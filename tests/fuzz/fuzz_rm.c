@@ -3,8 +3,7 @@
  * Arbitrary calls of an arbitrary program on the RM model. The input is a list of calls; the
  * program's memory is the input itself, so that every struct the model reads is the fuzzer's.
  * Handles are small numbers that stand for those the model gave out: else hardly a call would get
- * past the first check. For libFuzzer; with -DFUZZ_STANDALONE it reads its arguments as inputs, or
- * makes up some of its own.
+ * past the first check.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -356,29 +355,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rbt_rm_destroy(rm);
 	return 0;
 }
-
-#ifdef FUZZ_STANDALONE
-int main(int argc, char **argv)
-{
-	static uint8_t buf[1 << 16];
-
-	for (int i = 1; i < argc; i++) {
-		FILE *f = fopen(argv[i], "rb");
-		if (f == NULL) {
-			perror(argv[i]);
-			return 1;
-		}
-		LLVMFuzzerTestOneInput(buf, fread(buf, 1, sizeof(buf), f));
-		fclose(f);
-	}
-	srand(1);
-	for (unsigned round = 0; argc == 1 && round < 20000; round++) {
-		size_t n = (size_t)rand() % 4096;
-		for (size_t i = 0; i < n; i++) {
-			buf[i] = (uint8_t)(rand() % 4 == 0 ? rand() : rand() % 16);
-		}
-		LLVMFuzzerTestOneInput(buf, n);
-	}
-	return 0;
-}
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Arbitrary sequences of ioctls, accepted or refused by an arbitrary driver, against the shim's
- * table. After each input the table must hold together. For libFuzzer; with -DFUZZ_STANDALONE it
- * reads its arguments as inputs, or makes up some of its own.
+ * table. After each input the table must hold together.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -331,42 +330,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	drain();
 	return 0;
 }
-
-#ifdef FUZZ_STANDALONE
-static void run_file(const char *path)
-{
-	static uint8_t buf[1 << 20];
-	FILE *f = fopen(path, "rb");
-
-	if (f == NULL) {
-		perror(path);
-		exit(1);
-	}
-	LLVMFuzzerTestOneInput(buf, fread(buf, 1, sizeof(buf), f));
-	fclose(f);
-}
-
-static void run_made_up(unsigned rounds)
-{
-	uint8_t bytes[4000];
-
-	srand(1);
-	for (unsigned round = 0; round < rounds; round++) {
-		for (size_t i = 0; i < sizeof(bytes); i++) {
-			bytes[i] = (uint8_t)rand();
-		}
-		LLVMFuzzerTestOneInput(bytes, (size_t)rand() % sizeof(bytes));
-	}
-}
-
-int main(int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++) {
-		run_file(argv[i]);
-	}
-	if (argc == 1) {
-		run_made_up(500);
-	}
-	return 0;
-}
-#endif
