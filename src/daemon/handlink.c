@@ -30,6 +30,8 @@
  * programs go unmanaged for as long. */
 #define QUICK_DEATH_NS   (5 * RBT_NS_PER_S)
 #define MAX_QUICK_DEATHS 3
+#define STATE_TRIES      50
+#define STATE_TRY_US     2000
 
 /* Everything is back at its default: say so in the model. */
 static void forget_applied(struct daemon *d)
@@ -78,9 +80,15 @@ static void remove_state(const struct daemon *d)
 {
 	int fd = open(d->lock_path, O_RDWR | O_CLOEXEC);
 
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-		unlink(d->state_path);
+	/* A killed daemon's socket may be closed before its lock is: that takes a moment. */
+	for (int i = 0; fd >= 0 && i < STATE_TRIES; i++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+			unlink(d->state_path);
+			break;
+		}
+		usleep(STATE_TRY_US);
 	}
+	rbt_close(&fd);
 }
 
 static void child(const struct daemon *d, int sock)

@@ -178,6 +178,10 @@ class Session:
         return self.is_running(pid) and all(us == 2048 for us in self.slices(pid)) and \
             all(us == 1024 for us in self.slices(pid, "copy"))
 
+    def is_released(self, pid):
+        """As is_default, but for what a program's own shim may set once its daemon is gone: 1000 us."""
+        return self.is_default(pid) or (self.is_running(pid) and self.slices(pid) == [1000])
+
     def ps(self):
         return {p["pid"]: p for p in json.loads(self.rubato("ps", "--json").stdout)["programs"]}
 

@@ -83,7 +83,7 @@ def test_the_daemon_is_killed(s):
     eventually("1 us", lambda: s.slices(q.pid) == [1])
     s.rubato("suspend", p.pid)
     kill(s.daemon())
-    eventually("running, own slices", lambda: s.is_default(p.pid) and s.is_default(q.pid))
+    eventually("running, own slices", lambda: s.is_default(p.pid) and s.is_released(q.pid))
     eventually("the hand has gone too", lambda: not s.processes("rubato-hand"))
     assert not os.path.exists(os.path.join(s.run_dir, "state"))
 
@@ -153,7 +153,7 @@ def test_the_daemon_ends_in_order(s):
     daemon = s.daemon()
     kill(daemon, signal.SIGTERM)
     eventually("gone", lambda: not alive(daemon))
-    assert s.is_default(p.pid) and s.is_default(q.pid)
+    assert s.is_default(p.pid) and s.is_released(q.pid)
 
 
 def test_a_suspended_program_can_be_killed(s):
