@@ -101,14 +101,22 @@ def default_build():
 # --- programs -----------------------------------------------------------------------------------------------
 
 
+def split_cpus():
+    """Cores for the latency program and for its neighbours, so that the two meet on the GPU alone: what a
+    process loses to another on its core is not what is measured. (None, None) where there are few."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return (set(cpus[:4]), set(cpus[4:])) if len(cpus) >= 8 else (None, None)
+
+
 class Program:
-    def __init__(self, name, argv, env):
+    def __init__(self, name, argv, env, cpus=None):
         self.name = name
         self.ready = None
         self.answers = queue.Queue()
         try:
             self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
-                                            text=True)
+                                            text=True, preexec_fn=cpus and
+                                            (lambda: os.sched_setaffinity(0, cpus)))
         except OSError as error:
             raise Failure(f"cannot start {argv[0]}: {error.strerror}") from error
         threading.Thread(target=self._read, daemon=True).start()
@@ -214,11 +222,11 @@ class Session:
         end_processes_of(self.dir)
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def start(self, name, argv, run_options=None):
+    def start(self, name, argv, run_options=None, cpus=None):
         """Starts a program, under `rubato run` when options for it are given."""
         if run_options is not None:
             argv = [self.rubato_path, "run", *run_options, "--", *argv]
-        self.programs.append(Program(name, argv, self.env))
+        self.programs.append(Program(name, argv, self.env, cpus))
         return self.programs[-1]
 
     def rubato(self, *args):

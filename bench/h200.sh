@@ -13,7 +13,8 @@
 # default: a b c d collapse (some 12 minutes with PyTorch; TOTAL_S must allow for it)
 #
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), RATE (requests
-# per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A (1), BENCH_USER (nobody).
+# per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A (1), FLAGS_A (more options of colocate for step
+# a), LIMIT_A and LIMIT_B (seconds), BENCH_USER (nobody).
 # Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -100,11 +101,11 @@ run_step() {
 		step smoke-collapse 45 "$bench/collapse" --programs c --rounds 1 --seconds 1.5
 		;;
 	a)
-		colocate a 340 --modes "${MODES_A:-graph,eager}" --batch "${BATCH_A:-1}" --trainer-run "${targets[@]}" \
+		colocate a "${LIMIT_A:-340}" ${FLAGS_A:-} --modes "${MODES_A:-graph,eager}" --batch "${BATCH_A:-1}" --trainer-run "${targets[@]}" \
 			--title '(a) a best-effort neighbour under rubato run'
 		;;
 	b)
-		colocate b 200 --modes graph "${targets[@]}" --target-renice-ms 100 \
+		colocate b "${LIMIT_B:-280}" --modes graph "${targets[@]}" --target-renice-ms 100 \
 			--title '(b) rubato renice on a running neighbour'
 		;;
 	c)

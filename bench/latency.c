@@ -3,7 +3,8 @@
  * A latency program. A request is a chain of small kernels, launched as one CUDA graph or one by
  * one, then a synchronisation. Requests arrive by a Poisson process, whether or not earlier ones
  * are done (open loop), and are served one after another: latency counts from arrival, service from
- * the first launch.
+ * the first launch. When the program itself slept past a moment of arrival, with nothing to serve,
+ * the request arrived when it woke: that is its lateness, and said apart.
  *
  * Driven by lines on standard input, answered by one line of JSON each:
  *   measure graph|eager REQUESTS RATE_PER_S SEED
@@ -30,7 +31,7 @@ struct server {
 };
 
 struct sample {
-	double latency_us, service_us;
+	double latency_us, service_us, late_us;
 };
 
 static void launch_all(struct server *s)
@@ -105,7 +106,7 @@ static void print_samples(const char *key, const struct sample *samples, size_t 
 static void measure(struct server *s, bool use_graph, unsigned n, double rate, uint64_t seed)
 {
 	struct sample *samples = calloc(n, sizeof(*samples));
-	uint64_t arrival_ns = rbt_now_ns() + RBT_NS_PER_MS;
+	uint64_t arrival_ns = rbt_now_ns() + RBT_NS_PER_MS, end_ns = arrival_ns;
 
 	if (samples == NULL) {
 		printf("{\"error\": \"out of memory\"}\n");
@@ -115,16 +116,17 @@ static void measure(struct server *s, bool use_graph, unsigned n, double rate, u
 		double gap_s = -log(next_uniform(&seed)) / rate;
 
 		arrival_ns += (uint64_t)(gap_s * (double)RBT_NS_PER_S);
+		bool idle = arrival_ns >= end_ns;
 		wait_until(arrival_ns);
 		uint64_t start_ns = rbt_now_ns();
 
 		serve(s, use_graph);
-		uint64_t end_ns = rbt_now_ns();
-
+		end_ns = rbt_now_ns();
 		if (i >= WARM_REQUESTS) {
 			samples[i - WARM_REQUESTS] = (struct sample){
-				.latency_us = (double)(end_ns - arrival_ns) / 1e3,
+				.latency_us = (double)(end_ns - (idle ? start_ns : arrival_ns)) / 1e3,
 				.service_us = (double)(end_ns - start_ns) / 1e3,
+				.late_us = idle ? (double)(start_ns - arrival_ns) / 1e3 : 0,
 			};
 		}
 	}
@@ -132,6 +134,8 @@ static void measure(struct server *s, bool use_graph, unsigned n, double rate, u
 	print_samples("latency_us", samples, n, offsetof(struct sample, latency_us));
 	printf(", ");
 	print_samples("service_us", samples, n, offsetof(struct sample, service_us));
+	printf(", ");
+	print_samples("late_us", samples, n, offsetof(struct sample, late_us));
 	printf("}\n");
 	free(samples);
 }
