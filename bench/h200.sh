@@ -13,7 +13,7 @@
 # default: a b c d collapse (some 12 minutes with PyTorch; TOTAL_S must allow for it)
 #
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), RATE (requests
-# per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A (1), FLAGS_A (more options of colocate for step
+# per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A and BATCH_B (1), FLAGS_A (more options of colocate for step
 # a), LIMIT_A and LIMIT_B (seconds), BENCH_USER (nobody).
 # Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
 set -u
@@ -105,7 +105,7 @@ run_step() {
 			--title '(a) a best-effort neighbour under rubato run'
 		;;
 	b)
-		colocate b "${LIMIT_B:-280}" --modes graph "${targets[@]}" --target-renice-ms 100 \
+		colocate b "${LIMIT_B:-280}" --modes graph --batch "${BATCH_B:-1}" "${targets[@]}" --target-renice-ms 100 \
 			--title '(b) rubato renice on a running neighbour'
 		;;
 	c)
