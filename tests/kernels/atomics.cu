@@ -77,7 +77,7 @@ KERNEL atomic_float(const u32 *in, float *sums, double *wide, u32 *cas, u32 n)
 	__syncthreads();
 	if (i < n) {
 		float a = (float)(in[i] % 256) * 0.5f;
-		u32 seen = cas[0], expected;
+		u32 seen = *(volatile u32 *)cas, expected;
 
 		asm volatile("red.global.add.f32 [%0], %1;" ::"l"(sums), "f"(a) : "memory");
 		asm volatile("red.global.add.f64 [%0], %1;" ::"l"(wide), "d"((double)a) : "memory");

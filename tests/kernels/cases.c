@@ -49,6 +49,7 @@ static void fill(struct random *r, enum kcase_fill how, void *bytes, size_t size
 {
 	size_t width = how == KFILL_INTS64 || how == KFILL_DOUBLES ? 8
 		       : how == KFILL_RANDOM                       ? 1
+		       : how == KFILL_HALVES                       ? 2
 								   : 4;
 
 	for (size_t i = 0; i < size / width; i++) {
@@ -57,6 +58,10 @@ static void fill(struct random *r, enum kcase_fill how, void *bytes, size_t size
 
 		if (how == KFILL_RANDOM) {
 			word = random_next(r) >> 33;
+		} else if (how == KFILL_HALVES) {
+			/* Exponents up to 2^3. */
+			word = random_next(r) >> 20;
+			word = (word & 0x83ff) | (word >> 16) % 19 << 10;
 		} else if (how == KFILL_INTS || how == KFILL_INTS64) {
 			word = random_int(r, (unsigned)i);
 		} else if (how == KFILL_DOUBLES) {
@@ -150,6 +155,30 @@ static bool same_f32(uint32_t expected, uint32_t got, bool approx)
 	return approx && fabsf(e - g) <= fabsf(e) * 0x1p-20f;
 }
 
+/* f16 has 10 bits after the point, bf16 7. */
+static double value_of_half(uint32_t h, bool is_bf16)
+{
+	int digits = is_bf16 ? 7 : 10, exponents = is_bf16 ? 255 : 31;
+	int exponent = (int)(h & 0x7fff) >> digits, fraction = (int)h & ((1 << digits) - 1);
+	double value = exponent == exponents
+			       ? (fraction ? (double)NAN : (double)INFINITY)
+			       : ldexp(exponent ? fraction + (1 << digits) : fraction,
+					 (exponent ? exponent : 1) - exponents / 2 - digits);
+
+	return h & 0x8000 ? -value : value;
+}
+
+static bool same_half(uint32_t expected, uint32_t got, enum kcase_equal equal)
+{
+	double e = value_of_half(expected, equal == KEQUAL_BF16);
+	double g = value_of_half(got, equal == KEQUAL_BF16);
+
+	if (expected == got || (isnan(e) && isnan(g))) {
+		return true;
+	}
+	return equal == KEQUAL_F16_APPROX && fabs(e - g) <= fabs(e) * 0x1p-9 * 0.71 + 0x1p-24;
+}
+
 static bool same_f64(uint64_t expected, uint64_t got)
 {
 	double e, g;
@@ -163,7 +192,10 @@ int64_t kcase_compare(
 	const struct kcase *kase, const struct kcase_data *data, unsigned index, const void *got)
 {
 	enum kcase_equal equal = kase->buffers[index].equal;
-	size_t width = equal == KEQUAL_BYTES ? 1 : equal == KEQUAL_F64 ? 8 : 4;
+	size_t width = equal == KEQUAL_BYTES ? 1
+		       : equal == KEQUAL_F64 ? 8
+		       : equal >= KEQUAL_F16 ? 2
+					     : 4;
 	const char *expected = data->expected[index];
 
 	for (size_t at = 0; at < kase->buffers[index].size; at += width) {
@@ -174,6 +206,8 @@ int64_t kcase_compare(
 		memcpy(&g, (const char *)got + at, width);
 		if (width == 4) {
 			same = same_f32((uint32_t)e, (uint32_t)g, equal == KEQUAL_F32_APPROX);
+		} else if (width == 2) {
+			same = same_half((uint32_t)e, (uint32_t)g, equal);
 		} else {
 			same = width == 8 ? same_f64(e, g) : e == g;
 		}

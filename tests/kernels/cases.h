@@ -23,6 +23,7 @@ enum kcase_fill {
 	KFILL_FLOATS_ODD,  /* the same with NaN, infinities, zeros and subnormals among them */
 	KFILL_FLOATS_PLUS, /* f32 in [0.25, 8) */
 	KFILL_DOUBLES,     /* f64 of mixed sizes and signs, none special */
+	KFILL_HALVES,      /* f16 of up to 15 and of both signs; KFILL_RANDOM has them all */
 	KFILL_ONES,        /* all bits set */
 };
 
@@ -32,6 +33,9 @@ enum kcase_equal {
 	KEQUAL_F32,        /* as bytes, but any NaN equals any NaN */
 	KEQUAL_F64,        /* the same */
 	KEQUAL_F32_APPROX, /* within 2^-20 of the value: what approximate instructions promise */
+	KEQUAL_F16,        /* as bytes, but any NaN equals any NaN */
+	KEQUAL_BF16,       /* the same */
+	KEQUAL_F16_APPROX, /* within 2^-9.5 of the value */
 };
 
 struct kcase_buffer {
@@ -70,7 +74,8 @@ struct kcase_set {
 /* Every set there is; ends with NULL. */
 extern const struct kcase_set *const kcase_sets[];
 extern const struct kcase_set kcases_classic, kcases_integer, kcases_bits, kcases_float,
-	kcases_convert, kcases_memory, kcases_atomic, kcases_warp, kcases_diverge;
+	kcases_convert, kcases_half, kcases_memory, kcases_atomic, kcases_warp, kcases_diverge,
+	kcases_sync, kcases_misc;
 
 /* Makes buffers and expectation; false without memory. Freed with kcase_free. */
 bool kcase_prepare(const struct kcase *kase, struct kcase_data *ret_data);

@@ -80,14 +80,14 @@ KERNEL diverge_barrier(const u32 *in, u32 *out, u32 n)
 	for (u32 round = 0; round < 3; round++) {
 		if ((t ^ round) & 1) {
 			seen[t] = in[i] + round;
-			asm volatile("bar.sync 0;" ::: "memory");
+			asm volatile("barrier.sync 0;" ::: "memory");
 			sum += seen[(t + 33) % blockDim.x];
-			asm volatile("bar.sync 0;" ::: "memory");
+			asm volatile("barrier.sync 0;" ::: "memory");
 		} else {
 			seen[t] = in[i] * 2 + round;
-			asm volatile("bar.sync 0;" ::: "memory");
+			asm volatile("barrier.sync 0;" ::: "memory");
 			sum ^= seen[(t + 65) % blockDim.x];
-			asm volatile("bar.sync 0;" ::: "memory");
+			asm volatile("barrier.sync 0;" ::: "memory");
 		}
 	}
 	out[i] = sum;

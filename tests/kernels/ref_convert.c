@@ -58,6 +58,12 @@ static void ref_to_int(const struct kcase *kase, struct kcase_data *d)
 			(int64_t)held_unsigned(nearbyint(a * 4096), 0x1p64, UINT64_MAX),
 			to_s32(ceil(a))};
 
+		/* Where f64 or 64 bits are involved, NaN is the highest bit. */
+		if (isnan(a)) {
+			rows[5] = rows[6] = INT64_MIN;
+			rows[7] = INT32_MIN;
+		}
+
 		for (unsigned k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
 			out[k * N + i] = rows[k];
 		}

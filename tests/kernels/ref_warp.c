@@ -97,6 +97,13 @@ static void ref_redux(const struct kcase *kase, struct kcase_data *d)
 		for (unsigned k = 0; k < 6; k++) {
 			out[k * N + i] = r[k];
 		}
+		out[6 * N + i] = i % 32 < 10 ? 0x80000000 : UINT32_MAX;
+		for (unsigned k = i % 32 < 10 ? 0 : 10; k < (i % 32 < 10 ? 10 : 32); k++) {
+			bool wins = i % 32 < 10 ? (int32_t)warp[k] > (int32_t)out[6 * N + i]
+						: warp[k] < out[6 * N + i];
+			out[6 * N + i] = wins ? warp[k] : out[6 * N + i];
+		}
+		out[6 * N + i] ^= i % 32 < 10 ? 0 : 0xfffffc00;
 	}
 }
 
@@ -112,7 +119,7 @@ static const struct kcase cases[] = {
 	CASE("warp", "warp_vote", 7, ref_vote),
 	CASE("warp", "warp_match", 4, ref_match),
 	CASE("warp", "warp_shuffle", 14, ref_shuffle),
-	CASE("redux", "warp_redux", 6, ref_redux),
+	CASE("redux", "warp_redux", 7, ref_redux),
 };
 
 const struct kcase_set kcases_warp = KSET(cases);

@@ -167,6 +167,52 @@ static void test_floats(void)
 	check_refused_body("add.f32 %f1, %f2, 1;", EINVAL, "line 5: an integer constant as .f32");
 }
 
+static void test_halves(void)
+{
+	check_decoded("add.f16 %rs1, %rs2, %rs3;", "add.half r0, r1, r2 f16 ;");
+	check_decoded("sub.ftz.sat.f16x2 %r1, %r2, %r3;", "sub.half r0, r1, r2 f16x2 ftz sat ;");
+	check_decoded("mul.rn.bf16 %rs1, %rs2, 0x3f80;", "mul.half r0, r1, #0x3f80 bf16 ;");
+	check_decoded(
+		"fma.rn.relu.bf16x2 %r1, %r2, %r3, %r4;", "fma.half r0, r1, r2, r3 bf16x2 relu ;");
+	check_decoded("neg.f16 %rs1, %rs2;", "neg.half r0, r1 f16 ;");
+	check_decoded("min.NaN.f16 %rs1, %rs2, %rs3;", "min.half r0, r1, r2 f16 mod 1 ;");
+	check_decoded("max.xorsign.abs.f32 %f1, %f2, %f3;", "max.f32 r0, r1, r2 f32 mod 2 ;");
+	check_decoded("ex2.approx.f16x2 %r1, %r2;", "ex2.half r0, r1 f16x2 mod 8 ;");
+	check_decoded("tanh.approx.f32 %f1, %f2;", "tanh.f32 r0, r1 f32 mod 8 ;");
+	check_decoded("cvt.rn.f16x2.f32 %r1, %f2, %f3;", "cvt.pair r0, r1, r2 f16x2 from f32 ;");
+	check_decoded(
+		"cvt.rz.relu.bf16.f32 %rs1, %f2;", "cvt.ff r0, r1 bf16 from f32 mod 1 relu ;");
+	check_decoded("cvt.f64.f16 %fd1, %rs2;", "cvt.ff q0, r0 f64 from f16 ;");
+	check_decoded("setp.lt.or.f16x2 %p1|%p2, %r2, %r3, !%p3;",
+		"setp.half p1, p2, r0, r1, p3 f16x2 stype 2 mod 2 negc ;");
+	/* set is made of setp and selp; only the last step has the guard. */
+	check_decoded("@!%p1 set.gt.u32.f16 %r1, %rs2, %rs3;", " setp.half p2, r1, r2 f16 mod 4 ;");
+	check_decoded("@!%p1 set.gt.u32.f16 %r1, %rs2, %rs3;",
+		"@!p1 selp.b32 r0, #0xffffffff, #0x0, p2 u32 ;");
+	check_decoded("set.ne.f16x2.f16x2 %r1, %r2, %r3;", "or.b32 r0, r3, r4 f16x2 ;");
+	check_decoded(
+		"atom.global.add.noftz.f16 %rs1, [%rd2], %rs3;", "atom r0, q0, r1 global+0 f16 ;");
+	check_refused_body(
+		"add.rz.f16 %rs1, %rs2, %rs3;", ENOTSUP, "line 5: 'add.rz.f16' is not supported");
+	check_refused_body("add.f16 %rs1, %rs2, 0f3F800000;", EINVAL,
+		"line 5: a floating-point constant as .f16");
+	check_refused_body("add.f16x2 %r1, %r2, 0f3F800000;", EINVAL,
+		"line 5: a floating-point constant as .f16x2");
+	check_refused_body(
+		"div.f16 %rs1, %rs2, %rs3;", ENOTSUP, "line 5: 'div.f16' is not supported");
+	check_refused_body("setp.lt.f16x2 %p1, %r2, %r3;", EINVAL,
+		"line 5: 'setp' of two halves needs two predicates");
+	check_refused_body("set.lt.f16.f16x2 %rs1, %r2, %r3;", ENOTSUP,
+		"line 5: 'set.lt.f16.f16x2' is not supported");
+	check_refused_body("cvt.f16x2.f32 %r1, %f2, %f3;", ENOTSUP,
+		"line 5: 'cvt.f16x2.f32' is not supported");
+	check_refused_body("cvt.rn.f16x2.f32 %r1, %f2;", EINVAL, "line 5: 'cvt' with 2 operands");
+	check_refused_body("atom.global.add.noftz.f32 %f1, [%rd2], %f3;", ENOTSUP,
+		"line 5: '.noftz' of 'atom' is not supported");
+	check_refused_body("min.relu.f16 %rs1, %rs2, %rs3;", ENOTSUP,
+		"line 5: '.relu' of 'min' is not supported");
+}
+
 static void test_predicates(void)
 {
 	check_decoded("setp.lt.s32 %p1, %r2, 7;", "setp.s32 p1, r0, #0x7 s32 mod 2 ;");
@@ -286,6 +332,7 @@ int main(void)
 	test_integers();
 	test_bits();
 	test_floats();
+	test_halves();
 	test_predicates();
 	test_moves();
 	test_memory();

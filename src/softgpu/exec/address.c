@@ -121,7 +121,7 @@ static int resolve_offsets(struct exec_warp *w, const struct rbt_ptx_inst *i, ui
 	return 0;
 }
 
-/* The arguments of calls: in range by construction. */
+/* The arguments of calls, by name: in range by construction. */
 static int resolve_frame(struct exec_warp *w, const struct rbt_ptx_inst *i, struct exec_span *span)
 {
 	span->scattered = false;
@@ -138,7 +138,7 @@ int exec_resolve(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mas
 	struct rbt_exec_block *block = w->block;
 	uint64_t at[EXEC_LANES];
 
-	if (i->space == RBT_PTX_SPACE_FRAME) {
+	if (i->space == RBT_PTX_SPACE_FRAME && i->a == RBT_PTX_NO_SLOT) {
 		return resolve_frame(w, i, ret_span);
 	}
 	addresses_of(w, i, at);
@@ -151,6 +151,10 @@ int exec_resolve(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mas
 		ret_span->base = (uintptr_t)w->local;
 		return resolve_offsets(w, i, mask, size, w->local_high, block->local_size,
 			RBT_EXEC_LOCAL_VA, at, ret_span);
+	case RBT_PTX_SPACE_FRAME:
+		ret_span->base = (uintptr_t)w->frame->params;
+		return resolve_offsets(w, i, mask, size, w->frame->fn->frame_size,
+			w->frame->fn->frame_size, 0, at, ret_span);
 	case RBT_PTX_SPACE_PARAM:
 		ret_span->base = (uintptr_t)block->launch->params;
 		return resolve_offsets(

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Atomic operations, lane after lane; between SMs on several threads by compare and exchange. */
+/*
+ * What other SMs, on other threads of the host, may do to the same words at the same time: atomic
+ * operations, by compare and exchange, and loads and stores that say so. Lane after lane.
+ */
 #include <string.h>
 
+#include "softgpu/exec/half.h"
 #include "softgpu/exec/impl.h"
 #include "softgpu/ptx/ptx.h"
 
@@ -23,6 +27,14 @@ static double add_f64(uint64_t a, uint64_t b)
 	return x + y;
 }
 
+static uint32_t add_half(unsigned type, uint32_t a, uint32_t b)
+{
+	if (half_is_bf16(type)) {
+		return bf16_from_f32(bf16_to_f32(a) + bf16_to_f32(b));
+	}
+	return f16_from_f32(f16_to_f32(a) + f16_to_f32(b));
+}
+
 static uint64_t sum(unsigned type, uint64_t old, uint64_t b)
 {
 	uint64_t r = 0;
@@ -33,6 +45,11 @@ static uint64_t sum(unsigned type, uint64_t old, uint64_t b)
 	} else if (type == RBT_PTX_F64) {
 		double d = add_f64(old, b);
 		memcpy(&r, &d, 8);
+	} else if (type == RBT_PTX_F16 || type == RBT_PTX_BF16) {
+		r = add_half(type, old & 0xffff, b & 0xffff);
+	} else if (half_is_pair(type)) {
+		r = add_half(type, old & 0xffff, b & 0xffff) |
+		    add_half(type, (uint32_t)old >> 16, (uint32_t)b >> 16) << 16;
 	} else {
 		r = old + b;
 	}
@@ -94,21 +111,22 @@ ATOMIC(atomic_16, uint16_t, r32)
 ATOMIC(atomic_32, uint32_t, r32)
 ATOMIC(atomic_64, uint64_t, r64)
 
+static uintptr_t lane_at(const struct exec_span *span, unsigned l)
+{
+	return span->scattered ? span->at[l] : span->base + span->offset[l];
+}
+
 int exec_atom(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
 	unsigned size = rbt_ptx_type_bits(i->type) / 8;
 	struct exec_span span;
 
-	if (i->type == RBT_PTX_F16 || i->type == RBT_PTX_BF16 || i->type == RBT_PTX_F16X2) {
-		return exec_fault(
-			w, i, RBT_EXEC_FAULT_ILLEGAL_INSTRUCTION, (uint32_t)__builtin_ctz(mask), 0);
-	}
 	if (exec_resolve(w, i, mask, size, true, &span)) {
 		return EXEC_FAULTED;
 	}
 	for (uint32_t left = mask; left; left &= left - 1) {
 		unsigned l = (unsigned)__builtin_ctz(left);
-		uintptr_t at = span.scattered ? span.at[l] : span.base + span.offset[l];
+		uintptr_t at = lane_at(&span, l);
 
 		if (size == 8) {
 			atomic_64(w, i, l, at);
@@ -119,4 +137,75 @@ int exec_atom(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 		}
 	}
 	return 0;
+}
+
+static uint64_t load_word(uintptr_t at, unsigned size)
+{
+	switch (size) {
+	case 1:
+		return __atomic_load_n((const uint8_t *)at, __ATOMIC_ACQUIRE);
+	case 2:
+		return __atomic_load_n((const uint16_t *)at, __ATOMIC_ACQUIRE);
+	case 4:
+		return __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE);
+	default:
+		return __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE);
+	}
+}
+
+static void store_word(uintptr_t at, unsigned size, uint64_t word)
+{
+	switch (size) {
+	case 1:
+		__atomic_store_n((uint8_t *)at, (uint8_t)word, __ATOMIC_RELEASE);
+		break;
+	case 2:
+		__atomic_store_n((uint16_t *)at, (uint16_t)word, __ATOMIC_RELEASE);
+		break;
+	case 4:
+		__atomic_store_n((uint32_t *)at, (uint32_t)word, __ATOMIC_RELEASE);
+		break;
+	default:
+		__atomic_store_n((uint64_t *)at, word, __ATOMIC_RELEASE);
+	}
+}
+
+void exec_load_strong(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask,
+	const struct exec_span *span)
+{
+	unsigned size = rbt_ptx_type_bits(i->type) / 8, shift = 64 - 8 * size;
+	bool is_signed = i->type >= RBT_PTX_S8 && i->type <= RBT_PTX_S64;
+
+	for (uint32_t left = mask; left; left &= left - 1) {
+		unsigned l = (unsigned)__builtin_ctz(left);
+
+		for (unsigned k = 0; k < i->mod; k++) {
+			uint64_t word = load_word(lane_at(span, l) + (uintptr_t)k * size, size);
+
+			word = is_signed ? (uint64_t)((int64_t)(word << shift) >> shift) : word;
+			if (i->d[k] == RBT_PTX_NO_SLOT) {
+				continue;
+			}
+			if (i->dbits == 64) {
+				w->r64[i->d[k]][l] = word;
+			} else {
+				w->r32[i->d[k]][l] = (uint32_t)word & UINT32_MAX >> (32 - i->dbits);
+			}
+		}
+	}
+}
+
+void exec_store_strong(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask,
+	const struct exec_span *span)
+{
+	unsigned size = rbt_ptx_type_bits(i->type) / 8;
+
+	for (uint32_t left = mask; left; left &= left - 1) {
+		unsigned l = (unsigned)__builtin_ctz(left);
+
+		for (unsigned k = 0; k < i->mod; k++) {
+			store_word(lane_at(span, l) + (uintptr_t)k * size, size,
+				i->sbits == 64 ? w->r64[i->d[k]][l] : w->r32[i->d[k]][l]);
+		}
+	}
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "softgpu/exec/half.h"
 #include "softgpu/exec/impl.h"
 #include "softgpu/ptx/ptx.h"
 
@@ -37,17 +38,22 @@ static double whole(double x, unsigned mod)
 	}
 }
 
-/* What does not fit is clamped, with or without .sat; NaN is 0. */
-static uint64_t to_integer(double x, unsigned mod, unsigned bits, bool is_signed)
+/*
+ * What does not fit is clamped, with or without .sat. NaN is 0 between types of up to 32 bits, else
+ * the highest bit alone.
+ */
+static uint64_t to_integer(const struct rbt_ptx_inst *i, double x)
 {
+	unsigned bits = rbt_ptx_type_bits(i->type);
+	bool is_signed = is_signed_type(i->type);
 	double low = is_signed ? -ldexp(1, (int)bits - 1) : 0;
 	double high = ldexp(1, is_signed ? (int)bits - 1 : (int)bits);
 	uint64_t most = is_signed ? (1ull << (bits - 1)) - 1 : UINT64_MAX >> (64 - bits);
 
 	if (isnan(x)) {
-		return 0;
+		return i->stype != RBT_PTX_F64 && bits < 64 ? 0 : 1ull << (bits - 1);
 	}
-	x = whole(x, mod);
+	x = whole(x, i->mod);
 	if (x >= high) {
 		return most;
 	}
@@ -75,6 +81,35 @@ static uint64_t extended(uint64_t x, unsigned bits, bool is_signed)
 	return is_signed ? (uint64_t)((int64_t)(x << shift) >> shift) : x << shift >> shift;
 }
 
+static bool is_half(unsigned type)
+{
+	return type == RBT_PTX_F16 || type == RBT_PTX_BF16;
+}
+
+/* Rounds by itself, while the host rounds to nearest. */
+static uint64_t to_half(const struct rbt_ptx_inst *i, double x)
+{
+	bool is_bf16 = half_is_bf16(i->type);
+	unsigned mod = i->mod <= RBT_PTX_RP ? i->mod : RBT_PTX_RN;
+
+	/* FTZ is about f32 alone. */
+	return half_finished(half_round(f32_from_f64(x), is_bf16, mod), is_bf16,
+		i->flags & ~(unsigned)RBT_PTX_FTZ);
+}
+
+/* An integer with no more bits than f64 has: the last one says whether others were cut off. */
+static double to_odd(uint64_t v, bool is_signed)
+{
+	bool is_negative = is_signed && (int64_t)v < 0;
+	unsigned cut = 0;
+
+	v = is_negative ? -v : v;
+	for (; v >> 50; cut++) {
+		v = v >> 1 | (v & 1);
+	}
+	return ldexp(is_negative ? -(double)v : (double)v, (int)cut);
+}
+
 static uint64_t from_integer(const struct rbt_ptx_inst *i, uint64_t v)
 {
 	unsigned sbits = rbt_ptx_type_bits(i->stype), bits = rbt_ptx_type_bits(i->type);
@@ -82,6 +117,9 @@ static uint64_t from_integer(const struct rbt_ptx_inst *i, uint64_t v)
 	uint64_t r = 0;
 
 	v = extended(v, sbits, from_signed);
+	if (is_half(i->type)) {
+		return to_half(i, to_odd(v, from_signed));
+	}
 	if (i->type == RBT_PTX_F32) {
 		volatile float f = from_signed ? (float)(int64_t)v : (float)v;
 		f = i->flags & RBT_PTX_SAT ? fminf(fmaxf(f, 0), 1) : f;
@@ -105,6 +143,9 @@ static uint64_t to_float(const struct rbt_ptx_inst *i, double x)
 
 	if (i->mod >= RBT_PTX_RNI && i->mod <= RBT_PTX_RPI) {
 		x = whole(x, i->mod);
+	}
+	if (is_half(i->type)) {
+		return to_half(i, x);
 	}
 	if (i->type == RBT_PTX_F64) {
 		volatile double d = i->flags & RBT_PTX_SAT ? (x > 1 ? 1 : x > 0 ? x : 0) : x;
@@ -134,19 +175,15 @@ static uint64_t from_float(const struct rbt_ptx_inst *i, uint64_t v)
 
 		memcpy(&f, &word, 4);
 		x = i->flags & RBT_PTX_FTZ && fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
+	} else if (is_half(i->stype)) {
+		x = half_to_f32((uint32_t)v & 0xffff, half_is_bf16(i->stype));
 	} else {
 		memcpy(&x, &v, 8);
 	}
 	if (is_float(i->type)) {
 		return to_float(i, x);
 	}
-	return to_integer(x, i->mod, rbt_ptx_type_bits(i->type), is_signed_type(i->type));
-}
-
-/* Half precision is not executed yet. */
-static bool is_half(unsigned type)
-{
-	return type == RBT_PTX_F16 || type == RBT_PTX_BF16 || type == RBT_PTX_F16X2;
+	return to_integer(i, x);
 }
 
 int exec_slow_cvt(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
@@ -156,11 +193,8 @@ int exec_slow_cvt(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t ma
 		[RBT_PTX_RM] = FE_DOWNWARD,
 		[RBT_PTX_RP] = FE_UPWARD};
 
-	if (is_half(i->type) || is_half(i->stype)) {
-		return exec_fault(
-			w, i, RBT_EXEC_FAULT_ILLEGAL_INSTRUCTION, (uint32_t)__builtin_ctz(mask), 0);
-	}
-	fesetround(i->mod <= RBT_PTX_RP && is_float(i->type) ? modes[i->mod] : FE_TONEAREST);
+	fesetround(i->mod <= RBT_PTX_RP && is_float(i->type) && !is_half(i->type) ? modes[i->mod]
+										  : FE_TONEAREST);
 	for (uint32_t left = mask; left; left &= left - 1) {
 		unsigned l = (unsigned)__builtin_ctz(left);
 		uint64_t v = i->sbits == 64 ? w->r64[i->a][l] : w->r32[i->a][l];

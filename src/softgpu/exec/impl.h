@@ -85,7 +85,8 @@ struct exec_warp {
 struct exec_barrier {
 	uint32_t arrived;  /* threads */
 	uint32_t expected; /* 0: all of the block that live */
-	uint32_t count;    /* of bar.red: for how many the predicate held */
+	uint32_t asked;    /* of those, by bar.red: they brought a predicate */
+	uint32_t count;    /* for how many it held */
 };
 
 struct rbt_exec_block {
@@ -191,6 +192,11 @@ int exec_slow_cvt(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t ma
 
 /* atom.c, print.c */
 int exec_atom(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask);
+/* Loads and stores with flag STRONG: other SMs may be at the same words meanwhile. */
+void exec_load_strong(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask,
+	const struct exec_span *span);
+void exec_store_strong(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask,
+	const struct exec_span *span);
 int exec_builtin(struct exec_warp *w, struct exec_group *g, const struct rbt_ptx_inst *i,
 	const struct rbt_ptx_call *call, const struct rbt_ptx_function *fn);
 

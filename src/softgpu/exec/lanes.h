@@ -21,6 +21,7 @@
 void EXEC_AT_LEVEL(exec_fill_int)(exec_op *ops);
 void EXEC_AT_LEVEL(exec_fill_bits)(exec_op *ops);
 void EXEC_AT_LEVEL(exec_fill_float)(exec_op *ops);
+void EXEC_AT_LEVEL(exec_fill_half)(exec_op *ops);
 void EXEC_AT_LEVEL(exec_fill_move)(exec_op *ops);
 void EXEC_AT_LEVEL(exec_fill_compare)(exec_op *ops);
 void EXEC_AT_LEVEL(exec_fill_memory)(exec_op *ops);

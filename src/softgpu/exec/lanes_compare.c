@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comparisons: one function for each type and comparison, found in a table. */
+#include "softgpu/exec/half.h"
 #include "softgpu/exec/lanes.h"
 
 typedef uint32_t (*compare_fn)(const void *a, const void *b, bool ftz);
@@ -134,6 +135,43 @@ SETS(u64, U64, ROW)
 SETS(f32, F32, ROW_FLOAT)
 SETS(f64, F64, ROW_FLOAT)
 
+/* The halves at `shift` of a register, as f32, which compare the same. */
+static void widen(const struct rbt_ptx_inst *i, const uint32_t *from, unsigned shift, float *ret)
+{
+	bool ftz = i->flags & RBT_PTX_FTZ, is_bf16 = half_is_bf16(i->type);
+
+	for (unsigned l = 0; l < EXEC_LANES; l++) {
+		uint32_t h = from[l] >> shift & 0xffff;
+		ret[l] = half_to_f32(ftz ? half_flushed(h, is_bf16) : h, is_bf16);
+	}
+}
+
+static uint32_t compare_halves(struct exec_warp *w, const struct rbt_ptx_inst *i, unsigned shift)
+{
+	float a[EXEC_LANES], b[EXEC_LANES];
+
+	widen(i, w->r32[i->a], shift, a);
+	widen(i, w->r32[i->b], shift, b);
+	return compare(row_f32, i, a, b);
+}
+
+static int op_SETP_HALF(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
+{
+	uint32_t low = compare_halves(w, i, 0), high, *d;
+
+	if (!half_is_pair(i->type)) {
+		return set_predicates(w, i, mask, low);
+	}
+	/* Both before either is written: c may be one of them. */
+	high = combine(w, i, compare_halves(w, i, 16));
+	low = combine(w, i, low);
+	d = &w->pred[i->d[0]];
+	*d = (*d & ~mask) | (low & mask);
+	d = &w->pred[i->d[1]];
+	*d = (*d & ~mask) | (high & mask);
+	return 0;
+}
+
 /* finite, infinite, number, notanumber, normal, subnormal: by the exponent and the rest. */
 static bool test_of(unsigned what, bool exponent_ones, bool exponent_zero, bool fraction_zero)
 {
@@ -146,8 +184,8 @@ static bool test_of(unsigned what, bool exponent_ones, bool exponent_zero, bool 
 		return !exponent_ones || fraction_zero;
 	case RBT_PTX_TESTP_NOTANUMBER:
 		return exponent_ones && !fraction_zero;
-	case RBT_PTX_TESTP_NORMAL:
-		return !exponent_ones && !exponent_zero;
+	case RBT_PTX_TESTP_NORMAL: /* as PTX has it, zero is normal */
+		return !exponent_ones && (!exponent_zero || fraction_zero);
 	default:
 		return exponent_zero && !fraction_zero;
 	}
@@ -173,7 +211,7 @@ TESTP(TESTP_F64, r64, 0x7ff0000000000000u, 0xfffffffffffffu)
 void EXEC_AT_LEVEL(exec_fill_compare)(exec_op *ops)
 {
 	EXEC_SET(SETP_S16), EXEC_SET(SETP_S32), EXEC_SET(SETP_U32), EXEC_SET(SETP_S64);
-	EXEC_SET(SETP_U64), EXEC_SET(SETP_F32), EXEC_SET(SETP_F64);
+	EXEC_SET(SETP_U64), EXEC_SET(SETP_F32), EXEC_SET(SETP_F64), EXEC_SET(SETP_HALF);
 	EXEC_SET(SET_S16), EXEC_SET(SET_S32), EXEC_SET(SET_U32), EXEC_SET(SET_S64);
 	EXEC_SET(SET_U64), EXEC_SET(SET_F32), EXEC_SET(SET_F64);
 	EXEC_SET(TESTP_F32), EXEC_SET(TESTP_F64);

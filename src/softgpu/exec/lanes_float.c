@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Floats, rounded to nearest; everything else about them is in round.c. */
 #include <math.h>
+#include <string.h>
 
 #include "softgpu/exec/lanes.h"
 
@@ -42,6 +43,30 @@ F1(f32, SQRT_F32, sqrtf(x))
 F1(f64, SQRT_F64, sqrt(x))
 F1(f32, RCP_F32, 1.0f / x)
 F1(f64, RCP_F64, 1.0 / x)
+/*
+ * A NaN loses against any number, and of two zeros the one with its sign set is the smaller: equal
+ * numbers differ in that bit alone.
+ */
+#define CHOOSE(name, type, word)                                                                   \
+	static inline type name(type x, type y, bool greatest)                                     \
+	{                                                                                          \
+		word a, b, r;                                                                      \
+                                                                                                   \
+		memcpy(&a, &x, sizeof(a));                                                         \
+		memcpy(&b, &y, sizeof(b));                                                         \
+		r = (greatest ? x > y : x < y) ? a : b;                                            \
+		r = x == y ? (greatest ? a & b : a | b) : r;                                       \
+		r = y != y ? a : r;                                                                \
+		r = x != x ? b : r;                                                                \
+		memcpy(&x, &r, sizeof(x));                                                         \
+		return x;                                                                          \
+	}
+CHOOSE(choose_f32, float, uint32_t)
+CHOOSE(choose_f64, double, uint64_t)
+F2(f32, MIN_F32, choose_f32(x, y, false))
+F2(f32, MAX_F32, choose_f32(x, y, true))
+F2(f64, MIN_F64, choose_f64(x, y, false))
+F2(f64, MAX_F64, choose_f64(x, y, true))
 F1(f32, NEG_F32, -x)
 F1(f64, NEG_F64, -x)
 F1(f32, ABS_F32, __builtin_fabsf(x))
@@ -56,9 +81,9 @@ void EXEC_AT_LEVEL(exec_fill_float)(exec_op *ops)
 	EXEC_SET(DIV_F32), EXEC_SET(DIV_F64), EXEC_SET(SQRT_F32), EXEC_SET(SQRT_F64);
 	EXEC_SET(RCP_F32), EXEC_SET(RCP_F64), EXEC_SET(NEG_F32), EXEC_SET(NEG_F64);
 	EXEC_SET(ABS_F32), EXEC_SET(ABS_F64), EXEC_SET(COPYSIGN_F32), EXEC_SET(COPYSIGN_F64);
-	ops[RBT_PTX_MIN_F32] = ops[RBT_PTX_MAX_F32] = exec_slow_f32;
-	ops[RBT_PTX_MIN_F64] = ops[RBT_PTX_MAX_F64] = exec_slow_f64;
+	EXEC_SET(MIN_F32), EXEC_SET(MIN_F64), EXEC_SET(MAX_F32), EXEC_SET(MAX_F64);
 	ops[RBT_PTX_RSQRT_F32] = ops[RBT_PTX_EX2_F32] = ops[RBT_PTX_LG2_F32] = exec_slow_f32;
 	ops[RBT_PTX_SIN_F32] = ops[RBT_PTX_COS_F32] = exec_slow_f32;
+	ops[RBT_PTX_TANH_F32] = exec_slow_f32;
 	ops[RBT_PTX_RSQRT_F64] = exec_slow_f64;
 }

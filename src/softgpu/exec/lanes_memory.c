@@ -95,6 +95,7 @@ static const uint8_t sizes[] = {[RBT_PTX_B8] = 1,
 	[RBT_PTX_F16] = 2,
 	[RBT_PTX_BF16] = 2,
 	[RBT_PTX_F16X2] = 4,
+	[RBT_PTX_BF16X2] = 4,
 	[RBT_PTX_F32] = 4,
 	[RBT_PTX_F64] = 8,
 	[RBT_PTX_PRED] = 1};
@@ -184,6 +185,10 @@ static int op_LD(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mas
 	if (locate(w, i, mask, size * i->mod, false, &span)) {
 		return EXEC_FAULTED;
 	}
+	if (i->flags & RBT_PTX_STRONG) {
+		exec_load_strong(w, i, mask, &span);
+		return 0;
+	}
 	if (i->mod == 1 && size * 8 == i->dbits && size >= 4 && is_contiguous(&span, mask, size)) {
 		void *d = size == 4 ? (void *)w->r32[i->d[0]] : (void *)w->r64[i->d[0]];
 
@@ -247,6 +252,10 @@ static int op_ST(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mas
 
 	if (locate(w, i, mask, size * i->mod, true, &span)) {
 		return EXEC_FAULTED;
+	}
+	if (i->flags & RBT_PTX_STRONG) {
+		exec_store_strong(w, i, mask, &span);
+		return 0;
 	}
 	if (i->mod == 1 && size * 8 == i->sbits && size >= 4 && is_contiguous(&span, mask, size)) {
 		const void *d = size == 4 ? (void *)w->r32[i->d[0]] : (void *)w->r64[i->d[0]];

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "softgpu/exec/half.h"
 #include "softgpu/exec/lanes.h"
 #include "softgpu/ptx/ptx.h"
 
@@ -100,13 +101,17 @@ X1(f64, s32, cvt_f64_s32, (double)x)
 X1(f64, u32, cvt_f64_u32, (double)x)
 X1(f64, f32, cvt_f64_f32, (double)x)
 X1(f32, f64, cvt_f32_f64, (float)x)
+X1(f32, u32, cvt_f32_f16, f16_to_f32(x))
+X1(f32, u32, cvt_f32_bf16, bf16_to_f32(x))
+X1(u32, f32, cvt_f16_f32, f16_from_f32(x))
+X1(u32, f32, cvt_bf16_f32, bf16_from_f32(x))
 
-/* The common conversions; the rest, and all but to nearest, in round.c. */
+/* The common conversions; the rest, and all but to nearest, in convert.c. */
 static int convert_floats(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
 	unsigned pair = (unsigned)i->type << 8 | i->stype;
 
-	if (i->mod != RBT_PTX_RN || i->flags & (RBT_PTX_SAT | RBT_PTX_FTZ)) {
+	if (i->mod != RBT_PTX_RN || i->flags & (RBT_PTX_SAT | RBT_PTX_FTZ | RBT_PTX_RELU)) {
 		return exec_slow_cvt(w, i, mask);
 	}
 	switch (pair) {
@@ -122,6 +127,14 @@ static int convert_floats(struct exec_warp *w, const struct rbt_ptx_inst *i, uin
 		return op_cvt_f64_f32(w, i, mask);
 	case RBT_PTX_F32 << 8 | RBT_PTX_F64:
 		return op_cvt_f32_f64(w, i, mask);
+	case RBT_PTX_F32 << 8 | RBT_PTX_F16:
+		return op_cvt_f32_f16(w, i, mask);
+	case RBT_PTX_F32 << 8 | RBT_PTX_BF16:
+		return op_cvt_f32_bf16(w, i, mask);
+	case RBT_PTX_F16 << 8 | RBT_PTX_F32:
+		return op_cvt_f16_f32(w, i, mask);
+	case RBT_PTX_BF16 << 8 | RBT_PTX_F32:
+		return op_cvt_bf16_f32(w, i, mask);
 	default:
 		return exec_slow_cvt(w, i, mask);
 	}
@@ -137,6 +150,18 @@ static int op_PACK(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t m
 	const uint16_t from[4] = {i->a, i->b, i->c, i->e};
 	unsigned bits = i->dbits / i->mod;
 
+	if (i->mod == 2 && i->dbits == 32) {
+		uint32_t *d = w->r32[i->d[0]];
+		const uint32_t *a = w->r32[i->a], *b = w->r32[i->b];
+
+		EXEC_WRITE(u32, a[l] | b[l] << 16)
+	}
+	if (i->mod == 2 && i->dbits == 64) {
+		uint64_t *d = w->r64[i->d[0]];
+		const uint32_t *a = w->r32[i->a], *b = w->r32[i->b];
+
+		EXEC_WRITE(u64, a[l] | (uint64_t)b[l] << 32)
+	}
 	for (unsigned l = 0; l < EXEC_LANES; l++) {
 		uint64_t v = 0;
 
@@ -155,10 +180,32 @@ static int op_PACK(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t m
 	return 0;
 }
 
+/* Part k of two. */
+static int unpack_word(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask, unsigned k)
+{
+	uint32_t *d = w->r32[i->d[k]];
+	const uint32_t *a = w->r32[i->a];
+
+	EXEC_WRITE(u32, a[l] >> (16 * k) & 0xffff)
+}
+
+static int unpack_long(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask, unsigned k)
+{
+	uint32_t *d = w->r32[i->d[k]];
+	const uint64_t *a = w->r64[i->a];
+
+	EXEC_WRITE(u32, (uint32_t)(a[l] >> (32 * k)))
+}
+
 static int op_UNPACK(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
 	unsigned bits = i->sbits / i->mod;
 
+	if (i->mod == 2 && i->d[0] != RBT_PTX_NO_SLOT && i->d[1] != RBT_PTX_NO_SLOT &&
+		i->sbits >= 32) {
+		return i->sbits == 64 ? unpack_long(w, i, mask, 0) | unpack_long(w, i, mask, 1)
+				      : unpack_word(w, i, mask, 0) | unpack_word(w, i, mask, 1);
+	}
 	for (unsigned l = 0; l < EXEC_LANES; l++) {
 		uint64_t v = part_of(w, i->a, i->sbits, l);
 

@@ -20,6 +20,7 @@ static void fill(void)
 	EXEC_AT_LEVEL(exec_fill_int)(table);
 	EXEC_AT_LEVEL(exec_fill_bits)(table);
 	EXEC_AT_LEVEL(exec_fill_float)(table);
+	EXEC_AT_LEVEL(exec_fill_half)(table);
 	EXEC_AT_LEVEL(exec_fill_compare)(table);
 	EXEC_AT_LEVEL(exec_fill_move)(table);
 	EXEC_AT_LEVEL(exec_fill_memory)(table);

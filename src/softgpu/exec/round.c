@@ -9,14 +9,18 @@
 #include "softgpu/exec/impl.h"
 
 /* Changes the host's rounding while it runs; the default is back when the operation ends. */
-static void set_rounding(unsigned mod)
+static void set_rounding(const struct rbt_ptx_inst *i)
 {
 	static const int modes[] = {[RBT_PTX_RN] = FE_TONEAREST,
 		[RBT_PTX_RZ] = FE_TOWARDZERO,
 		[RBT_PTX_RM] = FE_DOWNWARD,
 		[RBT_PTX_RP] = FE_UPWARD};
 
-	fesetround(mod <= RBT_PTX_RP ? modes[mod] : FE_TONEAREST);
+	/* Of min and max, mod is about something else; and nothing is rounded. */
+	bool is_choice = i->op == RBT_PTX_MIN_F32 || i->op == RBT_PTX_MAX_F32 ||
+			 i->op == RBT_PTX_MIN_F64 || i->op == RBT_PTX_MAX_F64;
+
+	fesetround(i->mod <= RBT_PTX_RP && !is_choice ? modes[i->mod] : FE_TONEAREST);
 }
 
 /* -0 is less than +0; a NaN loses against any number. */
@@ -49,14 +53,31 @@ static float function_f32(unsigned op, float x)
 		return log2f(x);
 	case RBT_PTX_SIN_F32:
 		return sinf(x);
+	case RBT_PTX_TANH_F32:
+		return tanhf(x);
 	default:
 		return cosf(x);
 	}
 }
 
-static float compute_f32(unsigned op, float x, float y, float z)
+/* min or max with more to it (enum rbt_ptx_minmax). */
+static double choose(unsigned mod, bool greatest_wins, double x, double y)
 {
-	switch (op) {
+	double r;
+
+	if (mod & RBT_PTX_MINMAX_NAN && (isnan(x) || isnan(y))) {
+		return NAN;
+	}
+	if (!(mod & RBT_PTX_MINMAX_XORSIGN)) {
+		return greatest_wins ? greatest(x, y) : least(x, y);
+	}
+	r = greatest_wins ? greatest(fabs(x), fabs(y)) : least(fabs(x), fabs(y));
+	return signbit(x) != signbit(y) ? -r : r;
+}
+
+static float compute_f32(const struct rbt_ptx_inst *i, float x, float y, float z)
+{
+	switch (i->op) {
 	case RBT_PTX_ADD_F32:
 		return x + y;
 	case RBT_PTX_SUB_F32:
@@ -68,17 +89,17 @@ static float compute_f32(unsigned op, float x, float y, float z)
 	case RBT_PTX_DIV_F32:
 		return x / y;
 	case RBT_PTX_MIN_F32:
-		return (float)least(x, y);
+		return (float)choose(i->mod, false, x, y);
 	case RBT_PTX_MAX_F32:
-		return (float)greatest(x, y);
+		return (float)choose(i->mod, true, x, y);
 	default:
-		return function_f32(op, x);
+		return function_f32(i->op, x);
 	}
 }
 
-static double compute_f64(unsigned op, double x, double y, double z)
+static double compute_f64(const struct rbt_ptx_inst *i, double x, double y, double z)
 {
-	switch (op) {
+	switch (i->op) {
 	case RBT_PTX_ADD_F64:
 		return x + y;
 	case RBT_PTX_SUB_F64:
@@ -90,9 +111,9 @@ static double compute_f64(unsigned op, double x, double y, double z)
 	case RBT_PTX_DIV_F64:
 		return x / y;
 	case RBT_PTX_MIN_F64:
-		return least(x, y);
+		return choose(i->mod, false, x, y);
 	case RBT_PTX_MAX_F64:
-		return greatest(x, y);
+		return choose(i->mod, true, x, y);
 	case RBT_PTX_SQRT_F64:
 		return sqrt(x);
 	case RBT_PTX_RCP_F64:
@@ -121,14 +142,14 @@ static double saturated(const struct rbt_ptx_inst *i, double x)
 
 int exec_slow_f32(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
-	set_rounding(i->mod);
+	set_rounding(i);
 	for (uint32_t left = mask; left; left &= left - 1) {
 		unsigned l = (unsigned)__builtin_ctz(left);
 		/* Through memory, or the compiler may compute before the mode is set. */
 		volatile float x = flushed(i, LANE_OF(r32, float, i->a));
 		volatile float y = flushed(i, LANE_OF(r32, float, i->b));
 		volatile float z = flushed(i, LANE_OF(r32, float, i->c));
-		volatile float r = compute_f32(i->op, x, y, z);
+		volatile float r = compute_f32(i, x, y, z);
 
 		((float *)w->r32[i->d[0]])[l] = (float)saturated(i, flushed(i, r));
 	}
@@ -138,12 +159,12 @@ int exec_slow_f32(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t ma
 
 int exec_slow_f64(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
-	set_rounding(i->mod);
+	set_rounding(i);
 	for (uint32_t left = mask; left; left &= left - 1) {
 		unsigned l = (unsigned)__builtin_ctz(left);
 		volatile double x = LANE_OF(r64, double, i->a), y = LANE_OF(r64, double, i->b);
 		volatile double z = LANE_OF(r64, double, i->c);
-		volatile double r = compute_f64(i->op, x, y, z);
+		volatile double r = compute_f64(i, x, y, z);
 
 		((double *)w->r64[i->d[0]])[l] = saturated(i, r);
 	}

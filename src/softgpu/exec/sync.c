@@ -2,10 +2,43 @@
 /* Waiting: barriers of the block, and operations that want several lanes of a warp at once. */
 #include "softgpu/exec/impl.h"
 
-static uint32_t barrier_count(
-	const struct rbt_exec_block *block, const struct exec_barrier *barrier)
+/*
+ * Barriers that count do so by warps: lanes that have ended, or that a block's last warp never had,
+ * are there with the last of their siblings. Those that wait tell by their state; for those that
+ * only arrive, see exec_barrier().
+ */
+static uint32_t missing_lanes(const struct rbt_exec_block *block, uint32_t id)
 {
-	return barrier->expected ? barrier->expected : block->live;
+	uint32_t missing = 0;
+
+	for (uint32_t n = 0; n < block->nwarps; n++) {
+		const struct exec_warp *w = &block->warps[n];
+		uint32_t waiting = 0;
+
+		for (uint32_t k = 0; k < w->ngroups; k++) {
+			if (w->groups[k].state == EXEC_AT_BARRIER && w->groups[k].barrier == id) {
+				waiting |= w->groups[k].mask;
+			}
+		}
+		if (waiting && waiting == w->live) {
+			missing += EXEC_LANES - (uint32_t)__builtin_popcount(waiting);
+		}
+	}
+	return missing;
+}
+
+static bool is_complete(const struct rbt_exec_block *block, uint32_t id)
+{
+	const struct exec_barrier *barrier = &block->barriers[id];
+
+	if (barrier->arrived == 0) {
+		return false;
+	}
+	if (barrier->expected == 0) {
+		return barrier->arrived >= block->live;
+	}
+	return barrier->arrived >= barrier->expected ||
+	       barrier->arrived + missing_lanes(block, id) >= barrier->expected;
 }
 
 /* What bar.red gives: to the group's own destination, as each may have come its own way. */
@@ -27,8 +60,7 @@ static void give_result(
 		}
 		return;
 	}
-	held = i->mod == RBT_PTX_BARRED_AND ? barrier->count == barrier->arrived
-					    : barrier->count > 0;
+	held = i->mod == RBT_PTX_BARRED_AND ? barrier->count == barrier->asked : barrier->count > 0;
 	frame->pred[i->d[0]] = (frame->pred[i->d[0]] & ~g->mask) | (held ? g->mask : 0);
 }
 
@@ -50,15 +82,13 @@ static void release(struct rbt_exec_block *block, uint32_t id)
 			}
 		}
 	}
-	*barrier = (struct exec_barrier){0, 0, 0};
+	*barrier = (struct exec_barrier){0, 0, 0, 0};
 }
 
 void exec_barriers_check(struct rbt_exec_block *block)
 {
 	for (uint32_t id = 0; id < EXEC_BARRIERS; id++) {
-		const struct exec_barrier *barrier = &block->barriers[id];
-
-		if (barrier->arrived > 0 && barrier->arrived >= barrier_count(block, barrier)) {
+		if (is_complete(block, id)) {
 			release(block, id);
 		}
 	}
@@ -83,8 +113,12 @@ int exec_barrier(struct exec_warp *w, struct exec_group *g, const struct rbt_ptx
 	if (i->op == RBT_PTX_BAR_RED) {
 		uint32_t holds = w->pred[i->c] ^ (i->flags & RBT_PTX_NEG_C ? EXEC_ALL : 0);
 		barrier->count += (uint32_t)__builtin_popcount(holds & g->mask);
+		barrier->asked += (uint32_t)__builtin_popcount(g->mask);
 	}
 	if (i->op == RBT_PTX_BAR_ARRIVE) {
+		if (g->mask == w->live) {
+			barrier->arrived += EXEC_LANES - (uint32_t)__builtin_popcount(g->mask);
+		}
 		g->pc++;
 	} else {
 		g->state = EXEC_AT_BARRIER;

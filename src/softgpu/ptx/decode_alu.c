@@ -6,10 +6,10 @@
  */
 #include "softgpu/ptx/impl.h"
 
-enum { U16, S16, U32, S32, U64, S64, F32, F64, COLUMNS };
+enum { U16, S16, U32, S32, U64, S64, HALF, F32, F64, COLUMNS };
 
 /* Modifiers that a row takes. */
-enum { ROUND = 1, FTZ = 2, SAT = 4, CC = 8 };
+enum { ROUND = 1, FTZ = 2, SAT = 4, CC = 8, RELU = 16, MINMAX = 32 };
 
 struct row {
 	const char *name, *qualifier, *qualifier2;
@@ -38,6 +38,8 @@ struct row {
 #define B3(name)  [U16] = O(name##_B16), [U32] = O(name##_B32), [U64] = O(name##_B64)
 #define B3N(name) [U16] = O(name##_B32), [U32] = O(name##_B32), [U64] = O(name##_B64)
 #define FF(name)  [F32] = O(name##_F32), [F64] = O(name##_F64)
+#define HFF(name) [HALF] = O(name##_HALF), FF(name)
+#define HF(name)  [HALF] = O(name##_HALF), [F32] = O(name##_F32)
 #define IN RBT_PTX_CC_IN
 #define OUT RBT_PTX_CC_OUT
 
@@ -45,17 +47,17 @@ static const struct row rows[] = {
 	{ "add", "cc", NULL, "ttt", 0, OUT, { I2(ADDX) } },
 	{ "add", "sat", NULL, "ttt", 0, 0, { [S32] = O(ADD_SAT_S32) } },
 	{ "add", NULL, NULL, "ttt", 0, 0, { I3(ADD) } },
-	{ "add", NULL, NULL, "ttt", ROUND | FTZ | SAT, 0, { FF(ADD) } },
+	{ "add", NULL, NULL, "ttt", ROUND | FTZ | SAT, 0, { HFF(ADD) } },
 	{ "addc", NULL, NULL, "ttt", CC, IN, { I2(ADDX) } },
 	{ "sub", "cc", NULL, "ttt", 0, OUT, { I2(SUBX) } },
 	{ "sub", "sat", NULL, "ttt", 0, 0, { [S32] = O(SUB_SAT_S32) } },
 	{ "sub", NULL, NULL, "ttt", 0, 0, { I3(SUB) } },
-	{ "sub", NULL, NULL, "ttt", ROUND | FTZ | SAT, 0, { FF(SUB) } },
+	{ "sub", NULL, NULL, "ttt", ROUND | FTZ | SAT, 0, { HFF(SUB) } },
 	{ "subc", NULL, NULL, "ttt", CC, IN, { I2(SUBX) } },
 	{ "mul", "lo", NULL, "ttt", 0, 0, { I3(MUL_LO) } },
 	{ "mul", "hi", NULL, "ttt", 0, 0, { SU3(MUL_HI) } },
 	{ "mul", "wide", NULL, "dtt", 0, 0, { W2(MUL_WIDE) } },
-	{ "mul", NULL, NULL, "ttt", ROUND | FTZ | SAT, 0, { FF(MUL) } },
+	{ "mul", NULL, NULL, "ttt", ROUND | FTZ | SAT, 0, { HFF(MUL) } },
 	{ "mad", "lo", "cc", "tttt", 0, OUT, { I2(MADX_LO) } },
 	{ "mad", "hi", "cc", "tttt", 0, OUT, { SU2(MADX_HI) } },
 	{ "mad", "lo", NULL, "tttt", 0, 0, { I3(MAD_LO) } },
@@ -65,24 +67,26 @@ static const struct row rows[] = {
 	{ "madc", "lo", NULL, "tttt", CC, IN, { I2(MADX_LO) } },
 	{ "madc", "hi", NULL, "tttt", CC, IN, { SU2(MADX_HI) } },
 	{ "fma", NULL, NULL, "tttt", ROUND | FTZ | SAT, 0, { FF(FMA) } },
+	{ "fma", NULL, NULL, "tttt", ROUND | FTZ | SAT | RELU, 0, { [HALF] = O(FMA_HALF) } },
 	{ "div", NULL, NULL, "ttt", 0, 0, { SU3(DIV) } },
 	{ "div", NULL, NULL, "ttt", ROUND | FTZ, 0, { FF(DIV) } },
 	{ "rem", NULL, NULL, "ttt", 0, 0, { SU3N(REM) } },
 	{ "neg", NULL, NULL, "tt", 0, 0, { I3(NEG) } },
-	{ "neg", NULL, NULL, "tt", FTZ, 0, { FF(NEG) } },
+	{ "neg", NULL, NULL, "tt", FTZ, 0, { HFF(NEG) } },
 	{ "abs", NULL, NULL, "tt", 0, 0, { S3(ABS) } },
-	{ "abs", NULL, NULL, "tt", FTZ, 0, { FF(ABS) } },
+	{ "abs", NULL, NULL, "tt", FTZ, 0, { HFF(ABS) } },
 	{ "min", NULL, NULL, "ttt", 0, 0, { SU3N(MIN) } },
-	{ "min", NULL, NULL, "ttt", FTZ, 0, { FF(MIN) } },
+	{ "min", NULL, NULL, "ttt", FTZ | MINMAX, 0, { HFF(MIN) } },
 	{ "max", NULL, NULL, "ttt", 0, 0, { SU3N(MAX) } },
-	{ "max", NULL, NULL, "ttt", FTZ, 0, { FF(MAX) } },
+	{ "max", NULL, NULL, "ttt", FTZ | MINMAX, 0, { HFF(MAX) } },
 	{ "sqrt", NULL, NULL, "tt", ROUND | FTZ, 0, { FF(SQRT) } },
 	{ "rcp", NULL, NULL, "tt", ROUND | FTZ, 0, { FF(RCP) } },
 	{ "rsqrt", NULL, NULL, "tt", ROUND | FTZ, 0, { FF(RSQRT) } },
-	{ "ex2", NULL, NULL, "tt", ROUND | FTZ, 0, { [F32] = O(EX2_F32) } },
+	{ "ex2", NULL, NULL, "tt", ROUND | FTZ, 0, { HF(EX2) } },
 	{ "lg2", NULL, NULL, "tt", ROUND | FTZ, 0, { [F32] = O(LG2_F32) } },
 	{ "sin", NULL, NULL, "tt", ROUND | FTZ, 0, { [F32] = O(SIN_F32) } },
 	{ "cos", NULL, NULL, "tt", ROUND | FTZ, 0, { [F32] = O(COS_F32) } },
+	{ "tanh", NULL, NULL, "tt", ROUND, 0, { HF(TANH) } },
 	{ "copysign", NULL, NULL, "ttt", 0, 0, { FF(COPYSIGN) } },
 	{ "and", NULL, NULL, "ttt", 0, 0, { B3N(AND) } },
 	{ "or", NULL, NULL, "ttt", 0, 0, { B3N(OR) } },
@@ -119,6 +123,11 @@ static int column_of(unsigned type)
 		return U64;
 	case RBT_PTX_S64:
 		return S64;
+	case RBT_PTX_F16:
+	case RBT_PTX_BF16:
+	case RBT_PTX_F16X2:
+	case RBT_PTX_BF16X2:
+		return HALF;
 	case RBT_PTX_F32:
 		return F32;
 	case RBT_PTX_F64:
@@ -155,6 +164,16 @@ static const struct row *find_row(const struct insn *in, int column, bool *ret_k
 	return NULL;
 }
 
+static uint8_t take_minmax(struct insn *in)
+{
+	unsigned mod = ptx_has(in, "NaN") ? RBT_PTX_MINMAX_NAN : 0;
+
+	if (ptx_has(in, "xorsign") && ptx_has(in, "abs")) {
+		mod |= RBT_PTX_MINMAX_XORSIGN;
+	}
+	return (uint8_t)mod;
+}
+
 static int take_modifiers(struct parser *p, struct insn *in, const struct row *row)
 {
 	int round;
@@ -175,9 +194,16 @@ static int take_modifiers(struct parser *p, struct insn *in, const struct row *r
 	if ((row->takes & CC) != 0 && ptx_has(in, "cc")) {
 		in->out.flags |= RBT_PTX_CC_OUT;
 	}
+	if ((row->takes & RELU) != 0 && ptx_has(in, "relu")) {
+		in->out.flags |= RBT_PTX_RELU;
+	}
+	if ((row->takes & MINMAX) != 0) {
+		in->out.mod = take_minmax(in);
+	}
 	if ((row->takes & ROUND) != 0) {
 		round = ptx_rounding(in);
-		if (round >= RBT_PTX_RNI && round <= RBT_PTX_RPI) {
+		if ((round >= RBT_PTX_RNI && round <= RBT_PTX_RPI) ||
+			(ptx_is_half(in->types[0]) && round >= RBT_PTX_RZ && round <= RBT_PTX_RP)) {
 			return ptx_no_form(p, in);
 		}
 		in->out.mod = (uint8_t)(round < 0 ? RBT_PTX_RN : round);

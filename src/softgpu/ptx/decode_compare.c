@@ -5,6 +5,7 @@
 static const char *const cmp_words[] = {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu",
 	"leu", "gtu", "geu", "num", "nan", "lo", "ls", "hi", "hs", NULL};
 
+/* set is NOP where there is no such operation: it is made of setp and selp then. */
 struct compare {
 	uint8_t type;
 	uint16_t setp, set;
@@ -22,6 +23,10 @@ static const struct compare compares[] = {
 	{RBT_PTX_B64, RBT_PTX_SETP_U64, RBT_PTX_SET_U64},
 	{RBT_PTX_F32, RBT_PTX_SETP_F32, RBT_PTX_SET_F32},
 	{RBT_PTX_F64, RBT_PTX_SETP_F64, RBT_PTX_SET_F64},
+	{RBT_PTX_F16, RBT_PTX_SETP_HALF, RBT_PTX_NOP},
+	{RBT_PTX_BF16, RBT_PTX_SETP_HALF, RBT_PTX_NOP},
+	{RBT_PTX_F16X2, RBT_PTX_SETP_HALF, RBT_PTX_NOP},
+	{RBT_PTX_BF16X2, RBT_PTX_SETP_HALF, RBT_PTX_NOP},
 };
 
 static const struct compare *compare_of(unsigned type)
@@ -70,6 +75,12 @@ static int compare_sources(struct parser *p, struct insn *in, unsigned type)
 	return r;
 }
 
+/* Two halves, compared each by itself. */
+static bool is_pair(unsigned type)
+{
+	return type == RBT_PTX_F16X2 || type == RBT_PTX_BF16X2;
+}
+
 static int decode_setp(struct parser *p, struct insn *in)
 {
 	const struct compare *compare = compare_of(in->types[0]);
@@ -84,8 +95,104 @@ static int decode_setp(struct parser *p, struct insn *in)
 	r = r < 0 ? r : ptx_pred_dst(p, in, &in->out.d[0], &in->ops[0]);
 	if (r == 0 && in->ops[0].kind != OPD_VECTOR && in->ops[0].count == 1) {
 		r = ptx_pred_dst(p, in, &in->out.d[1], &p->elements[in->ops[0].first]);
+	} else if (r == 0 && is_pair(in->types[0])) {
+		return ptx_fail(p, EINVAL, "'setp' of two halves needs two predicates");
 	}
 	return r;
+}
+
+/* What set writes where the comparison holds; 0 where the types do not go together. */
+static uint32_t set_word(unsigned type, unsigned stype)
+{
+	switch (type) {
+	case RBT_PTX_U16:
+	case RBT_PTX_S16:
+		return is_pair(stype) ? 0 : 0xffff;
+	case RBT_PTX_F16:
+		return is_pair(stype) ? 0 : 0x3c00;
+	case RBT_PTX_BF16:
+		return is_pair(stype) ? 0 : 0x3f80;
+	case RBT_PTX_F16X2:
+		return stype == RBT_PTX_F16X2 ? 0x3c003c00 : 0;
+	case RBT_PTX_BF16X2:
+		return stype == RBT_PTX_BF16X2 ? 0x3f803f80 : 0;
+	case RBT_PTX_U32:
+	case RBT_PTX_S32:
+		return 0xffffffff;
+	default:
+		return 0;
+	}
+}
+
+/* into = pred ? word : 0, all of 32 bits */
+static int select_word(struct parser *p, struct insn *into, uint16_t pred, uint32_t word)
+{
+	int r = ptx_const(p, into, &into->out.a, FILE_32, RBT_PTX_CONST_VALUE, 0, word);
+
+	into->out.op = RBT_PTX_SELP_B32;
+	into->out.type = RBT_PTX_B32;
+	into->out.c = pred;
+	return r < 0 ? r : ptx_const(p, into, &into->out.b, FILE_32, RBT_PTX_CONST_VALUE, 0, 0);
+}
+
+/* A selection into a register of ours, for one half. */
+static int select_half(
+	struct parser *p, const struct insn *in, uint16_t pred, uint32_t word, uint16_t *ret_slot)
+{
+	struct insn half;
+	int r;
+
+	ptx_insn_init(&half);
+	half.line = in->line;
+	r = select_word(p, &half, pred, word);
+	r = r < 0 ? r : ptx_new_slot(p, RBT_PTX_B32, ret_slot);
+	half.out.d[0] = *ret_slot;
+	return r < 0 ? r : ptx_emit(p, &half);
+}
+
+/* The comparison that in->out holds, as an instruction of its own with predicates of ours. */
+static int emit_setp(struct parser *p, struct insn *in, unsigned op, uint16_t ret_preds[2])
+{
+	struct insn setp = *in;
+	struct rbt_ptx_inst *out = &setp.out;
+	int r = ptx_new_slot(p, RBT_PTX_PRED, &out->d[0]);
+
+	if (r == 0 && is_pair(in->types[1])) {
+		r = ptx_new_slot(p, RBT_PTX_PRED, &out->d[1]);
+	}
+	out->op = (uint16_t)op;
+	out->type = in->types[1];
+	out->guard = RBT_PTX_PRED_TRUE;
+	out->flags &= (uint16_t)~RBT_PTX_NEG_GUARD;
+	ret_preds[0] = out->d[0];
+	ret_preds[1] = out->d[1];
+	return r < 0 ? r : ptx_emit(p, &setp);
+}
+
+/* setp, then the selection; only the last step, which writes what others see, needs the guard. */
+static int set_by_setp(struct parser *p, struct insn *in, unsigned op)
+{
+	uint32_t word = set_word(in->types[0], in->types[1]);
+	struct rbt_ptx_inst guarded = in->out;
+	uint16_t preds[2];
+	int r = compare_sources(p, in, in->types[1]);
+
+	if (r == 0 && word == 0) {
+		return ptx_no_form(p, in);
+	}
+	r = r < 0 ? r : emit_setp(p, in, op, preds);
+	in->out = guarded;
+	in->nfixups = 0;
+	if (r == 0 && is_pair(in->types[1])) {
+		in->out.op = RBT_PTX_OR_B32;
+		r = select_half(p, in, preds[0], word & 0xffff, &in->out.a);
+		r = r < 0 ? r : select_half(p, in, preds[1], word & 0xffff0000, &in->out.b);
+	} else if (r == 0) {
+		r = select_word(p, in, preds[0], word);
+	}
+	in->out.type = in->types[0];
+	return r < 0 ? r
+		     : ptx_dst(p, in, &in->out.d[0], &in->ops[0], rbt_ptx_type_bits(in->types[0]));
 }
 
 static int decode_set(struct parser *p, struct insn *in)
@@ -94,9 +201,12 @@ static int decode_set(struct parser *p, struct insn *in)
 	unsigned type = in->types[0];
 	int r;
 
-	if (compare == NULL || in->ntypes != 2 ||
-		(type != RBT_PTX_U32 && type != RBT_PTX_S32 && type != RBT_PTX_F32)) {
+	if (compare == NULL || in->ntypes != 2) {
 		return ptx_no_form(p, in);
+	}
+	if (compare->set == RBT_PTX_NOP ||
+		(type != RBT_PTX_U32 && type != RBT_PTX_S32 && type != RBT_PTX_F32)) {
+		return set_by_setp(p, in, compare->setp);
 	}
 	in->out.op = compare->set;
 	in->out.type = (uint8_t)type;

@@ -214,13 +214,15 @@ static int decode_st(struct parser *p, struct insn *in)
 enum {
 	T_INT = 1 << RBT_PTX_U32 | 1 << RBT_PTX_S32 | 1 << RBT_PTX_U64 | 1 << RBT_PTX_S64,
 	T_BITS = 1 << RBT_PTX_B32 | 1 << RBT_PTX_B64,
+	T_FLOAT = 1 << RBT_PTX_F16 | 1 << RBT_PTX_BF16 | 1 << RBT_PTX_F16X2 | 1 << RBT_PTX_BF16X2 |
+		  1 << RBT_PTX_F32 | 1 << RBT_PTX_F64,
 };
 
 /* In the order of enum rbt_ptx_rmw. */
 static const char *const rmw_words[] = {
 	"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec", NULL};
 static const uint32_t rmw_types[] = {
-	[RBT_PTX_RMW_ADD] = T_INT | 1 << RBT_PTX_F32 | 1 << RBT_PTX_F64,
+	[RBT_PTX_RMW_ADD] = T_INT | T_FLOAT,
 	[RBT_PTX_RMW_MIN] = T_INT,
 	[RBT_PTX_RMW_MAX] = T_INT,
 	[RBT_PTX_RMW_AND] = T_BITS,
@@ -240,6 +242,9 @@ static int atomic(struct parser *p, struct insn *in, const struct operand *o, un
 
 	take_hints(in);
 	take_space(in);
+	if (ptx_is_half(type)) {
+		ptx_has(in, "noftz");
+	}
 	if (which < 0 || in->ntypes != 1 || (rmw_types[which] & 1u << type) == 0 ||
 		in->out.space > RBT_PTX_SPACE_SHARED || in->out.space == RBT_PTX_SPACE_CONST) {
 		return ptx_no_form(p, in);

@@ -114,7 +114,7 @@ static int decode_mov(struct parser *p, struct insn *in)
 static bool is_convertible(unsigned type)
 {
 	return (type >= RBT_PTX_U8 && type <= RBT_PTX_S64) ||
-	       (type >= RBT_PTX_F16 && type <= RBT_PTX_F64 && type != RBT_PTX_F16X2);
+	       (ptx_is_float(type) && type != RBT_PTX_F16X2 && type != RBT_PTX_BF16X2);
 }
 
 /* Integers need no rounding, and to become one, or to lose precision, must say which. */
@@ -134,13 +134,39 @@ static int cvt_rounding(struct parser *p, struct insn *in, bool from_float, bool
 	return 0;
 }
 
+/* cvt.rn.f16x2.f32 d, a, b: a becomes the upper half. */
+static int cvt_pair(struct parser *p, struct insn *in)
+{
+	int round = ptx_rounding(in), r = ptx_nops(p, in, 3, 3);
+
+	if (r < 0) {
+		return r;
+	}
+	if (in->ntypes != 2 || in->types[1] != RBT_PTX_F32 ||
+		(round != RBT_PTX_RN && round != RBT_PTX_RZ)) {
+		return ptx_no_form(p, in);
+	}
+	in->out.op = RBT_PTX_CVT_PAIR;
+	in->out.mod = (uint8_t)round;
+	in->out.type = in->types[0];
+	in->out.stype = in->types[1];
+	in->out.flags |= ptx_has(in, "relu") ? RBT_PTX_RELU : 0;
+	r = ptx_dst(p, in, &in->out.d[0], &in->ops[0], 32);
+	r = r < 0 ? r : ptx_src(p, in, &in->out.a, &in->ops[1], RBT_PTX_F32);
+	return r < 0 ? r : ptx_src(p, in, &in->out.b, &in->ops[2], RBT_PTX_F32);
+}
+
 static int decode_cvt(struct parser *p, struct insn *in)
 {
 	static const uint16_t ops[2][2] = {
 		{RBT_PTX_CVT_II, RBT_PTX_CVT_IF}, {RBT_PTX_CVT_FI, RBT_PTX_CVT_FF}};
 	bool from_float = ptx_is_float(in->types[1]), to_float = ptx_is_float(in->types[0]);
-	int r = ptx_nops(p, in, 2, 2);
+	int r;
 
+	if (in->types[0] == RBT_PTX_F16X2 || in->types[0] == RBT_PTX_BF16X2) {
+		return cvt_pair(p, in);
+	}
+	r = ptx_nops(p, in, 2, 2);
 	if (r < 0) {
 		return r;
 	}
@@ -152,6 +178,9 @@ static int decode_cvt(struct parser *p, struct insn *in)
 	in->out.stype = in->types[1];
 	in->out.flags |= (uint16_t)((ptx_has(in, "ftz") ? RBT_PTX_FTZ : 0) |
 				    (ptx_has(in, "sat") ? RBT_PTX_SAT : 0));
+	if (ptx_is_half(in->types[0]) && ptx_has(in, "relu")) {
+		in->out.flags |= RBT_PTX_RELU;
+	}
 	r = cvt_rounding(p, in, from_float, to_float);
 	r = r < 0 ? r
 		  : ptx_dst_any(p, in, &in->out.d[0], &in->ops[0], rbt_ptx_type_bits(in->types[0]),

@@ -44,7 +44,7 @@ static void dump_slot(const struct rbt_ptx_function *f, char kind, uint16_t slot
 static void dump_flags(const struct rbt_ptx_inst *inst, FILE *file)
 {
 	static const char *const names[] = {"", "nega", "negb", "negc", "ftz", "sat", "ccin",
-		"ccout", "uni", "", "addr32", "uniform", "strong", "aligned"};
+		"ccout", "uni", "", "addr32", "uniform", "strong", "aligned", "relu"};
 
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if ((inst->flags & 1u << i) != 0 && names[i][0] != '\0') {
@@ -67,7 +67,7 @@ static void dump_rest(const struct rbt_ptx_inst *inst, FILE *file)
 		fprintf(file, " %s", ptx_type_name(inst->type));
 	}
 	if (inst->stype != RBT_PTX_NONE && inst->op >= RBT_PTX_CVT_II &&
-		inst->op <= RBT_PTX_CVT_FF) {
+		inst->op <= RBT_PTX_CVT_PAIR) {
 		fprintf(file, " from %s", ptx_type_name(inst->stype));
 	} else if (inst->stype != RBT_PTX_NONE) {
 		fprintf(file, " stype %u", inst->stype);

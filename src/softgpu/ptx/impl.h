@@ -224,6 +224,7 @@ char *ptx_name_copy(struct parser *p, uint32_t name);
 enum rbt_ptx_type ptx_type_of(const char *text, size_t length);
 const char *ptx_type_name(unsigned type);
 bool ptx_is_float(unsigned type);
+bool ptx_is_half(unsigned type);
 bool ptx_is_signed(unsigned type);
 int ptx_sreg_of(const char *name, size_t name_length, const char *dim, size_t dim_length);
 const char *ptx_sreg_name(unsigned sreg);

@@ -7,7 +7,7 @@
  * operation does not use are 0, slot fields RBT_PTX_NO_SLOT.
  *
  * Registers. A function numbers its registers as slots in three files; a warp has 32 lanes of each:
- *   32-bit  uint32_t r32[n32][32]   .b8 .b16 .b32 .f16 .bf16 .f16x2 .f32, zero-extended to 32 bits
+ *   32-bit  uint32_t r32[n32][32]   .b8 .b16 .b32 .f16 .bf16 .f16x2 .bf16x2 .f32, zero-extended
  *   64-bit  uint64_t r64[n64][32]   .b64 .f64
  *   preds   uint32_t pred[npred]    one bit a lane
  * A field that is a slot names its file by the operation's type (ops.h; a register of up to 32 bits
@@ -37,7 +37,8 @@
  *   LOCAL    0 is the start of the thread's local memory (the frame's base included)
  *   PARAM    the kernel's parameter buffer, the same for all lanes; read only, in entries only
  *   FRAME    this frame's parameter bytes of each lane: offsets, in range and aligned when a is
- *            RBT_PTX_NO_SLOT; with a slot (the address of a formal was taken) unchecked, LD only
+ *            RBT_PTX_NO_SLOT; with a slot (the address of a formal was taken) not known to be in
+ *            range, LD only
  * The flag UNIFORM says that a is a constant slot or none: all lanes have the same address.
  * Nothing else about an address has been checked, alignment neither.
  *
@@ -79,7 +80,7 @@ enum rbt_ptx_type {
 	RBT_PTX_B8, RBT_PTX_B16, RBT_PTX_B32, RBT_PTX_B64,
 	RBT_PTX_U8, RBT_PTX_U16, RBT_PTX_U32, RBT_PTX_U64,
 	RBT_PTX_S8, RBT_PTX_S16, RBT_PTX_S32, RBT_PTX_S64,
-	RBT_PTX_F16, RBT_PTX_BF16, RBT_PTX_F16X2, RBT_PTX_F32, RBT_PTX_F64,
+	RBT_PTX_F16, RBT_PTX_BF16, RBT_PTX_F16X2, RBT_PTX_BF16X2, RBT_PTX_F32, RBT_PTX_F64,
 	RBT_PTX_PRED,
 };
 /* clang-format on */
@@ -109,6 +110,7 @@ enum rbt_ptx_flag {
 	RBT_PTX_UNIFORM = 1 << 11,
 	RBT_PTX_STRONG = 1 << 12,  /* .volatile .relaxed .acquire .release */
 	RBT_PTX_ALIGNED = 1 << 13, /* all threads of the warp execute this barrier together */
+	RBT_PTX_RELU = 1 << 14,    /* results below zero become zero; NaN stays */
 };
 
 /* To nearest even is 0: what most instructions have. The I forms round to an integer (cvt). */
@@ -143,6 +145,9 @@ enum rbt_ptx_cmp {
 };
 
 enum rbt_ptx_bool { RBT_PTX_BOOL_NONE = 0, RBT_PTX_BOOL_AND, RBT_PTX_BOOL_OR, RBT_PTX_BOOL_XOR };
+
+/* Bits of mod of MIN and MAX on floats: a NaN wins; of the magnitudes, with both signs' product. */
+enum rbt_ptx_minmax { RBT_PTX_MINMAX_NAN = 1, RBT_PTX_MINMAX_XORSIGN = 2 };
 
 enum rbt_ptx_testp {
 	RBT_PTX_TESTP_FINITE = 0,

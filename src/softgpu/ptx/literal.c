@@ -165,7 +165,7 @@ int ptx_literal_bits(struct parser *p, const struct literal *lit, unsigned type,
 		*ret_bits = width == 64 ? lit->bits : lit->bits & ((UINT64_C(1) << width) - 1);
 		return 0;
 	}
-	if (width == (lit->kind == LIT_F32 ? 32 : 64)) {
+	if (width == (lit->kind == LIT_F32 ? 32 : 64) && !ptx_is_half(type)) {
 		*ret_bits = lit->bits;
 	} else if (lit->kind == LIT_F32 && type == RBT_PTX_F64) {
 		memcpy(&single, &low, sizeof(single));

@@ -32,6 +32,7 @@ static const struct {
 	{"lg2.", "tt"},
 	{"sin.", "tt"},
 	{"cos.", "tt"},
+	{"tanh.", "tt"},
 	{"copysign.", "ttt"},
 	{"testp.", "pt"},
 	{"and.", "ttt"},
@@ -60,6 +61,7 @@ static const struct {
 	{"slct.b64", "qqqw"},
 	{"mov.", "tt"},
 	{"sreg.", "t"},
+	{"cvt.pair", "www"},
 	{"cvta", "qq"},
 	{"isspacep", "pq"},
 	{"membar", ""},
@@ -166,7 +168,7 @@ void rbt_ptx_files(const struct rbt_ptx_inst *inst, char ret_files[8])
 	by_shape(rbt_ptx_op_name(inst->op), ret_files);
 	by_instruction(inst, ret_files);
 	if (inst->op == RBT_PTX_SHFL ||
-		(inst->op >= RBT_PTX_SETP_S16 && inst->op <= RBT_PTX_SETP_F64)) {
+		(inst->op >= RBT_PTX_SETP_S16 && inst->op <= RBT_PTX_SETP_HALF)) {
 		ret_files[1] = 'p';
 	}
 	if (inst->op == RBT_PTX_BAR_RED && inst->mod != RBT_PTX_BARRED_POPC) {

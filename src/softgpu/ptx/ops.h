@@ -51,7 +51,8 @@
 	X(MADX_HI_S32, "madx.hi.s32") X(MADX_HI_U32, "madx.hi.u32")                                \
 	X(MADX_HI_S64, "madx.hi.s64") X(MADX_HI_U64, "madx.hi.u64")                                \
 	/* Floating point. mod: enum rbt_ptx_round; flags FTZ, SAT (clamp to [0,1], NaN gives 0).  \
-	 * FMA is also mad.f32/f64. MIN, MAX: the operand that is not NaN. */                      \
+	 * FMA is also mad.f32/f64. MIN, MAX: the operand that is not NaN; mod: bits of enum       \
+	 * rbt_ptx_minmax. */                                                                      \
 	X(ADD_F32, "add.f32") X(ADD_F64, "add.f64") X(SUB_F32, "sub.f32") X(SUB_F64, "sub.f64")    \
 	X(MUL_F32, "mul.f32") X(MUL_F64, "mul.f64") X(FMA_F32, "fma.f32") X(FMA_F64, "fma.f64")    \
 	X(DIV_F32, "div.f32") X(DIV_F64, "div.f64") X(NEG_F32, "neg.f32") X(NEG_F64, "neg.f64")    \
@@ -59,7 +60,13 @@
 	X(MAX_F32, "max.f32") X(MAX_F64, "max.f64") X(SQRT_F32, "sqrt.f32")                        \
 	X(SQRT_F64, "sqrt.f64") X(RCP_F32, "rcp.f32") X(RCP_F64, "rcp.f64")                        \
 	X(RSQRT_F32, "rsqrt.f32") X(RSQRT_F64, "rsqrt.f64") X(EX2_F32, "ex2.f32")                  \
-	X(LG2_F32, "lg2.f32") X(SIN_F32, "sin.f32") X(COS_F32, "cos.f32")                          \
+	X(LG2_F32, "lg2.f32") X(SIN_F32, "sin.f32") X(COS_F32, "cos.f32") X(TANH_F32, "tanh.f32")  \
+	/* type is f16 or bf16, or f16x2 or bf16x2: two of them, lower and upper half by           \
+	 * themselves. Rounded to nearest; flags FTZ, SAT, RELU. */                                \
+	X(ADD_HALF, "add.half") X(SUB_HALF, "sub.half") X(MUL_HALF, "mul.half")                    \
+	X(FMA_HALF, "fma.half") X(NEG_HALF, "neg.half") X(ABS_HALF, "abs.half")                    \
+	X(MIN_HALF, "min.half") X(MAX_HALF, "max.half") X(EX2_HALF, "ex2.half")                    \
+	X(TANH_HALF, "tanh.half")                                                                  \
 	/* The magnitude of b with the sign of a. */                                               \
 	X(COPYSIGN_F32, "copysign.f32") X(COPYSIGN_F64, "copysign.f64")                            \
 	/* d is a predicate; mod: enum rbt_ptx_testp. */                                           \
@@ -95,6 +102,8 @@
 	X(SETP_S16, "setp.s16") X(SETP_S32, "setp.s32") X(SETP_U32, "setp.u32")                    \
 	X(SETP_S64, "setp.s64") X(SETP_U64, "setp.u64") X(SETP_F32, "setp.f32")                    \
 	X(SETP_F64, "setp.f64")                                                                    \
+	/* type as above; of two halves, d[0] is about the lower and d[1] about the upper ones. */ \
+	X(SETP_HALF, "setp.half")                                                                  \
 	X(SET_S16, "set.s16") X(SET_S32, "set.s32") X(SET_U32, "set.u32") X(SET_S64, "set.s64")    \
 	X(SET_U64, "set.u64") X(SET_F32, "set.f32") X(SET_F64, "set.f64")                          \
 	/* d = c ? a : b, c a predicate slot (NEG_C). */                                           \
@@ -108,16 +117,19 @@
 	X(SREG_B32, "sreg.b32") X(SREG_B64, "sreg.b64")                                            \
 	X(PACK, "pack") X(UNPACK, "unpack")                                                        \
 	/* From stype, in a register of sbits, to type, extended by type's sign into a register    \
-	 * of dbits. mod: enum rbt_ptx_round; FTZ, SAT. I integer, F float (also f16, bf16). */    \
+	 * of dbits. mod: enum rbt_ptx_round; FTZ, SAT, RELU. I integer, F float (f16, bf16 too).  \
+	 */                                                                                        \
 	X(CVT_II, "cvt.ii") X(CVT_IF, "cvt.if") X(CVT_FI, "cvt.fi") X(CVT_FF, "cvt.ff")            \
+	/* f32 a to the upper and b to the lower half of an f16x2 or bf16x2; mod RN, RZ; RELU. */  \
+	X(CVT_PAIR, "cvt.pair")                                                                    \
 	/* An address in `space` (shared, local) to generic, and back. For global and const the    \
 	 * decoder writes MOV_B64. ISSPACEP: d is a predicate. All 64-bit. */                      \
 	X(CVTA, "cvta") X(CVTA_TO, "cvta.to") X(ISSPACEP, "isspacep")                              \
 	/* Memory: ir.h, "Addresses". mod: elements (1, 2, 4) in d[]: LD writes, ST reads. */      \
 	X(LD, "ld") X(ST, "st")                                                                    \
 	/* mod: enum rbt_ptx_rmw on type; b the operand (CAS: b compared, c new value); d the old  \
-	 * value, RBT_PTX_NO_SLOT for red. ADD is of u32 s32 u64 s64 f32 f64; MIN, MAX u32 s32 u64 \
-	 * s64; AND, OR, XOR, EXCH, CAS b32 b64, CAS b16 too; INC, DEC u32. */                     \
+	 * value, RBT_PTX_NO_SLOT for red. ADD is of u32 s32 u64 s64 and all floats; MIN, MAX u32  \
+	 * s32 u64 s64; AND, OR, XOR, EXCH, CAS b32 b64, CAS b16 too; INC, DEC u32. */             \
 	X(ATOM, "atom")                                                                            \
 	/* mod: 0 cta, 1 gpu, 2 system. */                                                         \
 	X(MEMBAR, "membar")                                                                        \

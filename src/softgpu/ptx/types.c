@@ -22,6 +22,7 @@ static const struct {
 	[RBT_PTX_F16] = {"f16", 16},
 	[RBT_PTX_BF16] = {"bf16", 16},
 	[RBT_PTX_F16X2] = {"f16x2", 32},
+	[RBT_PTX_BF16X2] = {"bf16x2", 32},
 	[RBT_PTX_F32] = {"f32", 32},
 	[RBT_PTX_F64] = {"f64", 64},
 	[RBT_PTX_PRED] = {"pred", 1},
@@ -56,6 +57,12 @@ unsigned rbt_ptx_type_bits(enum rbt_ptx_type type)
 bool ptx_is_float(unsigned type)
 {
 	return type >= RBT_PTX_F16 && type <= RBT_PTX_F64;
+}
+
+/* f16, bf16, or two of them. */
+bool ptx_is_half(unsigned type)
+{
+	return type >= RBT_PTX_F16 && type <= RBT_PTX_BF16X2;
 }
 
 bool ptx_is_signed(unsigned type)
