@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the executor of the software GPU does on one core, beside native loops that compute the same
- * in the same run: a loop of fused multiply-adds, a tiled matrix product, and what it costs to take
- * a block off an SM and put it on another. The best of several rounds counts, as the least
- * disturbed one.
+ * What the software GPU does on one core, beside native loops that compute the same in the same
+ * run. Its executor alone: a loop of fused multiply-adds, a tiled matrix product, and what it costs
+ * to take a block off an SM and put it on another. Then the device, through rings: the same, an
+ * empty launch, and what preemption costs by each mechanism. The best of several rounds counts, as
+ * the least disturbed one.
  * usage: softgpu DIRECTORY_OF_KERNELS
  */
 #include <math.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #include "../tests/kernels/world.h"
+#include "softgpu_device.h"
 #include "util/time.h"
 
 #define ROUNDS 7
@@ -218,5 +220,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "softgpu: the kernels in %s could not be loaded\n", argv[1]);
 		return 1;
 	}
+	(void)bench_device(argv[1]);
+	bench_mechanisms();
 	return 0;
 }

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rings. A program may write to them at any moment, and anything: what is read is copied once, with
+ * plain loads of words that the compiler cannot repeat, and only the copy is looked at.
+ */
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "softgpu/device/device_impl.h"
+
+static void copy_slot(const struct gpu_channel *shared, uint64_t number, void *ret_slot)
+{
+	const uint64_t *from =
+		(const uint64_t *)(const void *)shared->ring[number % GPU_RING_SLOTS].bytes;
+	uint64_t words[GPU_SLOT_BYTES / 8];
+
+	for (unsigned k = 0; k < GPU_SLOT_BYTES / 8; k++) {
+		words[k] = __atomic_load_n(&from[k], __ATOMIC_RELAXED);
+	}
+	memcpy(ret_slot, words, sizeof(words));
+}
+
+static bool all_zero(const uint32_t *words, size_t n)
+{
+	uint32_t any = 0;
+
+	for (size_t k = 0; k < n; k++) {
+		any |= words[k];
+	}
+	return any == 0;
+}
+
+/* Is the command in the slot one that the ABI knows? How many slots it must have. */
+static bool check_command(const struct dev_channel *ch, uint32_t *ret_slots)
+{
+	*ret_slots = 1;
+	switch (ch->head.command) {
+	case GPU_CMD_NOTHING:
+		return true;
+	case GPU_CMD_LAUNCH:
+		*ret_slots += (ch->launch.param_size + GPU_SLOT_BYTES - 1) / GPU_SLOT_BYTES;
+		return ch->launch.param_size <= GPU_MAX_PARAMS && all_zero(ch->launch.zero, 3);
+	case GPU_CMD_COPY:
+		return ch->copy.zero == 0;
+	case GPU_CMD_FILL:
+		return ch->fill.zero[0] == 0 && ch->fill.zero[1] == 0;
+	case GPU_CMD_STAMP:
+		return ch->stamp.event < GPU_MAX_EVENTS && all_zero(ch->stamp.zero, 13);
+	case GPU_CMD_WAIT:
+		return ch->wait.channel < GPU_MAX_CHANNELS && all_zero(ch->wait.zero, 11);
+	case GPU_CMD_HOST:
+		return all_zero(ch->host.zero, 12);
+	default:
+		return false;
+	}
+}
+
+static void malformed(struct rbt_context *ctx, uint32_t index, const char *what)
+{
+	dev_log(ctx->dev, "context %llu, channel %u: %s", (unsigned long long)ctx->id, index, what);
+	dev_context_die(ctx, GPU_ERROR_INVALID);
+}
+
+/* How far the ring has been written; a recording says so itself. */
+static void look(struct rbt_context *ctx, struct dev_channel *ch)
+{
+	if (!dev_replaying(ctx->dev)) {
+		ch->wptr = __atomic_load_n(&ch->shared->wptr, __ATOMIC_ACQUIRE);
+	}
+}
+
+void dev_channel_fetch(struct rbt_context *ctx, uint32_t index)
+{
+	struct dev_channel *ch = &ctx->channels[index];
+	uint64_t left;
+	uint32_t slots;
+
+	if (ch->state != DEV_EMPTY) {
+		return;
+	}
+	look(ctx, ch);
+	left = ch->wptr - ch->rptr;
+	if (left == 0) {
+		/* The program may have seen what its kernels did: they are not to be run again. */
+		dev_channel_settle(ch);
+		return;
+	}
+	if (left > GPU_RING_SLOTS) {
+		malformed(ctx, index, "more in the ring than it holds");
+		return;
+	}
+	copy_slot(ch->shared, ch->rptr, &ch->slot);
+	if (ch->head.zero != 0 || !check_command(ch, &slots) || ch->head.slots != slots ||
+		slots > left) {
+		malformed(ctx, index, "a command that is none");
+		return;
+	}
+	for (uint32_t k = 1; k < slots; k++) {
+		copy_slot(ch->shared, ch->rptr + k, ch->params + (size_t)(k - 1) * GPU_SLOT_BYTES);
+	}
+	ch->rptr += slots;
+	ch->command++;
+	ch->state = DEV_FETCHED;
+	/* Nothing of these slots is read any more: the program may use them again. */
+	__atomic_store_n(&ch->shared->rptr, ch->rptr, __ATOMIC_RELEASE);
+}
+
+bool dev_channel_enabled(const struct rbt_context *ctx, uint32_t index)
+{
+	return ctx->error == 0 && ctx->schedule.scheduled && ctx->schedule.enabled >> index & 1;
+}
+
+/* A wait that is over, or any other command. */
+static bool can_start(const struct rbt_context *ctx, const struct dev_channel *ch)
+{
+	switch (ch->head.command) {
+	case GPU_CMD_WAIT:
+		return ch->wait.channel < ctx->n_channels &&
+		       ctx->channels[ch->wait.channel].done >= ch->wait.done;
+	case GPU_CMD_HOST:
+		return __atomic_load_n(&ch->shared->host_done, __ATOMIC_ACQUIRE) >= ch->host.until;
+	default:
+		return true;
+	}
+}
+
+bool dev_channel_ready(const struct rbt_context *ctx, uint32_t index)
+{
+	const struct dev_channel *ch = &ctx->channels[index];
+
+	if (!dev_channel_enabled(ctx, index)) {
+		return false;
+	}
+	return ch->n_todo > 0 || ch->state == DEV_COPYING ||
+	       (ch->state == DEV_FETCHED && can_start(ctx, ch));
+}
+
+void dev_channel_wake(struct gpu_channel *shared)
+{
+	/* Either the sleeper's look at `done` comes after our store, or we see that it waits. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&shared->waiting, __ATOMIC_RELAXED) != 0) {
+		syscall(SYS_futex, &shared->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	}
+}
+
+void dev_channel_complete(struct rbt_context *ctx, uint32_t index)
+{
+	struct dev_channel *ch = &ctx->channels[index];
+
+	ch->state = DEV_EMPTY;
+	ch->done++;
+	dev_trace(ctx->dev, ch->time_ns, RBT_DEVICE_COMMAND_DONE, ctx, index, ch->done);
+	/* Whoever sees it sees all that the command did. */
+	__atomic_store_n(&ch->shared->done, ch->done, __ATOMIC_RELEASE);
+	dev_channel_wake(ch->shared);
+	dev_channel_fetch(ctx, index);
+}
+
+uint64_t dev_channel_pending(struct rbt_context *ctx, uint32_t index)
+{
+	struct dev_channel *ch = &ctx->channels[index];
+	uint64_t at = ch->rptr, pending = 0;
+	union {
+		struct gpu_slot slot;
+		struct gpu_head head;
+	} u;
+
+	if (ch->state == DEV_FETCHED && ch->head.command == GPU_CMD_LAUNCH) {
+		pending++;
+	}
+	look(ctx, ch);
+	while (at != ch->wptr && ch->wptr - at <= GPU_RING_SLOTS) {
+		copy_slot(ch->shared, at, &u.slot);
+		if (u.head.slots == 0 || u.head.slots > ch->wptr - at) {
+			break;
+		}
+		pending += u.head.command == GPU_CMD_LAUNCH;
+		at += u.head.slots;
+	}
+	return pending;
+}
+
+void dev_print(void *user, const char *text, size_t size)
+{
+	struct rbt_context *ctx = user;
+	struct gpu_room *room = ctx->room;
+	uint64_t tail = __atomic_load_n(&room->print_tail, __ATOMIC_ACQUIRE);
+	uint64_t used = ctx->print_head - tail;
+	size_t at = ctx->print_head % GPU_PRINT_BYTES, first;
+
+	if (used > GPU_PRINT_BYTES || size > GPU_PRINT_BYTES - used) {
+		ctx->print_lost += size;
+		__atomic_store_n(&room->print_lost, ctx->print_lost, __ATOMIC_RELAXED);
+		return;
+	}
+	first = size < GPU_PRINT_BYTES - at ? size : GPU_PRINT_BYTES - at;
+	memcpy(room->print + at, text, first);
+	memcpy(room->print, text + first, size - first);
+	ctx->print_head += size;
+	__atomic_store_n(&room->print_head, ctx->print_head, __ATOMIC_RELEASE);
+}
