@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the interface has and this front has not: exported, so that programs that link it start, and
+ * answered with CUDA_ERROR_NOT_SUPPORTED whatever the arguments are.
+ */
+#include "softgpu/cuda/cuda_abi.h"
+#include "softgpu/cuda/names.h"
+
+CUresult front_absent(void);
+
+CUresult front_absent(void)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define NOTHING(name, version, symbol)
+#define NOTHING_PT(name, version, symbol, per_thread)
+#define ABSENT(name, version, symbol)                                                              \
+	CUresult symbol(void) __attribute__((alias("front_absent"), visibility("default")));
+FRONT_NAMES(NOTHING, NOTHING_PT, ABSENT)
