@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The decision core: what every program asks for goes in, what it gets comes out. Pure: no I/O, no
- * clock.
+ * The decision core: events go in, decisions come out. Pure: no I/O and no clock of its own, so
+ * that the same code runs in the daemon, in tests with a fake clock, and in the simulator.
  *
- * It keeps the rule that prevents collapse. Two tasks with short slices that are runnable together
- * all but stop the device (26.5 it/s fell to 2.95 at 100 µs each, on an H200), so a slice shorter
- * than the driver's own is granted only by the holder of the GPU's lock, and only to a task that
- * has no such company.
+ * What it keeps, whatever happens:
+ * - the rule that prevents collapse (rule.h): a slice shorter than the driver's own only with the
+ *   GPU's lock, and at most one such task runnable on a GPU;
+ * - nobody is kept off for ever: see min_share and probe_ms below;
+ * - a program, and a group of ranks, is on or off on all its GPUs together.
+ *
+ * What it does (policy `turns`): best-effort programs take turns, one at a time on a GPU, by
+ * weight; a higher priority goes first. Normal and latency programs stay runnable. While a latency
+ * program is taken to be busy, everybody of strictly lower priority is kept off its GPUs: that is
+ * the reserve. See turns.c, fair.c, reserve.c, guard.c.
+ *
+ * Use: report events as they happen, with the time; call rbt_sched_tick() when the time that
+ * rbt_sched_next_tick() names has come; after either, carry out what rbt_sched_next_change()
+ * returns, suspends and longer slices before resumes and shorter ones. Only rbt_sched_create(),
+ * rbt_sched_add() and rbt_sched_change() can fail; events cannot. Times are nanoseconds on any
+ * clock that does not go back (one that does is taken to stand still). Not thread safe.
  */
 #ifndef RBT_SCHED_CORE_H
 #define RBT_SCHED_CORE_H
@@ -15,37 +27,162 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum rbt_denial {
-	RBT_DENIED_NOTHING,
-	RBT_DENIED_LOCK,      /* somebody else schedules this GPU */
-	RBT_DENIED_COMPANY,   /* another short-slice task would be runnable beside it */
-	RBT_DENIED_RIVAL,     /* another scheduler has such a task */
-	RBT_DENIED_SUSPENDED, /* granted once it runs again */
+#include "sched/policy.h"
+#include "sched/rule.h"
+
+#define RBT_SCHED_MAX_GPUS 32
+#define RBT_WEIGHT_MAX     1000
+
+/* A machine, and a program on it. */
+struct rbt_sched;
+struct rbt_sched_prog;
+
+/* 0 stands for the default where a default is named. */
+struct rbt_sched_config {
+	const struct rbt_sched_policy *policy; /* NULL: turns */
+	/* A turn; 60 to 100, default 80. Shorter ones lose to switching, longer ones are felt. */
+	uint32_t turn_ms;
+	/* Who has the turn and shows no activity for this long is idle; default 5000. */
+	uint32_t idle_us;
+	/* The most a latency program is held after its last activity (learn.h); default 1000.
+	 * RBT_SCHED_NEVER: 0. */
+	uint32_t max_hold_us;
+	/* A reserve ends after this, and the program shares by slice until it has idled;
+	 * default 2000. */
+	uint32_t max_reserve_ms;
+	/* What a release too early is taken to cost (learn.h); default 1000. */
+	uint32_t switch_cost_us;
+	/* A program without gaps is reserved for only when it is still busy after this, or always
+	 * is; default 1500: up to the driver's slice (2048) the device does not leave it anyway,
+	 * and keeping the others off and letting them back costs them 0.8 ms. */
+	uint32_t burst_us;
+	/* What a program gets at least of share_window_ms, however busy higher priorities are, in
+	 * thousandths; default 20, at most 100. RBT_SCHED_NEVER: nothing. */
+	uint32_t min_share_permille;
+	uint32_t share_window_ms; /* default 1000, at least 100 */
+	/* Programs of class latency on a GPU; those beyond it are treated as normal until a place
+	 * is free. Default 8. RBT_SCHED_NEVER: no limit. */
+	uint32_t max_latency;
+	/* Who was only guessed to be idle and is kept off gets a look after this (and then after
+	 * twice that, up to 8 times): the guess may be wrong. Default 1000. */
+	uint32_t probe_ms;
+};
+#define RBT_SCHED_NEVER UINT32_MAX
+
+/* What a program's board says. */
+struct rbt_activity {
+	uint64_t last_ns; /* the last submission, returned synchronisation, or query for one */
+	bool waiting;     /* a thread waits for the device inside a driver call: busy for sure */
 };
 
-/* One program's wish on one GPU, and the answer. */
-struct rbt_claim {
-	uint32_t gpu;       /* < 32 */
-	uint32_t n_compute; /* compute tasks it has there */
-	uint64_t wanted_us; /* RBT_TIMESLICE_OWN: no wish */
-	uint64_t own_us;    /* the shortest of those tasks' own slices */
-	bool suspended;
-
-	uint64_t granted_us;    /* out; RBT_TIMESLICE_OWN: leave or restore its own */
-	enum rbt_denial denial; /* out */
+/* How the core asks for what it needs at that moment. Both optional. */
+struct rbt_sched_ops {
+	/* The newest activity of a program that is known and busy. False: nothing new is known.
+	 * May call rbt_sched_gap(), and nothing else of this header. */
+	bool (*look)(void *ctx, void *owner, struct rbt_activity *ret);
+	/* The program is about to be taken for idle: from now on its next submission must be
+	 * reported with rbt_sched_busy(). False when one has happened meanwhile. */
+	bool (*rest)(void *ctx, void *owner);
 };
 
-/* What is known of the GPUs, a bit each. */
-struct rbt_sched_gpus {
-	uint32_t locked; /* the lock is ours */
-	uint32_t marked; /* another scheduler was refused the lock: its programs are company too */
+/* A program's compute tasks on one GPU. */
+struct rbt_sched_tasks {
+	uint32_t n_compute;
+	uint64_t own_us; /* the shortest of their own slices */
 };
 
-/*
- * Decides all claims. *ret_locks_wanted gets a bit for each GPU whose lock would change an answer
- * (or is still needed): take those, drop the others, plan again.
- */
-void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_gpus *gpus,
-	uint32_t *ret_locks_wanted);
+struct rbt_sched_params {
+	unsigned priority;     /* 0 to 15 */
+	uint32_t weight;       /* 1 to RBT_WEIGHT_MAX; 0 is taken for 1 */
+	uint32_t group;        /* ranks with the same number have their turns together; 0: none */
+	uint64_t timeslice_us; /* explicit; RBT_TIMESLICE_OWN: by priority */
+	/* Of its own, as in the configuration; 0: what that says. */
+	uint32_t max_reserve_ms, min_share_permille;
+	bool suspended; /* by command */
+	/* Busy and idle are known: it has a board, and rbt_sched_busy() will be called. Otherwise
+	 * it is taken for busy when it comes to turns, and it never reserves. */
+	bool is_known;
+	/* The device will not take its tasks off: it takes no turns and cannot be kept off. To be
+	 * set also after a suspend has failed. */
+	bool cannot_suspend;
+	struct rbt_sched_tasks tasks[RBT_SCHED_MAX_GPUS];
+};
+
+enum rbt_off {
+	RBT_ON,
+	RBT_OFF_SCHEDULING, /* its compute tasks, "scheduling only": they run at short slices */
+	RBT_OFF_FULL,       /* its compute tasks, preempted */
+	RBT_OFF_COMMAND,    /* all its tasks, preempted: suspended by command */
+};
+
+/* What is to be done to a program. A program that is off keeps its short slice, so that a turn
+ * costs one suspend and one resume: whoever resumes out of turn restores slices first. */
+struct rbt_decision {
+	enum rbt_off off;
+	enum rbt_denial denial;                /* why something it asked for is not given */
+	uint64_t slice_us[RBT_SCHED_MAX_GPUS]; /* RBT_TIMESLICE_OWN: leave or restore its own */
+};
+
+/* For accounting, since the program was added. Times as of the last event. */
+struct rbt_sched_stats {
+	uint64_t on_ns;       /* had the GPU, or a share of it, while it wanted it */
+	uint64_t kept_off_ns; /* wanted it and was kept off */
+	uint64_t turns;
+	uint64_t guard_turns; /* owed to min_share */
+	uint64_t reserves;
+	uint64_t reserved_ns;
+	uint64_t requests;  /* hinted */
+	uint64_t window_ns; /* the hold window learnt */
+};
+
+/* 0, -EINVAL for a configuration out of range, or -ENOMEM. ops may be NULL. */
+int rbt_sched_create(const struct rbt_sched_config *config, const struct rbt_sched_ops *ops,
+	void *ctx, struct rbt_sched **ret);
+void rbt_sched_destroy(struct rbt_sched *s); /* and all its programs */
+/* 0, or -EINVAL and nothing has changed. */
+int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_config *config);
+
+/* The locks we hold and the marks others have left. */
+void rbt_sched_set_gpus(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_gpus *gpus);
+/* A bit for each GPU whose lock is to be held: a program there wishes for a short slice. */
+uint32_t rbt_sched_locks_wanted(const struct rbt_sched *s);
+
+/* `owner` comes back with decisions and ops. 0, -EINVAL or -ENOMEM. */
+int rbt_sched_add(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_params *params,
+	void *owner, struct rbt_sched_prog **ret);
+/* 0, or -EINVAL or -ENOMEM and nothing has changed. */
+int rbt_sched_change(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p,
+	const struct rbt_sched_params *params);
+void rbt_sched_remove(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
+
+/* A submission at t: the idle->busy edge, or any further one that the caller happens to see. */
+void rbt_sched_busy(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
+/* Nothing is in flight any more, for certain: a full synchronisation has returned, and nothing was
+ * submitted since. A program that was only not seen for a while is for the core to judge. */
+void rbt_sched_idle(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
+/* What ops.look() would say, for those who have it at hand. */
+void rbt_sched_note(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p,
+	const struct rbt_activity *activity);
+/* n gaps of about gap_ns, as its board has counted them since they were last told (learn.h). For a
+ * program whose gaps are told, the core counts only those that it sees for itself to have been
+ * taken for the end of a request; for others, all that end with rbt_sched_busy(). */
+void rbt_sched_gap(struct rbt_sched_prog *p, uint64_t gap_ns, uint32_t n);
+
+/* A request begins; until as many ends have come, or the deadline has passed, the program is busy
+ * whatever its board says. deadline_ns 0: none. Works for unknown programs too. */
+void rbt_sched_request_begin(
+	struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p, uint64_t deadline_ns);
+void rbt_sched_request_end(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
+
+/* Does what is due. */
+void rbt_sched_tick(struct rbt_sched *s, uint64_t t_ns);
+/* When to tick next, after what was last reported; UINT64_MAX: not until something happens. */
+uint64_t rbt_sched_next_tick(const struct rbt_sched *s);
+
+/* The owner of a program whose decision has changed since it was last returned here, or NULL. */
+void *rbt_sched_next_change(struct rbt_sched *s, const struct rbt_decision **ret);
+const struct rbt_decision *rbt_sched_decision(const struct rbt_sched_prog *p);
+void rbt_sched_stats(
+	struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_sched_stats *ret);
 
 #endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Admission: equals share by slice, so each further latency program on a GPU makes the others
+ * slower. Beyond the limit they are treated as normal programs, and take the places of those who
+ * leave in the order they came.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/impl.h"
+
+int rbt_admit_reserve(struct rbt_sched *s)
+{
+	if (s->n_progs + 1 > s->latency_capacity) {
+		uint32_t capacity = s->latency_capacity > 0 ? s->latency_capacity * 2 : 16;
+		struct rbt_sched_prog **list =
+			realloc(s->latency, capacity * sizeof(struct rbt_sched_prog *));
+		if (list == NULL) {
+			return -ENOMEM;
+		}
+		s->latency = list;
+		s->latency_capacity = capacity;
+	}
+	return 0;
+}
+
+static uint32_t find(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	uint32_t i = 0;
+
+	while (i < s->n_latency && s->latency[i] != p) {
+		i++;
+	}
+	return i;
+}
+
+void rbt_admit_forget(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	uint32_t i = find(s, p);
+
+	if (i < s->n_latency) {
+		s->n_latency--;
+		memmove(&s->latency[i], &s->latency[i + 1],
+			(s->n_latency - i) * sizeof(s->latency[0]));
+	}
+	p->is_admitted = true;
+}
+
+void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	if (rbt_class_of(p->params.priority) != RBT_CLASS_LATENCY) {
+		rbt_admit_forget(s, p);
+	} else if (find(s, p) == s->n_latency) {
+		s->latency[s->n_latency++] = p;
+	}
+}
+
+void rbt_admit(struct rbt_sched *s)
+{
+	uint32_t counts[RBT_SCHED_MAX_GPUS] = {0};
+	uint32_t limit = s->config.max_latency;
+
+	for (uint32_t i = 0; i < s->n_latency; i++) {
+		struct rbt_sched_prog *p = s->latency[i];
+		bool fits = true;
+
+		for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+			fits &= limit == 0 || counts[rbt_first_bit(m)] < limit;
+		}
+		for (uint32_t m = fits ? p->mask : 0; m != 0; m &= m - 1) {
+			counts[rbt_first_bit(m)]++;
+		}
+		if (fits != p->is_admitted) {
+			rbt_unit_leave(s, p->unit);
+			p->is_admitted = fits;
+			rbt_unit_enter(s, p->unit);
+		}
+	}
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who is busy. That a program has begun is reported; that it has ended is for us to find out, by
+ * looking at its board when it matters: a latency program's while it is busy, whoever has the turn
+ * while somebody else waits for it, and other programs when a reserve would take them off.
+ */
+#include "sched/impl.h"
+
+/* No look sooner than this after the last: the clock of whoever ticks us is no better. */
+#define POLL_NS UINT64_C(50000)
+/* While a program waits for the device it is looked at less and less often. */
+#define WAIT_MIN_NS UINT64_C(200000)
+#define WAIT_MAX_NS UINT64_C(2000000)
+#define WAIT_SHARE  32
+/* How often the wait for the next probe is doubled: up to 8 times. */
+#define PROBE_MOST 8
+
+static bool has_open_request(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	return p->requests > 0 && (p->deadline_ns == 0 || s->now_ns < p->deadline_ns);
+}
+
+bool rbt_prog_is_wanting(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	return p->mask != 0 && (!p->params.is_known || p->busy || has_open_request(s, p));
+}
+
+void rbt_busy_note(
+	struct rbt_sched *s, struct rbt_sched_prog *p, const struct rbt_activity *activity)
+{
+	/* What a program writes about itself may be nonsense. */
+	uint64_t last_ns = activity->last_ns < s->now_ns ? activity->last_ns : s->now_ns;
+
+	p->last_ns = last_ns > p->last_ns ? last_ns : p->last_ns;
+	p->waiting = activity->waiting;
+}
+
+static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	struct rbt_activity activity = {0};
+
+	if (p->params.is_known && s->ops.look != NULL && s->ops.look(s->ctx, p->owner, &activity)) {
+		rbt_busy_note(s, p, &activity);
+	}
+}
+
+/* When it is to be taken for idle if it shows no more activity. */
+static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	const struct rbt_sched_unit *u = p->unit;
+	uint64_t since_ns = p->last_ns;
+
+	if (has_open_request(s, p)) {
+		return RBT_NEVER;
+	}
+	if (!p->params.is_known) {
+		return 0; /* its request is over */
+	}
+	if (p->waiting) {
+		return RBT_NEVER;
+	}
+	if (rbt_reserve_applies(s, p)) {
+		return since_ns + (p->window_ns > POLL_NS ? p->window_ns : POLL_NS);
+	}
+	if (u->role == RBT_ROLE_TURN) {
+		/* While it is kept off, what it submitted before cannot end: that it is silent says
+		 * nothing. */
+		if (!u->is_on) {
+			return RBT_NEVER;
+		}
+		since_ns = since_ns > u->on_since_ns ? since_ns : u->on_since_ns;
+	}
+	return since_ns + rbt_us(s->config.idle_us);
+}
+
+/* When to look next, for a program whose end matters. */
+static uint64_t next_look(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	uint64_t at_ns = idle_at(s, p);
+
+	if (has_open_request(s, p)) {
+		return p->deadline_ns == 0 ? RBT_NEVER : p->deadline_ns;
+	}
+	if (p->waiting) {
+		uint64_t wait_ns = (s->now_ns - p->last_ns) / WAIT_SHARE;
+		wait_ns = wait_ns < WAIT_MAX_NS ? wait_ns : WAIT_MAX_NS;
+		at_ns = s->now_ns + (wait_ns > WAIT_MIN_NS ? wait_ns : WAIT_MIN_NS);
+	}
+	return at_ns;
+}
+
+void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	const struct rbt_sched_unit *u = p->unit;
+	uint64_t at_ns = RBT_NEVER;
+
+	if (p->busy && rbt_reserve_applies(s, p)) {
+		uint64_t next_ns = rbt_reserve_next(s, p);
+		at_ns = next_look(s, p);
+		at_ns = at_ns < next_ns ? at_ns : next_ns;
+		/* Whoever has overstayed is in no hurry, nor is a burst that holds nobody up. */
+		if (!p->is_holding && p->has_overstayed) {
+			uint64_t later_ns = s->now_ns + rbt_us(s->config.idle_us);
+			at_ns = at_ns > later_ns ? at_ns : later_ns;
+		} else if (!p->is_holding && p->engage_ns > s->now_ns) {
+			at_ns = p->engage_ns;
+		}
+	} else if (p->busy && !p->params.is_known) {
+		at_ns = next_look(s, p);
+	} else if (u->role == RBT_ROLE_TURN && u->is_current && u->is_on && u->is_wanting &&
+		   (p->busy || u->is_probing) && p->params.is_known &&
+		   rbt_turns_is_contested(s, u)) {
+		at_ns = p->waiting ? s->now_ns + rbt_us(s->config.idle_us) : next_look(s, p);
+	}
+	if (at_ns != RBT_NEVER && at_ns < s->now_ns + POLL_NS) {
+		at_ns = s->now_ns + POLL_NS;
+	}
+	rbt_timer_set(s, &p->check, at_ns);
+}
+
+static void begin(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	p->busy = true;
+	p->first_ns = s->now_ns;
+	p->last_ns = s->now_ns;
+	p->unit->is_probing = false;
+	p->unit->probe_ns = 0;
+	rbt_reserve_begin(s, p);
+	rbt_unit_update_wanting(s, p->unit);
+	rbt_busy_arm(s, p);
+}
+
+void rbt_busy_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	p->waiting = false;
+	p->was_seen = true;
+	p->last_ns = s->now_ns;
+	if (!p->busy) {
+		begin(s, p);
+	}
+}
+
+/* Guessed to be idle, a unit is given a chance to show that it is not, now and then. */
+static void plan_probe(struct rbt_sched *s, struct rbt_sched_unit *u, bool for_sure)
+{
+	uint64_t first_ns = rbt_ms(s->config.probe_ms);
+
+	u->is_idle_for_sure = for_sure;
+	u->probe_ns = u->probe_ns == 0 ? first_ns : u->probe_ns * 2;
+	if (u->probe_ns > PROBE_MOST * first_ns) {
+		u->probe_ns = PROBE_MOST * first_ns;
+	}
+	u->probe_at_ns = s->now_ns + u->probe_ns;
+}
+
+/* False when it turns out to be active again. */
+static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
+{
+	if (p->params.is_known && s->ops.rest != NULL && !s->ops.rest(s->ctx, p->owner)) {
+		p->last_ns = s->now_ns;
+		return false;
+	}
+	p->busy = false;
+	p->waiting = false;
+	rbt_reserve_end(s, p);
+	plan_probe(s, p->unit, for_sure);
+	rbt_unit_update_wanting(s, p->unit);
+	rbt_busy_arm(s, p);
+	return true;
+}
+
+void rbt_busy_drained(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	p->waiting = false;
+	p->last_ns = s->now_ns;
+	if (has_open_request(s, p)) {
+		return;
+	}
+	/* The next token may be on its way. */
+	if (rbt_reserve_applies(s, p) && p->window_ns > 0) {
+		rbt_busy_arm(s, p);
+	} else {
+		end(s, p, true);
+	}
+}
+
+void rbt_busy_request(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	if (p->requests == 0) {
+		/* That a request has ended says when to let go, not that nothing is in flight. */
+		if (p->busy && p->unit->role != RBT_ROLE_TURN) {
+			end(s, p, false);
+		} else {
+			rbt_busy_arm(s, p);
+		}
+	} else if (!p->busy) {
+		begin(s, p);
+	} else {
+		rbt_reserve_begin(s, p);
+		rbt_busy_arm(s, p);
+	}
+}
+
+static void end_probe(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	if (u->is_on && s->now_ns >= u->on_since_ns + rbt_us(s->config.idle_us)) {
+		u->is_probing = false;
+		plan_probe(s, u, false);
+		rbt_unit_update_wanting(s, u);
+	}
+}
+
+void rbt_busy_check(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	if (!p->busy) {
+		if (p->unit->is_probing) {
+			end_probe(s, p->unit);
+		}
+		rbt_busy_arm(s, p);
+		return;
+	}
+	look(s, p);
+	if (s->now_ns >= idle_at(s, p) && end(s, p, false)) {
+		return;
+	}
+	rbt_reserve_check(s, p);
+	rbt_busy_arm(s, p);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From what became of the units to what is to be done: slices by the rule that prevents collapse
+ * (rule.h), and who is off, in which way.
+ */
+#include <string.h>
+
+#include "sched/impl.h"
+
+static uint64_t wanted_us(const struct rbt_sched_prog *p)
+{
+	return p->params.timeslice_us != RBT_TIMESLICE_OWN
+		       ? p->params.timeslice_us
+		       : rbt_priority_timeslice_us(rbt_prog_priority(p));
+}
+
+static bool wants_short(const struct rbt_sched_prog *p, uint32_t g)
+{
+	return rbt_rule_is_short(wanted_us(p), p->params.tasks[g].own_us);
+}
+
+uint32_t rbt_prog_short_tasks(const struct rbt_sched_prog *p, uint32_t g)
+{
+	return !p->params.suspended && wants_short(p, g) ? p->params.tasks[g].n_compute : 0;
+}
+
+/* Tasks that would be runnable with a short slice beside the program's, itself included. Units that
+ * take turns are no company to each other, but their members are. */
+static uint32_t count_company(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
+{
+	const struct rbt_sched_prog *peer;
+	uint32_t n = 0;
+
+	if (p->unit->role != RBT_ROLE_TURN) {
+		return s->gpus[g].n_short;
+	}
+	LIST_FOREACH (peer, &p->unit->members, member) {
+		n += rbt_prog_short_tasks(peer, g);
+	}
+	return n;
+}
+
+static enum rbt_denial judge(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
+{
+	if (!wants_short(p, g)) {
+		return RBT_DENIED_NOTHING;
+	}
+	if (p->params.suspended) {
+		return RBT_DENIED_SUSPENDED;
+	}
+	if (count_company(s, p, g) > 1) {
+		return RBT_DENIED_COMPANY;
+	}
+	return rbt_rule_judge_gpu(&s->locks, g);
+}
+
+/* Fills in slices; true when all of them are short. */
+static bool decide_slices(
+	const struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_decision *d)
+{
+	bool all_short = p->mask != 0;
+
+	d->denial = p->is_admitted ? RBT_DENIED_NOTHING : RBT_DENIED_ADMISSION;
+	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+		uint32_t g = rbt_first_bit(m);
+		enum rbt_denial denial = judge(s, p, g);
+		bool granted = denial == RBT_DENIED_NOTHING;
+
+		if (!granted) {
+			d->denial = denial;
+		} else if (!p->unit->guard_is_long || !wants_short(p, g)) {
+			d->slice_us[g] = wanted_us(p);
+		}
+		/* What is in force counts too: suspends come before slices are shortened. */
+		all_short &= wants_short(p, g) && d->slice_us[g] != RBT_TIMESLICE_OWN &&
+			     rbt_rule_is_short(p->decision.slice_us[g], p->params.tasks[g].own_us);
+	}
+	return all_short;
+}
+
+/* What only lets a running slice expire needs it to be short. Who is off already stays off the way
+ * it is. */
+static enum rbt_off decide_off(const struct rbt_sched_prog *p, bool all_short)
+{
+	enum rbt_off before = p->decision.off;
+
+	if (p->params.suspended) {
+		return RBT_OFF_COMMAND;
+	}
+	if (p->unit->is_on || p->unit->role == RBT_ROLE_NONE || p->params.cannot_suspend ||
+		p->mask == 0) {
+		return RBT_ON;
+	}
+	if (before == RBT_OFF_SCHEDULING || before == RBT_OFF_FULL) {
+		return before;
+	}
+	return all_short ? RBT_OFF_SCHEDULING : RBT_OFF_FULL;
+}
+
+static void decide(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	struct rbt_decision d;
+
+	memset(&d, 0, sizeof(d)); /* padding too: it is compared as a whole */
+	bool all_short = decide_slices(s, p, &d);
+	d.off = decide_off(p, all_short);
+	if (memcmp(&d, &p->decision, sizeof(d)) == 0) {
+		return;
+	}
+	memcpy(&p->decision, &d, sizeof(d));
+	if (!p->is_changed) {
+		p->is_changed = true;
+		LIST_INSERT_HEAD(&s->changed, p, changed);
+	}
+}
+
+void rbt_decide_flush(struct rbt_sched *s)
+{
+	while (!LIST_EMPTY(&s->dirty)) {
+		struct rbt_sched_unit *u = LIST_FIRST(&s->dirty);
+		struct rbt_sched_prog *p;
+
+		LIST_REMOVE(u, dirty);
+		u->is_dirty = false;
+		LIST_FOREACH (p, &u->members, member) {
+			decide(s, p);
+		}
+	}
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The starvation guard. Strict priorities let nothing through to lower ones; the guard sees to it
+ * that each program gets min_share over a window all the same.
+ *
+ * What a unit is owed grows at min_share for as long as something above it is served, and shrinks
+ * by what it gets. When it has grown to min_share of a whole window, the unit is served out of turn
+ * and in spite of reserves until it is owed nothing: with its short slice where it has the GPU to
+ * itself, with the driver's beside busy programs, for twice as long.
+ *
+ * Only what is known counts as something above: beside a busy program that we know nothing of, the
+ * device shares by slice as it always did.
+ *
+ * Who is owed is looked at eight times a window, and only while somebody is kept waiting. One unit
+ * a GPU is served for each look, the one that is owed most, so that however many there are the
+ * guard takes no more than 8 x min_share.
+ */
+#include "sched/impl.h"
+
+#define LOOKS_PER_WINDOW 8
+#define MAX_TURN_FACTOR  2 /* times what makes the guard act */
+
+static uint64_t window_ns(const struct rbt_sched *s)
+{
+	return rbt_ms(s->config.share_window_ms);
+}
+
+static uint64_t share_of(const struct rbt_sched_unit *u, uint64_t ns)
+{
+	return ns / 1000 * u->min_share_permille;
+}
+
+unsigned rbt_guard_top(const struct rbt_sched_gpu *gpu)
+{
+	uint32_t bits = gpu->reserve_bits | gpu->busy_bits;
+	const struct rbt_sched_unit *u = gpu->current;
+
+	if (u != NULL && u->is_on && u->is_wanting && !u->is_guarded) {
+		bits |= UINT32_C(1) << u->level;
+	}
+	return bits == 0 ? 0 : 31 - (unsigned)__builtin_clz(bits);
+}
+
+void rbt_guard_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	u->seen_at_ns = s->now_ns;
+	u->seen_served_ns = u->served_ns;
+	u->seen_off_ns = u->off_ns;
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		u->seen_above_ns[rbt_first_bit(m)] = rbt_first_gpu(s, m)->above_ns[u->level];
+	}
+}
+
+static bool is_anybody_waiting(const struct rbt_sched_gpu *gpu)
+{
+	return (gpu->wanting_bits & ((UINT32_C(1) << rbt_guard_top(gpu)) - 1)) != 0;
+}
+
+void rbt_guard_arm(struct rbt_sched *s)
+{
+	uint32_t touched = s->touched;
+
+	s->touched = 0;
+	if (s->guard_timer.node.pos != 0 || s->n_shares == 0) {
+		return;
+	}
+	for (uint32_t m = touched; m != 0; m &= m - 1) {
+		if (is_anybody_waiting(rbt_first_gpu(s, m))) {
+			rbt_timer_set(
+				s, &s->guard_timer, s->now_ns + window_ns(s) / LOOKS_PER_WINDOW);
+			return;
+		}
+	}
+}
+
+/* What it is owed now. */
+static uint64_t debt_of(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	uint64_t above_ns = 0, owed_ns, got_ns;
+
+	rbt_unit_settle(s, u);
+	if (u->role == RBT_ROLE_FREE) {
+		/* Runnable whenever it is not kept off; only that is known. */
+		uint64_t passed_ns = s->now_ns - u->seen_at_ns;
+		uint64_t off_ns = u->off_ns - u->seen_off_ns;
+		owed_ns = share_of(u, passed_ns);
+		got_ns = passed_ns - (off_ns < passed_ns ? off_ns : passed_ns);
+	} else {
+		for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+			uint64_t here_ns = rbt_first_gpu(s, m)->above_ns[u->level] -
+					   u->seen_above_ns[rbt_first_bit(m)];
+			above_ns = here_ns > above_ns ? here_ns : above_ns;
+		}
+		owed_ns = share_of(u, above_ns);
+		got_ns = u->served_ns - u->seen_served_ns;
+	}
+	if (owed_ns <= got_ns || !u->is_wanting) {
+		rbt_guard_enter(s, u);
+		return 0;
+	}
+	return owed_ns - got_ns;
+}
+
+static void begin(struct rbt_sched *s, struct rbt_sched_unit *u, uint64_t debt_ns)
+{
+	uint64_t most_ns = MAX_TURN_FACTOR * share_of(u, window_ns(s));
+	uint32_t n_busy = 0;
+	bool is_reserved = false;
+	struct rbt_sched_prog *p;
+
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		const struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
+		n_busy = gpu->n_busy_all > n_busy ? gpu->n_busy_all : n_busy;
+		is_reserved |= rbt_reserve_level(gpu) > u->level;
+	}
+	u->is_guarded = true;
+	u->guard_is_long = n_busy > 0 || is_reserved;
+	u->guard_ns = (debt_ns < most_ns ? debt_ns : most_ns) * (n_busy + 1);
+	LIST_FOREACH (p, &u->members, member) {
+		p->stats.guard_turns++;
+	}
+	rbt_unit_mark(s, u);
+	if (u->is_current || u->role == RBT_ROLE_FREE) {
+		u->left_ns = u->guard_ns;
+	}
+	rbt_unit_update_on(s, u);
+	if (u->role == RBT_ROLE_TURN) {
+		rbt_turns_update(s, u);
+	} else {
+		rbt_turns_arm(s, u);
+	}
+}
+
+void rbt_guard_end(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	if (!u->is_guarded) {
+		return;
+	}
+	rbt_unit_settle(s, u);
+	u->is_guarded = false;
+	u->guard_is_long = false;
+	rbt_unit_mark(s, u);
+	rbt_unit_update_on(s, u);
+	if (u->role == RBT_ROLE_TURN) {
+		rbt_turns_update(s, u);
+	}
+}
+
+void rbt_guard_scan(struct rbt_sched *s)
+{
+	struct rbt_sched_unit *most[RBT_SCHED_MAX_GPUS] = {NULL}, *u;
+	uint64_t debts_ns[RBT_SCHED_MAX_GPUS] = {0};
+	uint32_t taken = 0;
+
+	LIST_FOREACH (u, &s->units, link) {
+		if (u->role == RBT_ROLE_NONE) {
+			continue;
+		}
+		uint64_t debt_ns = debt_of(s, u);
+		uint32_t g = rbt_first_bit(u->mask);
+		taken |= u->is_guarded ? u->mask : 0;
+		if (u->can_suspend && debt_ns > debts_ns[g] &&
+			debt_ns >= share_of(u, window_ns(s))) {
+			most[g] = u;
+			debts_ns[g] = debt_ns;
+		}
+	}
+	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+		if (most[g] != NULL && (most[g]->mask & taken) == 0) {
+			taken |= most[g]->mask;
+			begin(s, most[g], debts_ns[g]);
+		}
+	}
+	s->touched = UINT32_MAX; /* again, if anybody still waits */
+}

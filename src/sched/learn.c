@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/learn.h"
+
+#define STEP_NS    2000u /* the width of the steps in the first octave, which begins at 4 of them */
+#define TOTAL_MAX  512u
+#define TOTAL_FEW  4u
+#define SMOOTHNESS 8
+
+/* The upper edge of a bucket. */
+static uint64_t edge_ns(unsigned bucket)
+{
+	unsigned next = bucket + 1;
+
+	return (uint64_t)(4 + next % 4) * STEP_NS << (next / 4);
+}
+
+/* Of a gap that is one. */
+static unsigned bucket_of(uint64_t gap_ns)
+{
+	uint64_t steps = gap_ns / STEP_NS;
+	unsigned octave = 61 - (unsigned)__builtin_clzll(steps);
+	unsigned bucket = octave * 4 + (unsigned)(steps >> octave & 3);
+
+	return bucket < RBT_LEARN_BUCKETS ? bucket : RBT_LEARN_BUCKETS - 1;
+}
+
+static void halve(struct rbt_learn *l)
+{
+	l->total = 0;
+	for (unsigned i = 0; i < RBT_LEARN_BUCKETS; i++) {
+		l->counts[i] /= 2;
+		l->total = (uint16_t)(l->total + l->counts[i]);
+	}
+}
+
+void rbt_learn_gap(struct rbt_learn *l, uint64_t gap_ns, uint32_t n)
+{
+	if (gap_ns / STEP_NS < 4 || n == 0) {
+		return;
+	}
+	/* However many come at once, they are not all there is to know. */
+	n = n < TOTAL_MAX / 4 ? n : TOTAL_MAX / 4;
+	if (l->total + n > TOTAL_MAX) {
+		halve(l);
+	}
+	unsigned bucket = bucket_of(gap_ns);
+	l->counts[bucket] = (uint16_t)(l->counts[bucket] + n);
+	l->total = (uint16_t)(l->total + n);
+	l->stale = true;
+}
+
+void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns)
+{
+	if (l->request_ns == 0) {
+		l->request_ns = took_ns + 1;
+	} else if (took_ns > l->request_ns) {
+		l->request_ns += (took_ns - l->request_ns) / SMOOTHNESS;
+	} else {
+		l->request_ns -= (l->request_ns - took_ns) / SMOOTHNESS;
+	}
+}
+
+static uint64_t best_window(const struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns)
+{
+	uint64_t least = l->total * switch_cost_ns, covered_ns = 0, best_ns = 0;
+	uint64_t beyond = l->total;
+
+	for (unsigned i = 0; i < RBT_LEARN_BUCKETS - 1 && edge_ns(i) <= max_ns; i++) {
+		covered_ns += l->counts[i] * edge_ns(i);
+		beyond -= l->counts[i];
+		uint64_t cost = covered_ns + beyond * (edge_ns(i) + switch_cost_ns);
+		if (cost < least) {
+			least = cost;
+			best_ns = edge_ns(i + 1); /* a step of margin */
+		}
+	}
+	return best_ns < max_ns ? best_ns : max_ns;
+}
+
+uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns)
+{
+	if (l->total < TOTAL_FEW) {
+		return max_ns;
+	}
+	if (l->stale) {
+		l->window_ns = best_window(l, max_ns, switch_cost_ns);
+		l->stale = false;
+	}
+	return l->window_ns < max_ns ? l->window_ns : max_ns;
+}

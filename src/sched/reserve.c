@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reserve: while a latency program is taken to be busy, everybody of strictly lower priority is
+ * kept off its GPUs. Short slices give the GPU to its first submission at once; the reserve keeps
+ * the others from coming back whenever its ring runs empty, at 0.3 ms a time. On an H200, requests
+ * of 16 synchronised graph replays beside a trainer: p50 13.3 ms with short slices alone, 8.14 with
+ * this, 8.01 alone.
+ *
+ * It begins with the first submission of a program that has shown gaps inside its requests, or has
+ * long ones. For another it would only cost the neighbours: it begins when a burst turns out to be
+ * long after all.
+ * It ends a window after the last activity (learn.h), exactly where requests are hinted, and after
+ * max_reserve_ms in any case.
+ */
+#include "sched/impl.h"
+
+/* Keeping the others off takes 0.4 ms to have an effect, and 0.4 ms to undo: shorter requests are
+ * over before. */
+#define WORTH_NS UINT64_C(500000)
+
+unsigned rbt_reserve_level(const struct rbt_sched_gpu *gpu)
+{
+	return gpu->reserve_bits == 0 ? 0 : 31 - (unsigned)__builtin_clz(gpu->reserve_bits);
+}
+
+bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	const struct rbt_sched_unit *u = p->unit;
+
+	return u->role == RBT_ROLE_FREE && !u->is_blocked && p->mask != 0 &&
+	       u->priority >= s->config.policy->reserve_from &&
+	       (p->params.is_known || p->requests > 0);
+}
+
+/* Those whom the change of a GPU's reserve from one level to another concerns. Who is known to be
+ * idle is left alone: taking it off the GPU would only cost. */
+static void review(struct rbt_sched *s, struct rbt_sched_gpu *gpu, unsigned before, unsigned after)
+{
+	unsigned low = before < after ? before : after, high = before < after ? after : before;
+
+	for (uint32_t i = 0; i < gpu->n_free; i++) {
+		struct rbt_sched_unit *u = gpu->free[i];
+		struct rbt_sched_prog *p;
+
+		if (u->level < low || u->level >= high) {
+			continue;
+		}
+		if (after > before) {
+			LIST_FOREACH (p, &u->members, member) {
+				rbt_busy_check(s, p);
+			}
+		}
+		rbt_unit_update_on(s, u);
+	}
+	if (gpu->current != NULL) {
+		rbt_unit_update_on(s, gpu->current);
+	}
+}
+
+static void count(struct rbt_sched *s, struct rbt_sched_prog *p, bool begins)
+{
+	unsigned level = p->unit->level;
+
+	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
+		unsigned before = rbt_reserve_level(gpu);
+
+		rbt_gpu_settle(s, gpu);
+		gpu->n_reserve[level] += begins ? 1 : UINT32_MAX;
+		gpu->reserve_bits &= ~(UINT32_C(1) << level);
+		gpu->reserve_bits |= (uint32_t)(gpu->n_reserve[level] > 0) << level;
+		if (rbt_reserve_level(gpu) != before) {
+			review(s, gpu, before, rbt_reserve_level(gpu));
+		}
+	}
+}
+
+static void hold(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	p->is_holding = true;
+	p->hold_ns = s->now_ns;
+	if (p->held_since_ns == 0) {
+		p->held_since_ns = s->now_ns;
+	}
+	p->stats.reserves++;
+	count(s, p, true);
+}
+
+void rbt_reserve_let_go(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	if (p->is_holding) {
+		p->is_holding = false;
+		p->stats.reserved_ns += s->now_ns - p->hold_ns;
+		count(s, p, false);
+	}
+}
+
+/* Whether to begin at once: it has gaps, or is known for long bursts. */
+static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	uint64_t lasts_ns = p->learn.request_ns;
+
+	if (p->window_ns > 0 && (lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
+		return true;
+	}
+	return lasts_ns >= rbt_us(s->config.burst_us) + WORTH_NS;
+}
+
+void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	if (!rbt_reserve_applies(s, p)) {
+		return;
+	}
+	p->window_ns = rbt_learn_window(
+		&p->learn, rbt_us(s->config.max_hold_us), rbt_us(s->config.switch_cost_us));
+	p->stats.window_ns = p->window_ns;
+	p->engage_ns = s->now_ns;
+	if (p->requests == 0 && !is_worth_it(s, p)) {
+		p->engage_ns = p->first_ns + rbt_us(s->config.burst_us);
+	}
+	rbt_reserve_check(s, p);
+}
+
+void rbt_reserve_check(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	if (!rbt_reserve_applies(s, p)) {
+		return;
+	}
+	if (p->is_holding) {
+		if (s->now_ns >= rbt_reserve_next(s, p)) {
+			rbt_reserve_let_go(s, p);
+			p->has_overstayed = true;
+		}
+	} else if (!p->has_overstayed && s->now_ns >= p->engage_ns) {
+		hold(s, p);
+	}
+}
+
+uint64_t rbt_reserve_next(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	uint32_t most_ms =
+		p->params.max_reserve_ms != 0 ? p->params.max_reserve_ms : s->config.max_reserve_ms;
+
+	if (p->is_holding) {
+		return s->config.policy->reserve_is_limited ? p->held_since_ns + rbt_ms(most_ms)
+							    : RBT_NEVER;
+	}
+	return p->has_overstayed ? RBT_NEVER : p->engage_ns;
+}
+
+void rbt_reserve_end(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	rbt_reserve_let_go(s, p);
+	p->held_since_ns = 0;
+	p->has_overstayed = false;
+	if (p->was_seen && p->params.is_known) {
+		rbt_learn_request(&p->learn, p->last_ns - p->first_ns);
+	}
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turns: of the units that take turns, at most one is runnable on a GPU. Two at short slices all
+ * but stop each other (26.5 it/s fell to 2.95 on an H200); one at a time, changed every 60 to
+ * 100 ms, they make 27.6 together, and a latency program beside them does not notice how many there
+ * are.
+ *
+ * Who is first: whoever is owed something (guard.c), then the higher level, then the smaller key of
+ * the policy. A turn ends when its time is up and somebody else is first, when its unit idles, or at
+ * once when a higher level wants the GPU. With nobody else wanting it, it does not end: no timer.
+ *
+ * A unit on several GPUs needs all of them at once, when it is its turn on each. While some are in
+ * the midst of another's turn, the next in line may use the others; after one turn of such waiting
+ * it takes them all.
+ */
+#include "sched/impl.h"
+
+/* Where units stand in the queues: first those that are owed, last those that are idle. */
+#define MAJOR_GUARD 0
+#define MAJOR_LEVEL 1 /* plus how far from the highest level */
+#define MAJOR_IDLE  100
+
+/* No turn is begun that will be cut short before this: changing over takes about 1 ms. */
+#define MIN_TURN_NS UINT64_C(10000000)
+
+struct rbt_sched_unit *rbt_ready_top(const struct rbt_sched_gpu *gpu, uint32_t g)
+{
+	const struct rbt_heap_node *node = rbt_heap_top(&gpu->ready);
+
+	return node == NULL ? NULL : RBT_OWNER_OF(node - g, struct rbt_sched_unit, ready[0]);
+}
+
+static uint64_t major_of(const struct rbt_sched_unit *u)
+{
+	if (!u->is_wanting) {
+		return MAJOR_IDLE;
+	}
+	return u->is_guarded ? MAJOR_GUARD : MAJOR_LEVEL + RBT_PRIORITY_MAX - u->level;
+}
+
+static uint64_t turn_ns(const struct rbt_sched *s)
+{
+	return s->config.policy->turn_ns(&s->config);
+}
+
+static void count_ready(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_ready)
+{
+	if (is_ready == u->is_counted_ready) {
+		return;
+	}
+	u->is_counted_ready = is_ready;
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		rbt_first_gpu(s, m)->n_ready[u->level] += is_ready ? 1 : UINT32_MAX;
+	}
+}
+
+static void queue(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		struct rbt_heap *ready = &rbt_first_gpu(s, m)->ready;
+		struct rbt_heap_node *node = &u->ready[rbt_first_bit(m)];
+
+		node->major = major_of(u);
+		node->minor = s->config.policy->key(u, rbt_first_bit(m));
+		node->seq = u->order;
+		if (node->pos == 0) {
+			rbt_heap_push(ready, node);
+		} else {
+			rbt_heap_update(ready, node);
+		}
+	}
+	count_ready(s, u, u->is_wanting);
+	s->resched |= u->mask;
+}
+
+static void unqueue(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		rbt_heap_remove(&rbt_first_gpu(s, m)->ready, &u->ready[rbt_first_bit(m)]);
+	}
+	count_ready(s, u, false);
+	s->resched |= u->mask;
+}
+
+/* Takes its turn away, and leaves it in no queue. */
+static void stop(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	rbt_unit_settle(s, u);
+	u->is_current = false;
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		rbt_first_gpu(s, m)->current = NULL;
+	}
+	s->resched |= u->mask;
+}
+
+static void evict(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	stop(s, u);
+	rbt_guard_end(s, u);
+	/* As long as it had its turn, idle or not, it was not kept off. */
+	if (u->probe_at_ns < s->now_ns + u->probe_ns) {
+		u->probe_at_ns = s->now_ns + u->probe_ns;
+	}
+	queue(s, u);
+	rbt_unit_update_on(s, u);
+	rbt_turns_arm(s, u);
+}
+
+/* Everybody in the way has been found to be one who gives way. */
+static void start(struct rbt_sched *s, struct rbt_sched_unit *u, uint64_t for_ns)
+{
+	struct rbt_sched_prog *p;
+
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
+
+		rbt_gpu_settle(s, gpu);
+		if (gpu->current != NULL) {
+			evict(s, gpu->current);
+		}
+	}
+	rbt_unit_settle(s, u);
+	unqueue(s, u);
+	LIST_FOREACH (p, &u->members, member) {
+		p->stats.turns += u->is_wanting;
+	}
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		rbt_first_gpu(s, m)->current = u;
+	}
+	u->is_current = true;
+	u->is_forced = false;
+	u->is_stuck = false;
+	u->left_ns = for_ns;
+	rbt_fair_start(s, u);
+	rbt_unit_update_on(s, u);
+	rbt_turns_arm(s, u);
+}
+
+void rbt_turns_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	uint64_t left_ns = u->left_ns;
+	bool is_clear = u->had_turn;
+
+	u->had_turn = false;
+	queue(s, u);
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		is_clear &= rbt_first_gpu(s, m)->current == NULL;
+	}
+	if (is_clear) {
+		start(s, u, left_ns);
+	}
+}
+
+void rbt_turns_leave(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	u->had_turn = u->is_current;
+	if (u->is_current) {
+		stop(s, u);
+	}
+	unqueue(s, u);
+}
+
+void rbt_turns_update(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	s->resched |= u->mask;
+	if (!u->is_current && !u->is_blocked) {
+		queue(s, u);
+	}
+	rbt_turns_arm(s, u);
+}
+
+bool rbt_turns_is_contested(struct rbt_sched *s, const struct rbt_sched_unit *u)
+{
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		const struct rbt_sched_unit *top =
+			rbt_ready_top(rbt_first_gpu(s, m), rbt_first_bit(m));
+		if (top != NULL && top->is_wanting) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Whether somebody waits who will be first when its time is up. A lower level never is. */
+static bool has_rival(struct rbt_sched *s, const struct rbt_sched_unit *u)
+{
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		const struct rbt_sched_unit *top =
+			rbt_ready_top(rbt_first_gpu(s, m), rbt_first_bit(m));
+		if (top != NULL && top->is_wanting && major_of(top) <= major_of(u)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static uint64_t timer_of(struct rbt_sched *s, const struct rbt_sched_unit *u)
+{
+	if (u->is_guarded && (u->is_current || u->role == RBT_ROLE_FREE)) {
+		return u->charged_ns + u->left_ns;
+	}
+	if (u->role != RBT_ROLE_TURN || u->is_blocked) {
+		return RBT_NEVER;
+	}
+	if (u->is_current) {
+		return u->is_on && u->is_wanting && u->left_ns > 0 && has_rival(s, u)
+			       ? u->charged_ns + u->left_ns
+			       : RBT_NEVER;
+	}
+	if (u->is_wanting) {
+		return u->is_stuck && !u->is_forced ? u->stuck_ns + turn_ns(s) : RBT_NEVER;
+	}
+	return u->is_idle_for_sure || u->probe_ns == 0 ? RBT_NEVER : u->probe_at_ns;
+}
+
+void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	struct rbt_sched_prog *p;
+
+	rbt_timer_set(s, &u->timer, timer_of(s, u));
+	LIST_FOREACH (p, &u->members, member) {
+		rbt_busy_arm(s, p);
+	}
+}
+
+/* Whether who has the GPU, if anybody, gives way to `u`; in or out of order. */
+static bool gives_way(
+	const struct rbt_sched *s, uint32_t g, const struct rbt_sched_unit *u, bool in_order)
+{
+	const struct rbt_sched_unit *cur = s->gpus[g].current;
+	const struct rbt_sched_policy *policy = s->config.policy;
+
+	if (cur == NULL) {
+		return true;
+	}
+	if (!u->is_wanting) {
+		return false;
+	}
+	if (!cur->is_wanting || major_of(u) < major_of(cur)) {
+		return true;
+	}
+	if (major_of(u) > major_of(cur) || (cur->left_ns > 0 && !u->is_forced)) {
+		return false;
+	}
+	return !in_order || policy->key(u, g) <= policy->key(cur, g);
+}
+
+/* Whether nobody is before it in the queue. */
+static bool is_due(const struct rbt_sched *s, uint32_t g, const struct rbt_sched_unit *u)
+{
+	const struct rbt_heap_node *top = rbt_heap_top(&s->gpus[g].ready), *own = &u->ready[g];
+
+	return top->major > own->major || (top->major == own->major && top->minor >= own->minor);
+}
+
+/* Whether all its GPUs can be had; on those in `loose`, before others whose turn it is. */
+static bool can_start(struct rbt_sched *s, const struct rbt_sched_unit *u, uint32_t loose)
+{
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		uint32_t g = rbt_first_bit(m);
+		bool in_order = (loose & UINT32_C(1) << g) == 0;
+
+		rbt_gpu_settle(s, &s->gpus[g]);
+		if (!gives_way(s, g, u, in_order) || (in_order && !is_due(s, g, u))) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static struct rbt_sched_unit *find_startable(struct rbt_sched *s, uint32_t g, uint32_t loose)
+{
+	struct rbt_sched_gpu *gpu = &s->gpus[g];
+	struct rbt_sched_unit *best = NULL;
+
+	for (uint32_t i = 0; i < gpu->ready.n; i++) {
+		struct rbt_heap_node *node = gpu->ready.nodes[i];
+		struct rbt_sched_unit *u = RBT_OWNER_OF(node - g, struct rbt_sched_unit, ready[0]);
+
+		if ((best == NULL || rbt_heap_before(node, &best->ready[g])) &&
+			can_start(s, u, loose)) {
+			best = u;
+		}
+	}
+	return best;
+}
+
+/*
+ * `first`, whose turn it is on this GPU, cannot have all its others: who else could use this one
+ * meanwhile? Should nobody fit who keeps the order elsewhere, one that does not is better than a
+ * GPU in nobody's use; without that, units that cross each other could wait in a circle.
+ */
+static struct rbt_sched_unit *find_stopgap(
+	struct rbt_sched *s, uint32_t g, struct rbt_sched_unit *first)
+{
+	const struct rbt_sched_unit *cur = s->gpus[g].current;
+	bool is_due_everywhere = first->is_wanting;
+
+	for (uint32_t m = first->mask; m != 0; m &= m - 1) {
+		is_due_everywhere &= is_due(s, rbt_first_bit(m), first);
+	}
+	if (is_due_everywhere && !first->is_stuck) {
+		first->is_stuck = true;
+		first->stuck_ns = s->now_ns;
+		rbt_turns_arm(s, first);
+	}
+	if (is_due_everywhere && first->stuck_ns + turn_ns(s) < s->now_ns + MIN_TURN_NS) {
+		return NULL;
+	}
+	struct rbt_sched_unit *u = find_startable(s, g, UINT32_C(1) << g);
+	if (u == NULL && (cur == NULL || !cur->is_wanting)) {
+		u = find_startable(s, g, UINT32_MAX);
+	}
+	return u;
+}
+
+/* Whether it is still the first on all its GPUs. */
+static bool is_first(struct rbt_sched *s, const struct rbt_sched_unit *cur)
+{
+	for (uint32_t m = cur->mask; m != 0; m &= m - 1) {
+		uint32_t g = rbt_first_bit(m);
+		const struct rbt_sched_unit *top = rbt_ready_top(&s->gpus[g], g);
+		if (top != NULL && gives_way(s, g, top, true)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void look_at(struct rbt_sched *s, uint32_t g)
+{
+	struct rbt_sched_gpu *gpu = &s->gpus[g];
+	struct rbt_sched_unit *cur = gpu->current, *u = rbt_ready_top(gpu, g);
+
+	rbt_gpu_settle(s, gpu);
+	if (u != NULL && gives_way(s, g, u, true)) {
+		u = can_start(s, u, 0) ? u : find_stopgap(s, g, u);
+		if (u != NULL) {
+			start(s, u, u->is_guarded ? u->guard_ns : turn_ns(s));
+		}
+	} else if (cur != NULL && cur->left_ns == 0 && !cur->is_guarded && is_first(s, cur)) {
+		cur->left_ns = turn_ns(s);
+	}
+	if (gpu->current != NULL) {
+		rbt_turns_arm(s, gpu->current);
+	}
+}
+
+void rbt_turns_run(struct rbt_sched *s)
+{
+	while (s->resched != 0) {
+		uint32_t g = rbt_first_bit(s->resched);
+
+		s->resched &= s->resched - 1;
+		look_at(s, g);
+	}
+}
+
+/* Its turn is over. What comes next is decided when the GPUs are looked at. */
+static void end_turn(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	if (u->left_ns > 0) {
+		return; /* it was kept off meanwhile */
+	}
+	rbt_guard_end(s, u);
+	u->order = ++s->next_order;
+	s->resched |= u->mask;
+}
+
+void rbt_turns_expire(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	rbt_unit_settle(s, u);
+	if (u->is_current) {
+		end_turn(s, u);
+	} else if (u->role == RBT_ROLE_FREE) {
+		rbt_guard_end(s, u);
+	} else if (u->is_wanting) {
+		u->is_forced = u->is_stuck;
+		s->resched |= u->mask;
+	} else {
+		u->is_probing = true;
+		rbt_unit_update_wanting(s, u);
+	}
+	rbt_turns_arm(s, u);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Crowds: whatever happens in whatever order, the core keeps what it promises; nobody is forgotten;
+ * and an event costs less than a microsecond. RUBATO_TEST_LONG=1 makes it longer. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "sched/impl.h"
+#include "test_sched_verify.h"
+
+#define MAX_PROGS 1000
+#define MS        UINT64_C(1000000)
+#define S         UINT64_C(1000000000)
+
+struct one {
+	struct rbt_sched_prog *handle;
+	struct rbt_sched_params params;
+	bool is_busy;
+	uint64_t on_ns;
+};
+
+struct crowd {
+	struct rbt_sched *s;
+	uint64_t now_ns, seed;
+	unsigned n_gpus;
+	bool is_calm; /* what boards say is true, and always busy */
+	struct one *progs[MAX_PROGS];
+	unsigned n;
+};
+
+static uint64_t pick(struct crowd *c, uint64_t below)
+{
+	c->seed = c->seed * 6364136223846793005u + 1442695040888963407u;
+	return (c->seed >> 24) % below;
+}
+
+static bool look(void *ctx, void *owner, struct rbt_activity *ret)
+{
+	struct crowd *c = ctx;
+
+	*ret = (struct rbt_activity){
+		.last_ns = c->now_ns - pick(c, 20 * MS), .waiting = c->is_calm || pick(c, 4) == 0};
+	return c->is_calm || pick(c, 8) > 0;
+}
+
+static bool rest(void *ctx, void *owner)
+{
+	return pick(ctx, 10) > 0;
+}
+
+static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
+
+static void randomise(struct crowd *c, struct rbt_sched_params *params)
+{
+	static const uint64_t slices[] = {0, 0, 0, 1, 50, 2048, 100000};
+
+	memset(params, 0, sizeof(*params));
+	params->priority = (unsigned)pick(c, 16);
+	params->weight = (uint32_t)pick(c, 5);
+	params->group = pick(c, 3) == 0 ? (uint32_t)pick(c, 4) : 0;
+	params->timeslice_us = slices[pick(c, 7)];
+	params->suspended = pick(c, 10) == 0;
+	params->is_known = pick(c, 3) > 0;
+	params->cannot_suspend = pick(c, 20) == 0;
+	for (unsigned i = 0; i <= pick(c, 2); i++) {
+		params->tasks[pick(c, c->n_gpus)] = (struct rbt_sched_tasks){
+			.n_compute = (uint32_t)pick(c, 10) / 4, .own_us = 1024 << pick(c, 2)};
+	}
+}
+
+static void add(struct crowd *c)
+{
+	struct one *p = calloc(1, sizeof(*p));
+
+	if (p == NULL) {
+		abort();
+	}
+	randomise(c, &p->params);
+	CHECK_INT(rbt_sched_add(c->s, c->now_ns, &p->params, p, &p->handle), 0);
+	c->progs[c->n++] = p;
+}
+
+static void drop(struct crowd *c)
+{
+	unsigned i = (unsigned)pick(c, c->n);
+
+	rbt_sched_remove(c->s, c->now_ns, c->progs[i]->handle);
+	free(c->progs[i]);
+	c->progs[i] = c->progs[--c->n];
+}
+
+static void reconfigure(struct crowd *c)
+{
+	size_t n;
+	const struct rbt_sched_policy *policies = rbt_sched_policies(&n);
+	struct rbt_sched_config config = {
+		.policy = &policies[pick(c, n)],
+		.turn_ms = 60 + (uint32_t)pick(c, 41),
+		.max_hold_us = pick(c, 2) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 5000),
+		.max_reserve_ms = (uint32_t)pick(c, 300),
+		.min_share_permille = pick(c, 4) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 100),
+		.max_latency = (uint32_t)pick(c, 4),
+	};
+
+	CHECK_INT(rbt_sched_configure(c->s, c->now_ns, &config), 0);
+}
+
+/* Changes who is there and what they want. */
+static void restructure(struct crowd *c, unsigned most)
+{
+	switch (pick(c, 8)) {
+	case 0:
+	case 1:
+		if (c->n < most) {
+			add(c);
+		}
+		break;
+	case 2:
+		if (c->n > most / 2) {
+			drop(c);
+		}
+		break;
+	case 3:
+		rbt_sched_set_gpus(c->s, c->now_ns,
+			&(struct rbt_sched_gpus){.locked = (uint32_t)(pick(c, 256) | pick(c, 256)),
+				.marked = (uint32_t)(pick(c, 256) & pick(c, 256) & pick(c, 256))});
+		break;
+	case 4:
+		if (pick(c, 20) == 0) {
+			reconfigure(c);
+		}
+		break;
+	default:
+		if (c->n > 0) {
+			struct one *p = c->progs[pick(c, c->n)];
+			randomise(c, &p->params);
+			CHECK_INT(rbt_sched_change(c->s, c->now_ns, p->handle, &p->params), 0);
+		}
+		break;
+	}
+}
+
+static void happen(struct crowd *c, struct one *p)
+{
+	const struct rbt_activity activity = {
+		.last_ns = c->now_ns - pick(c, MS), .waiting = pick(c, 2) == 0};
+
+	switch (pick(c, 10)) {
+	case 0:
+		rbt_sched_idle(c->s, c->now_ns, p->handle);
+		break;
+	case 1:
+		rbt_sched_note(c->s, c->now_ns, p->handle, &activity);
+		break;
+	case 2:
+		rbt_sched_gap(p->handle, pick(c, 40 * MS), (uint32_t)pick(c, 9));
+		break;
+	case 3:
+		rbt_sched_request_begin(c->s, c->now_ns, p->handle,
+			pick(c, 2) == 0 ? 0 : c->now_ns + pick(c, 50 * MS));
+		break;
+	case 4:
+		rbt_sched_request_end(c->s, c->now_ns, p->handle);
+		break;
+	default:
+		rbt_sched_busy(c->s, c->now_ns, p->handle);
+		break;
+	}
+}
+
+static void tick(struct crowd *c)
+{
+	rbt_sched_tick(c->s, c->now_ns);
+	CHECK(rbt_sched_next_tick(c->s) > c->now_ns);
+}
+
+static void check_promises(struct crowd *c, unsigned step)
+{
+	const char *broken = sched_verify(c->s);
+
+	CHECK(broken == NULL);
+	if (broken != NULL) {
+		fprintf(stderr, "step %u, %" PRIu64 " ns: %s\n", step, c->now_ns, broken);
+	}
+}
+
+/* Every decision that changes is handed out, once. */
+static void drain(struct crowd *c)
+{
+	const struct rbt_decision *d;
+	unsigned n = 0;
+
+	for (struct one *p; (p = rbt_sched_next_change(c->s, &d)) != NULL; n++) {
+		CHECK(d == rbt_sched_decision(p->handle));
+	}
+	CHECK(n <= c->n);
+}
+
+/* All are left as they are, for long: whoever wants the GPU and may have it gets some of it. */
+static void test_calm(struct crowd *c)
+{
+	struct rbt_sched_stats stats;
+
+	c->is_calm = true;
+	CHECK_INT(rbt_sched_configure(c->s, c->now_ns, &(struct rbt_sched_config){0}), 0);
+	for (unsigned i = 0; i < c->n; i++) {
+		rbt_sched_busy(c->s, c->now_ns, c->progs[i]->handle);
+		rbt_sched_stats(c->s, c->progs[i]->handle, &stats);
+		c->progs[i]->on_ns = stats.on_ns;
+	}
+	for (uint64_t end_ns = c->now_ns + 100 * S; c->now_ns < end_ns;) {
+		uint64_t next_ns = rbt_sched_next_tick(c->s);
+		c->now_ns = next_ns < end_ns ? next_ns : end_ns;
+		tick(c);
+	}
+	check_promises(c, 0);
+	for (unsigned i = 0; i < c->n; i++) {
+		struct one *p = c->progs[i];
+		rbt_sched_stats(c->s, p->handle, &stats);
+		bool may = p->handle->mask != 0 && !p->handle->unit->is_blocked;
+		CHECK(!may || stats.on_ns > p->on_ns + 20 * MS);
+	}
+	c->is_calm = false;
+}
+
+static void test_random(uint64_t seed, unsigned most, unsigned n_gpus, unsigned steps)
+{
+	struct crowd c = {.seed = seed, .n_gpus = n_gpus};
+
+	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, &ops, &c, &c.s), 0);
+	for (unsigned i = 0; i < steps; i++) {
+		c.now_ns += pick(&c, 3) == 0 ? pick(&c, 30 * MS) : pick(&c, MS);
+		if (c.n == 0 || pick(&c, 12) == 0) {
+			restructure(&c, most);
+		} else {
+			happen(&c, c.progs[pick(&c, c.n)]);
+		}
+		check_promises(&c, i);
+		if (rbt_sched_next_tick(c.s) <= c.now_ns && pick(&c, 4) > 0) {
+			tick(&c);
+			check_promises(&c, i);
+		}
+		if (pick(&c, 5) == 0) {
+			drain(&c);
+		}
+	}
+	test_calm(&c);
+	while (c.n > 0) {
+		drop(&c);
+	}
+	CHECK(rbt_sched_next_tick(c.s) == UINT64_MAX ||
+		(tick(&c), c.now_ns += S, tick(&c), rbt_sched_next_tick(c.s) == UINT64_MAX));
+	rbt_sched_destroy(c.s);
+}
+
+/* 1,000 programs on 8 GPUs, busy and idle all the time. */
+static void test_speed(unsigned n_events)
+{
+	struct crowd c = {.seed = 7, .n_gpus = 8};
+	unsigned n_ticks = 0;
+
+	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, &ops, &c, &c.s), 0);
+	rbt_sched_set_gpus(c.s, 0, &(struct rbt_sched_gpus){.locked = UINT32_MAX});
+	for (unsigned i = 0; i < MAX_PROGS; i++) {
+		add(&c);
+		struct rbt_sched_params *params = &c.progs[i]->params;
+		*params = (struct rbt_sched_params){.priority = i % 16,
+			.group = i % 10 == 0 ? 1 + i / 20 : 0,
+			.is_known = true};
+		params->tasks[i % 8] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = 2048};
+		CHECK_INT(rbt_sched_change(c.s, 0, c.progs[i]->handle, params), 0);
+	}
+	clock_t start = clock();
+	for (unsigned i = 0; i < n_events; i++) {
+		struct one *p = c.progs[pick(&c, c.n)];
+		c.now_ns += 20000;
+		if (!p->is_busy || pick(&c, 2) == 0) {
+			rbt_sched_busy(c.s, c.now_ns, p->handle);
+		} else {
+			rbt_sched_idle(c.s, c.now_ns, p->handle);
+		}
+		p->is_busy = !p->is_busy;
+		if (rbt_sched_next_tick(c.s) <= c.now_ns) {
+			rbt_sched_tick(c.s, c.now_ns);
+			n_ticks++;
+		}
+	}
+	double us = (double)(clock() - start) * 1e6 / CLOCKS_PER_SEC / n_events;
+	fprintf(stderr, "%u programs, %u events, %u ticks: %.3f us an event\n", c.n, n_events,
+		n_ticks, us);
+#ifndef __SANITIZE_ADDRESS__
+	CHECK(us <= 1);
+#endif
+	drain(&c);
+	check_promises(&c, n_events);
+	while (c.n > 0) {
+		drop(&c);
+	}
+	rbt_sched_destroy(c.s);
+}
+
+int main(void)
+{
+	const char *env = getenv("RUBATO_TEST_LONG");
+	bool is_long = env != NULL && strcmp(env, "1") == 0;
+
+	for (uint64_t seed = 1; seed <= (is_long ? 100 : 10); seed++) {
+		test_random(seed, 12, 2, 5000);
+		test_random(seed, 40, 4, 3000);
+		test_random(seed, 6, 1, 3000);
+	}
+	test_speed(is_long ? 1000000 : 300000);
+	return check_result();
+}
