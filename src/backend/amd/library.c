@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rubato/kfd.h: handles, sessions, snapshots. */
+#include "rubato/kfd.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backend/amd/device.h"
+#include "backend/amd/session.h"
+#include "backend/amd/sysfs.h"
+#include "util/fd.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+#define MAX_IOVECS 1024
+
+struct entry {
+	struct entry *next;
+	struct rbt_amd_session *session;
+};
+
+struct rubato_kfd {
+	struct rubato_kfd *next;
+	int fd; /* -1 until asked for */
+	struct entry *entries;
+	/* What sysfs said last. */
+	pid_t known_pid;
+	struct rbt_amd_queue *known;
+	size_t n_known;
+};
+
+static struct rubato_kfd *handles;
+static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Written so that an analyser does not take each for a comparison with itself. */
+static_assert(((RUBATO_KFD_ID_ERROR | RUBATO_KFD_ID_INVALID) & KFD_QUEUE_ID_MASK) == 0 &&
+		      (RUBATO_KFD_ID_INVALID ^ RUBATO_KFD_ID_ERROR) == 3u << 30,
+	"they are the kernel's");
+static_assert(RUBATO_KFD_MAX_QUEUES == KFD_MAX_QUEUES, "it is the kernel's");
+
+static int no_process(pid_t pid, void *data)
+{
+	return 0;
+}
+
+int rubato_kfd_open(struct rubato_kfd **ret)
+{
+	int r = rbt_amd_each_process(KFD_SYSFS_PATH, no_process, NULL);
+
+	if (r < 0) {
+		return r;
+	}
+	struct rubato_kfd *kfd = calloc(1, sizeof(*kfd));
+	if (kfd == NULL) {
+		return -ENOMEM;
+	}
+	kfd->fd = -1;
+	pthread_mutex_lock(&handles_lock);
+	kfd->next = handles;
+	handles = kfd;
+	pthread_mutex_unlock(&handles_lock);
+	*ret = kfd;
+	return 0;
+}
+
+void rubato_kfd_close(struct rubato_kfd *kfd)
+{
+	struct entry *next;
+
+	if (kfd == NULL) {
+		return;
+	}
+	pthread_mutex_lock(&handles_lock);
+	struct rubato_kfd **at = &handles;
+	while (*at != kfd) {
+		at = &(*at)->next;
+	}
+	*at = kfd->next;
+	pthread_mutex_unlock(&handles_lock);
+	for (struct entry *e = kfd->entries; e != NULL; e = next) {
+		next = e->next;
+		rbt_amd_session_close(e->session);
+		free(e);
+	}
+	rbt_close(&kfd->fd);
+	free(kfd->known);
+	free(kfd);
+}
+
+int rubato_kfd_fd(struct rubato_kfd *kfd)
+{
+	if (kfd->fd < 0) {
+		int fd = rbt_amd_open();
+		if (fd < 0) {
+			return fd;
+		}
+		kfd->fd = fd;
+	}
+	return kfd->fd;
+}
+
+struct rubato_kfd *rubato_kfd_by_fd(int fd)
+{
+	struct rubato_kfd *kfd;
+
+	pthread_mutex_lock(&handles_lock);
+	for (kfd = handles; kfd != NULL && (fd < 0 || kfd->fd != fd); kfd = kfd->next) {
+	}
+	pthread_mutex_unlock(&handles_lock);
+	return kfd;
+}
+
+struct walk {
+	int (*fn)(pid_t pid, void *data);
+	void *data;
+};
+
+static int with_queues(pid_t pid, void *data)
+{
+	const struct walk *w = data;
+	struct rbt_amd_queue *queues = NULL;
+	size_t n = 0;
+
+	if (rbt_amd_queues_read(KFD_SYSFS_PATH, pid, &queues, &n) < 0) {
+		return 0;
+	}
+	free(queues);
+	return n > 0 ? w->fn(pid, w->data) : 0;
+}
+
+int rubato_kfd_each_process(struct rubato_kfd *kfd, int (*fn)(pid_t pid, void *data), void *data)
+{
+	return rbt_amd_each_process(
+		KFD_SYSFS_PATH, with_queues, &(struct walk){.fn = fn, .data = data});
+}
+
+static struct entry **find(struct rubato_kfd *kfd, pid_t pid)
+{
+	struct entry **at = &kfd->entries;
+
+	while (*at != NULL && rbt_amd_session_pid((*at)->session) != pid) {
+		at = &(*at)->next;
+	}
+	return at;
+}
+
+int rubato_kfd_attach(struct rubato_kfd *kfd, pid_t pid)
+{
+	if (*find(kfd, pid) != NULL) {
+		return 0;
+	}
+	struct entry *e = calloc(1, sizeof(*e));
+	int r = e == NULL ? -ENOMEM : rbt_amd_session_open(pid, &e->session);
+	if (r < 0) {
+		free(e);
+		return r;
+	}
+	e->next = kfd->entries;
+	kfd->entries = e;
+	return 0;
+}
+
+int rubato_kfd_detach(struct rubato_kfd *kfd, pid_t pid)
+{
+	struct entry **at = find(kfd, pid), *e = *at;
+
+	if (e != NULL) {
+		*at = e->next;
+		rbt_amd_session_close(e->session);
+		free(e);
+	}
+	return 0;
+}
+
+static int make_snapshot(pid_t pid, uint32_t n, struct rubato_kfd_snapshot **ret)
+{
+	struct rubato_kfd_snapshot *snap =
+		calloc(1, sizeof(*snap) + n * sizeof(struct rubato_kfd_queue));
+
+	if (snap == NULL) {
+		return -ENOMEM;
+	}
+	snap->time_ns = rbt_now_ns();
+	snap->pid = pid;
+	snap->n_queues = n;
+	snap->queues = (struct rubato_kfd_queue *)(snap + 1);
+	*ret = snap;
+	return 0;
+}
+
+/* Two words a queue, in as few calls as can be. A call ends at the first word that cannot be read:
+ * the next one begins behind it. */
+static void read_pointers(struct rubato_kfd_snapshot *snap)
+{
+	uint64_t words[MAX_IOVECS] = {0};
+	struct iovec local[MAX_IOVECS], remote[MAX_IOVECS];
+	uint32_t at = 0, total = 2 * snap->n_queues;
+
+	while (at < total) {
+		uint32_t n = total - at < MAX_IOVECS ? total - at : MAX_IOVECS;
+		for (uint32_t i = 0; i < n; i++) {
+			const struct rubato_kfd_queue *q = &snap->queues[(at + i) / 2];
+			uint64_t addr = (at + i) % 2 == 0 ? q->write_pointer_address
+							  : q->read_pointer_address;
+			local[i] =
+				(struct iovec){.iov_base = &words[i], .iov_len = sizeof(words[i])};
+			remote[i] = (struct iovec){
+				.iov_base = (void *)(uintptr_t)addr, .iov_len = sizeof(words[i])};
+		}
+		ssize_t got = process_vm_readv(snap->pid, local, n, remote, n, 0);
+		if (got < 0 && errno != EFAULT) {
+			return;
+		}
+		uint32_t whole = got > 0 ? (uint32_t)got / sizeof(words[0]) : 0;
+		for (uint32_t i = 0; i < whole; i++) {
+			struct rubato_kfd_queue *q = &snap->queues[(at + i) / 2];
+			if ((at + i) % 2 == 0) {
+				q->write_pointer = words[i];
+				q->has_pointers = 2; /* half of them */
+			} else {
+				q->read_pointer = words[i];
+				q->has_pointers = q->has_pointers == 2;
+			}
+		}
+		at += whole < n ? whole + 1 : n;
+	}
+	for (uint32_t i = 0; i < snap->n_queues; i++) {
+		snap->queues[i].has_pointers = snap->queues[i].has_pointers == 1;
+	}
+}
+
+static int snapshot_attached(struct rbt_amd_session *s, struct rubato_kfd_snapshot **ret)
+{
+	struct kfd_queue_entry *list = NULL;
+	struct rubato_kfd_snapshot *snap;
+	uint32_t n = 0;
+	int r = rbt_amd_session_snapshot(s, &list, &n);
+
+	if (r < 0) {
+		return r;
+	}
+	r = make_snapshot(rbt_amd_session_pid(s), n, &snap);
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		snap->queues[i] = (struct rubato_kfd_queue){
+			.id = list[i].queue_id,
+			.gpu_id = list[i].gpu_id,
+			.type = list[i].queue_type,
+			.ring_size = list[i].ring_size,
+			.has_addresses = 1,
+			.ring_address = list[i].ring_base_address,
+			.write_pointer_address = list[i].write_pointer_address,
+			.read_pointer_address = list[i].read_pointer_address,
+			.save_address = list[i].ctx_save_restore_address,
+			.save_size = list[i].ctx_save_restore_area_size,
+			.is_new = (list[i].exception_status & KFD_EC_QUEUE_NEW) != 0,
+		};
+	}
+	free(list);
+	if (r < 0) {
+		return r;
+	}
+	read_pointers(snap);
+	*ret = snap;
+	return 0;
+}
+
+static int snapshot_sysfs(struct rubato_kfd *kfd, pid_t pid, struct rubato_kfd_snapshot **ret)
+{
+	struct rbt_amd_queue *list = NULL;
+	struct rubato_kfd_snapshot *snap;
+	size_t n = 0;
+	int r = rbt_amd_queues_update(KFD_SYSFS_PATH, pid, kfd->known,
+		kfd->known_pid == pid ? kfd->n_known : 0, &list, &n);
+
+	if (r == -ENXIO) {
+		/* No such process, or none of KFD's? */
+		int pidfd = rbt_pidfd_open(pid);
+		rbt_close(&pidfd);
+		return pidfd == -ESRCH || pidfd == -EINVAL ? -ESRCH : -ENXIO;
+	}
+	r = r < 0 ? r : make_snapshot(pid, (uint32_t)n, &snap);
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		snap->queues[i] = (struct rubato_kfd_queue){.id = list[i].id,
+			.gpu_id = list[i].gpu_id,
+			.type = list[i].type,
+			.ring_size = list[i].size};
+	}
+	if (r < 0) {
+		free(list);
+		return r;
+	}
+	free(kfd->known);
+	kfd->known = list;
+	kfd->n_known = n;
+	kfd->known_pid = pid;
+	*ret = snap;
+	return 0;
+}
+
+int rubato_kfd_snapshot_take(struct rubato_kfd *kfd, pid_t pid, struct rubato_kfd_snapshot **ret)
+{
+	struct entry *e = *find(kfd, pid);
+
+	return e != NULL ? snapshot_attached(e->session, ret) : snapshot_sysfs(kfd, pid, ret);
+}
+
+void rubato_kfd_snapshot_free(struct rubato_kfd_snapshot *snap)
+{
+	free(snap);
+}
+
+int rubato_kfd_monitor(struct rubato_kfd *kfd, pid_t pid, double duration_s, double interval_s,
+	int (*fn)(struct rubato_kfd_snapshot *snap, void *data), void *data)
+{
+	uint64_t start_ns = rbt_now_ns(), step_ns = (uint64_t)(interval_s * 1e9),
+		 next_ns = start_ns;
+	uint64_t end_ns = duration_s > 0 ? start_ns + (uint64_t)(duration_s * 1e9) : UINT64_MAX;
+	bool first = true;
+
+	if (!(interval_s > 0) || duration_s < 0) {
+		return -EINVAL;
+	}
+	for (;;) {
+		struct rubato_kfd_snapshot *snap;
+		int r = rubato_kfd_snapshot_take(kfd, pid, &snap);
+		if (r < 0) {
+			/* That the process ends is how it ends. */
+			return !first && (r == -ESRCH || r == -ENXIO) ? 0 : r;
+		}
+		first = false;
+		r = fn(snap, data);
+		if (r != 1) {
+			rubato_kfd_snapshot_free(snap);
+		}
+		if (r < 0) {
+			return r;
+		}
+		next_ns += step_ns;
+		uint64_t now_ns = rbt_now_ns();
+		if (next_ns >= end_ns || now_ns >= end_ns) {
+			return 0;
+		}
+		/* Samples that are late are left out, not made up for. */
+		next_ns = next_ns < now_ns ? now_ns : next_ns;
+		struct timespec until = {.tv_sec = (time_t)(next_ns / RBT_NS_PER_S),
+			.tv_nsec = (long)(next_ns % RBT_NS_PER_S)};
+		(void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+	}
+}
+
+int rubato_kfd_suspend(struct rubato_kfd *kfd, pid_t pid, uint32_t *ids, uint32_t n, uint32_t grace)
+{
+	struct entry *e = *find(kfd, pid);
+
+	return e != NULL ? rbt_amd_session_suspend(e->session, ids, n, grace) : -ENOTCONN;
+}
+
+int rubato_kfd_resume(struct rubato_kfd *kfd, pid_t pid, uint32_t *ids, uint32_t n)
+{
+	struct entry *e = *find(kfd, pid);
+
+	return e != NULL ? rbt_amd_session_resume(e->session, ids, n) : -ENOTCONN;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a session says to the kernel. The rules that are easily broken are said where they are
+ * kept. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backend/amd/device.h"
+#include "backend/amd/session_impl.h"
+#include "util/log.h"
+
+#define WATCHED (KFD_EC_QUEUE_NEW | KFD_EC_DEVICE_QUEUE_DELETE | KFD_EC_PROCESS_RUNTIME)
+/* Queues come and go while they are being suspended: after so many looks it is an error. */
+#define HOLD_TRIES    32
+#define HOLD_PAUSE_NS 200000L
+#define FIRST_ROOM    32u
+
+static struct kfd_dbg_trap operation(const struct rbt_amd_session *s, uint32_t op)
+{
+	return (struct kfd_dbg_trap){.pid = (uint32_t)s->pid, .op = op};
+}
+
+/* An error of an operation on a target that has ended meanwhile is that it has ended. */
+static int judge(struct rbt_amd_session *s, int r)
+{
+	if (r == -ESRCH || (r < 0 && s->gone)) {
+		return -ESRCH;
+	}
+	return r;
+}
+
+int dbg_enable(struct rbt_amd_session *s)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_ENABLE);
+	struct kfd_runtime_info info = {0};
+
+	a.enable.exception_mask = WATCHED;
+	a.enable.rinfo_ptr = (uintptr_t)&info;
+	a.enable.rinfo_size = sizeof(info);
+	a.enable.dbg_fd = (uint32_t)s->events[1];
+	int r = rbt_amd_dbg(s->kfd, &a);
+	if (r < 0) {
+		return r == -EALREADY ? -EBUSY : judge(s, r);
+	}
+	s->enabled = true;
+	/* Success says nothing of the GPUs: that is in the state. */
+	s->runtime_state = info.state;
+	return info.state == KFD_RUNTIME_BUSY ? -EBUSY : info.state == KFD_RUNTIME_ERROR ? -EIO : 0;
+}
+
+static void send_runtime_event(struct rbt_amd_session *s)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_SEND_RUNTIME_EVENT);
+
+	a.event.exception_mask = KFD_EC_PROCESS_RUNTIME;
+	int r = rbt_amd_dbg(s->kfd, &a);
+	if (r < 0) {
+		rbt_debug("process %d: its runtime could not be answered: %s", (int)s->pid,
+			strerror(-r));
+	}
+}
+
+/*
+ * A target that has begun to wait for an answer would wait for ever. Its event is in the pipe
+ * before it waits, and after DISABLE none comes any more: what is in the pipe then came between,
+ * and is answered in a session for that alone. (Nobody may be waiting: then the next answer is
+ * there before its question.)
+ */
+void dbg_disable(struct rbt_amd_session *s)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_DISABLE);
+	char byte;
+
+	if (!s->enabled) {
+		return;
+	}
+	s->held = 0;
+	if (!s->gone) {
+		dbg_take_events(s);
+	}
+	(void)rbt_amd_dbg(s->kfd, &a);
+	if (!s->gone && read(s->events[0], &byte, 1) == 1 && dbg_enable(s) == 0) {
+		send_runtime_event(s);
+		(void)rbt_amd_dbg(s->kfd, &a);
+	}
+	s->enabled = false;
+}
+
+static int snapshot_into(
+	struct rbt_amd_session *s, struct kfd_queue_entry *list, uint32_t room, uint32_t *ret_n)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_QUEUE_SNAPSHOT);
+
+	/* A queue that is still "new" cannot be suspended: being listed is what ends that. */
+	a.snapshot.exception_mask = KFD_EC_QUEUE_NEW;
+	a.snapshot.buf_ptr = (uintptr_t)list;
+	a.snapshot.n_entries = room;
+	a.snapshot.entry_size = sizeof(*list);
+	int r = judge(s, rbt_amd_dbg(s->kfd, &a));
+	if (r == 0) {
+		*ret_n = a.snapshot.n_entries;
+	}
+	return r;
+}
+
+/* The kernel says how many there are, and fills what there is room for. */
+int dbg_snapshot(struct rbt_amd_session *s, struct kfd_queue_entry **ret, uint32_t *ret_n)
+{
+	struct kfd_queue_entry *list = NULL;
+	uint32_t n = 0, room = s->room != 0 ? s->room : FIRST_ROOM;
+
+	for (;;) {
+		list = calloc(room, sizeof(*list));
+		int r = list == NULL ? -ENOMEM : snapshot_into(s, list, room, &n);
+		if (r < 0) {
+			free(list);
+			return r;
+		}
+		if (n <= room || room == KFD_MAX_QUEUES) {
+			break;
+		}
+		free(list);
+		room = n + FIRST_ROOM < KFD_MAX_QUEUES ? n + FIRST_ROOM : KFD_MAX_QUEUES;
+	}
+	s->room = room;
+	*ret = list;
+	*ret_n = n < room ? n : room;
+	return 0;
+}
+
+static uint32_t clamp_grace(uint32_t grace)
+{
+	return grace < KFD_GRACE_MIN   ? KFD_GRACE_MIN
+	       : grace > KFD_GRACE_MAX ? KFD_GRACE_MAX
+				       : grace;
+}
+
+int dbg_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t grace)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_SUSPEND_QUEUES);
+
+	/* Without an array kernels crash (6.12.43); with more ids than this they refuse. */
+	if (n == 0 || ids == NULL) {
+		return 0;
+	}
+	if (n > KFD_MAX_QUEUES) {
+		return -EINVAL;
+	}
+	if (s->runtime_state != KFD_RUNTIME_ENABLED) {
+		return -ENOTCONN;
+	}
+	a.suspend.queue_array_ptr = (uintptr_t)ids;
+	a.suspend.n_queues = n;
+	a.suspend.grace_period = clamp_grace(grace);
+	return judge(s, rbt_amd_dbg(s->kfd, &a));
+}
+
+int dbg_resume(struct rbt_amd_session *s, uint32_t *ids, uint32_t n)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_RESUME_QUEUES);
+
+	if (n == 0 || ids == NULL) {
+		return 0;
+	}
+	if (n > KFD_MAX_QUEUES) {
+		return -EINVAL;
+	}
+	if (s->runtime_state != KFD_RUNTIME_ENABLED) {
+		return -ENOTCONN;
+	}
+	a.resume.queue_array_ptr = (uintptr_t)ids;
+	a.resume.n_queues = n;
+	return judge(s, rbt_amd_dbg(s->kfd, &a));
+}
+
+uint32_t rbt_amd_kind(uint32_t queue_type)
+{
+	return queue_type == KFD_QUEUE_COMPUTE || queue_type == KFD_QUEUE_COMPUTE_AQL
+		       ? RBT_AMD_COMPUTE
+		       : RBT_AMD_SDMA;
+}
+
+/* The ids of these kinds, as the kernel has them now; the array is new for every call, because the
+ * kernel leaves its bits in it. */
+static int list_ids(struct rbt_amd_session *s, uint32_t kinds, uint32_t *ids, uint32_t *ret_n)
+{
+	struct kfd_queue_entry *list;
+	uint32_t n = 0;
+	int r = dbg_snapshot(s, &list, &n);
+
+	if (r < 0) {
+		return r;
+	}
+	*ret_n = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (rbt_amd_kind(list[i].queue_type) & kinds) {
+			ids[(*ret_n)++] = list[i].queue_id;
+		}
+	}
+	free(list);
+	return 0;
+}
+
+/* What the bits of n ids come to: 0, -EIO, or -EAGAIN when queues were new, or on their way out. */
+static int judge_ids(const uint32_t *ids, uint32_t n)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (ids[i] & KFD_QUEUE_ID_ERROR) {
+			return -EIO;
+		}
+		r = ids[i] & KFD_QUEUE_ID_INVALID ? -EAGAIN : r;
+	}
+	return r;
+}
+
+static int hold_now(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace)
+{
+	uint32_t ids[KFD_MAX_QUEUES], n = 0;
+	int r = -EAGAIN;
+
+	for (int i = 0; r == -EAGAIN && i < HOLD_TRIES; i++) {
+		if (i > 0) {
+			nanosleep(&(struct timespec){.tv_nsec = HOLD_PAUSE_NS}, NULL);
+		}
+		r = list_ids(s, kinds, ids, &n);
+		if (r == 0) {
+			r = dbg_suspend(s, ids, n, grace);
+		}
+		/* How many obeyed is no error; which did not is in the ids. */
+		r = r < 0 ? r : judge_ids(ids, n);
+	}
+	return r;
+}
+
+int dbg_release(struct rbt_amd_session *s, uint32_t kinds)
+{
+	uint32_t ids[KFD_MAX_QUEUES], n = 0;
+	int r = list_ids(s, kinds, ids, &n);
+
+	s->held &= ~kinds;
+	r = r < 0 ? r : dbg_resume(s, ids, n);
+	r = r < 0 ? r : judge_ids(ids, n);
+	/* Gone since they were listed. */
+	return r == -EAGAIN ? 0 : r;
+}
+
+int dbg_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace)
+{
+	uint32_t before = s->held;
+	int r = hold_now(s, kinds, grace);
+
+	if (r < 0) {
+		/* What was not held before must not stay. */
+		if ((kinds & ~before) != 0) {
+			(void)dbg_release(s, kinds & ~before);
+		}
+		s->held = before;
+		return r;
+	}
+	s->held |= kinds;
+	s->grace = grace;
+	return 0;
+}
+
+/* The target waits in its start, or end, until this is said. */
+static void answer_runtime(struct rbt_amd_session *s)
+{
+	struct kfd_dbg_trap info = operation(s, KFD_DBG_QUERY_EXCEPTION_INFO);
+	struct kfd_runtime_info runtime = {.state = s->runtime_state};
+
+	info.info.info_ptr = (uintptr_t)&runtime;
+	info.info.info_size = sizeof(runtime);
+	info.info.code = KFD_EC_CODE_PROCESS_RUNTIME;
+	info.info.clear = 1;
+	if (rbt_amd_dbg(s->kfd, &info) >= 0) {
+		s->runtime_state = runtime.state;
+	}
+	send_runtime_event(s);
+}
+
+void dbg_take_events(struct rbt_amd_session *s)
+{
+	char bytes[64];
+	bool new_queues = false;
+
+	while (read(s->events[0], bytes, sizeof(bytes)) > 0) {
+	}
+	for (;;) {
+		struct kfd_dbg_trap a = operation(s, KFD_DBG_QUERY_EVENT);
+		/* The runtime's stays until it has been read. */
+		a.event.exception_mask = ~KFD_EC_PROCESS_RUNTIME;
+		if (rbt_amd_dbg(s->kfd, &a) < 0) {
+			break;
+		}
+		if (a.event.exception_mask & KFD_EC_PROCESS_RUNTIME) {
+			answer_runtime(s);
+		}
+		new_queues |= (a.event.exception_mask & KFD_EC_QUEUE_NEW) != 0;
+	}
+	/* A queue made after a suspend runs. */
+	if (new_queues && s->held != 0) {
+		int r = hold_now(s, s->held, s->grace);
+		if (r < 0) {
+			rbt_debug("process %d: a new queue runs on: %s", (int)s->pid, strerror(-r));
+		}
+	}
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside a session. All but what is said to be under the lock belongs to the session's thread. */
+#ifndef RBT_BACKEND_AMD_SESSION_IMPL_H
+#define RBT_BACKEND_AMD_SESSION_IMPL_H
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "backend/amd/session.h"
+
+struct job {
+	int (*fn)(struct rbt_amd_session *s, void *arg);
+	void *arg;
+	int result;
+	bool done;
+};
+
+struct rbt_amd_session {
+	pid_t pid;
+	bool is_child;        /* of this process: its exit status is not ours to take */
+	int kfd, wake, pidfd; /* wake: an eventfd; jobs, stops and the end are told by it */
+	int events[2];        /* the kernel writes a byte; an eventfd would not take one */
+	uint32_t runtime_state;
+	uint32_t room;        /* for so many queues a snapshot is made ready */
+	uint32_t held, grace; /* RBT_AMD_* */
+	bool enabled, gone;   /* gone: the target */
+	pthread_t thread;
+	/* Blocks until the target stops or ends, and tells. */
+	pthread_t watcher;
+	bool has_watcher;
+	sem_t handled;
+	pthread_mutex_t lock; /* over the following */
+	pthread_cond_t changed;
+	struct job *job;
+	bool ending, started;
+	int start_result;
+};
+
+/* session_dbg.c: operations, on the session's thread. 0 (or a count), or -errno. */
+int dbg_enable(struct rbt_amd_session *s);
+void dbg_disable(struct rbt_amd_session *s);
+int dbg_snapshot(struct rbt_amd_session *s, struct kfd_queue_entry **ret, uint32_t *ret_n);
+int dbg_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t grace);
+int dbg_resume(struct rbt_amd_session *s, uint32_t *ids, uint32_t n);
+int dbg_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace);
+int dbg_release(struct rbt_amd_session *s, uint32_t kinds);
+/* Takes all events that are there, and answers them. */
+void dbg_take_events(struct rbt_amd_session *s);
+
+/* session_trace.c: ptrace, on the session's thread. */
+int trace_seize(struct rbt_amd_session *s);
+/* Starts the watcher. 0 or -errno. */
+int trace_watch(struct rbt_amd_session *s);
+void trace_unwatch(struct rbt_amd_session *s);
+/* Passes on what the target stopped for; sets `gone`. */
+void trace_handle(struct rbt_amd_session *s);
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cmd_kfd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/amd/sysfs.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+volatile sig_atomic_t kfd_stop;
+
+static void on_signal(int number)
+{
+	kfd_stop = 1;
+}
+
+void kfd_catch_signals(void)
+{
+	/* Without SA_RESTART: a pause ends at once. */
+	struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+int kfd_failed(const struct command *cmd, pid_t pid, int error)
+{
+	if (error == -ENODEV || error == -EOPNOTSUPP) {
+		rbt_error("%s: %s", cmd->name, rubato_kfd_strerror(error));
+	} else {
+		rbt_error("%s: process %d: %s", cmd->name, (int)pid, rubato_kfd_strerror(error));
+	}
+	return exit_code_for(error);
+}
+
+/* A process of a container has several numbers: the last one is what it is called inside. */
+struct inner {
+	pid_t wanted, found;
+	unsigned n;
+};
+
+static int compare_inner(pid_t pid, void *data)
+{
+	struct inner *in = data;
+	char path[64], text[4096], *at, *last = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (rbt_read_file(path, text, sizeof(text)) < 0 ||
+		(at = strstr(text, "\nNSpid:")) == NULL) {
+		return 0;
+	}
+	at += 7;
+	at[strcspn(at, "\n")] = '\0';
+	for (char *word = strtok_r(at, " \t", &at); word != NULL;
+		word = strtok_r(NULL, " \t", &at)) {
+		last = word;
+	}
+	if (last != NULL && atoi(last) == in->wanted) {
+		in->found = pid;
+		in->n++;
+	}
+	return 0;
+}
+
+int kfd_take_pid(const struct command *cmd, const char *text, pid_t *ret)
+{
+	char path[64], status[64];
+	uint64_t v = 0;
+
+	if (rbt_parse_u64(text, 1, INT32_MAX, &v) < 0) {
+		return usage_error(cmd, "not a process id: %s", text);
+	}
+	struct inner in = {.wanted = (pid_t)v};
+	*ret = (pid_t)v;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)*ret);
+	/* One that is here is meant, KFD's or not. */
+	if (rbt_amd_process_exists(KFD_SYSFS_PATH, *ret) ||
+		rbt_read_file(path, status, sizeof(status)) != -ENOENT) {
+		return EXIT_OK;
+	}
+	(void)rbt_amd_each_process(KFD_SYSFS_PATH, compare_inner, &in);
+	if (in.n > 1) {
+		rbt_error("%s: %u containers have a process %d: give its number on this host",
+			cmd->name, in.n, (int)in.wanted);
+		return EXIT_NO_PROGRAM;
+	}
+	if (in.n == 1) {
+		rbt_warn("%s: process %d of a container is %d here", cmd->name, (int)in.wanted,
+			(int)in.found);
+		*ret = in.found;
+	}
+	return EXIT_OK;
+}
+
+int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_kfd **ret)
+{
+	struct rubato_kfd *kfd;
+	int r = rubato_kfd_open(&kfd);
+
+	if (r < 0) {
+		return kfd_failed(cmd, pid, r);
+	}
+	r = attach ? rubato_kfd_attach(kfd, pid) : 0;
+	if (r < 0) {
+		rubato_kfd_close(kfd);
+		return kfd_failed(cmd, pid, r);
+	}
+	*ret = kfd;
+	return EXIT_OK;
+}
+
+static bool is_compute(const struct rubato_kfd_queue *q)
+{
+	return q->type == RUBATO_KFD_COMPUTE || q->type == RUBATO_KFD_AQL;
+}
+
+static bool in_every_sample(const struct rubato_kfd_stats *s, uint32_t id)
+{
+	for (uint32_t i = 0; i < s->n_ids; i++) {
+		if (s->ids[i].key == id) {
+			return s->ids[i].n == s->n_samples;
+		}
+	}
+	return false;
+}
+
+void kfd_print_array(
+	pid_t pid, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats)
+{
+	uint32_t n = 0;
+	bool compute = false;
+
+	for (uint32_t i = 0; i < last->n_queues; i++) {
+		compute |=
+			is_compute(&last->queues[i]) && in_every_sample(stats, last->queues[i].id);
+	}
+	printf("/* process %d: %s */\nstatic const uint32_t queue_ids[] = {", (int)pid,
+		compute ? "compute queues that were always there" : "all queues at the last look");
+	for (uint32_t i = 0; i < last->n_queues; i++) {
+		const struct rubato_kfd_queue *q = &last->queues[i];
+		if (!compute || (is_compute(q) && in_every_sample(stats, q->id))) {
+			printf("%s%u", n++ > 0 ? ", " : "", q->id);
+		}
+	}
+	printf("};\nstatic const uint32_t n_queue_ids = %u;\n", n);
+}
+
+static void json_queue(struct rbt_json *j, const struct rubato_kfd_queue *q)
+{
+	rbt_json_object(j, NULL);
+	rbt_json_u64(j, "id", q->id);
+	rbt_json_u64(j, "gpu_id", q->gpu_id);
+	rbt_json_string(j, "type", rubato_kfd_type_name(q->type));
+	rbt_json_u64(j, "ring_size", q->ring_size);
+	if (q->has_addresses) {
+		rbt_json_u64(j, "ring_address", q->ring_address);
+		rbt_json_u64(j, "write_pointer_address", q->write_pointer_address);
+		rbt_json_u64(j, "read_pointer_address", q->read_pointer_address);
+		rbt_json_u64(j, "save_address", q->save_address);
+		rbt_json_u64(j, "save_size", q->save_size);
+	}
+	if (q->has_pointers) {
+		rbt_json_u64(j, "write_pointer", q->write_pointer);
+		rbt_json_u64(j, "read_pointer", q->read_pointer);
+		rbt_json_u64(j, "pending", q->write_pointer - q->read_pointer);
+	}
+	rbt_json_end(j, '}');
+}
+
+void kfd_json_snapshot(struct rbt_json *j, const char *key, const struct rubato_kfd_snapshot *snap,
+	uint64_t start_ns)
+{
+	rbt_json_object(j, key);
+	rbt_json_double(j, "time_s", (double)(snap->time_ns - start_ns) / 1e9);
+	rbt_json_array(j, "queues");
+	for (uint32_t i = 0; i < snap->n_queues; i++) {
+		json_queue(j, &snap->queues[i]);
+	}
+	rbt_json_end(j, ']');
+	rbt_json_end(j, '}');
+}
+
+static void json_counts(struct rbt_json *j, const char *key, const char *name,
+	const struct rubato_kfd_count *list, uint32_t n, bool types)
+{
+	rbt_json_array(j, key);
+	for (uint32_t i = 0; i < n; i++) {
+		rbt_json_object(j, NULL);
+		if (types) {
+			rbt_json_string(j, name, rubato_kfd_type_name(list[i].key));
+		} else {
+			rbt_json_u64(j, name, list[i].key);
+		}
+		rbt_json_u64(j, "seen", list[i].n);
+		rbt_json_end(j, '}');
+	}
+	rbt_json_end(j, ']');
+}
+
+void kfd_json_stats(struct rbt_json *j, const struct rubato_kfd_stats *s)
+{
+	rbt_json_object(j, "statistics");
+	rbt_json_u64(j, "samples", s->n_samples);
+	rbt_json_u64(j, "min_queues", s->min_queues);
+	rbt_json_u64(j, "max_queues", s->max_queues);
+	rbt_json_double(j, "mean_queues", s->mean_queues);
+	rbt_json_bool(j, "stable", s->stable);
+	json_counts(j, "ids", "id", s->ids, s->n_ids, false);
+	json_counts(j, "gpus", "gpu_id", s->gpus, s->n_gpus, false);
+	json_counts(j, "types", "type", s->types, s->n_types, true);
+	rbt_json_end(j, '}');
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		const struct command *cmd;
+	} subs[] = {
+		{"monitor", &cmd_kfd_monitor},
+		{"preempt", &cmd_kfd_preempt},
+		{"queues", &cmd_kfd_queues},
+		/* The names they have by themselves. */
+		{"queue_monitor", &cmd_kfd_monitor},
+		{"kfd_preemption_poc", &cmd_kfd_preempt},
+		{"get_queue_info", &cmd_kfd_queues},
+	};
+	static char name[40];
+
+	if (argc < 2) {
+		return usage_error(&cmd_kfd, "no tool named: monitor, preempt or queues");
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+		fputs(cmd_kfd.usage, stdout);
+		return EXIT_OK;
+	}
+	for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++) {
+		if (strcmp(argv[1], subs[i].name) == 0) {
+			snprintf(name, sizeof(name), "rubato: %s", subs[i].cmd->name);
+			argv[1] = name;
+			return subs[i].cmd->run(argc - 1, argv + 1);
+		}
+	}
+	return usage_error(&cmd_kfd, "no such tool: %s", argv[1]);
+}
+
+const struct command cmd_kfd = {
+	.name = "kfd",
+	.summary = "look at the queues of AMD programs, and preempt them",
+	.usage =
+		"Usage: rubato kfd monitor PID [DURATION_S] [INTERVAL_S] [OPTIONS]\n"
+		"       rubato kfd preempt PID [ITERATIONS] [OPTIONS]\n"
+		"       rubato kfd queues PID [OPTIONS]\n"
+		"\n"
+		"Also called queue_monitor, kfd_preemption_poc and get_queue_info. `monitor` samples a\n"
+		"program's queues (10 s, every 1 s) and sums up; `queues` looks once; `preempt` takes\n"
+		"queues off the GPU and puts them back (10 times), and says how long that takes.\n"
+		"Nothing stays suspended, however it ends.\n"
+		"\n"
+		"      --json               the same facts, for programs\n"
+		"  monitor, queues:\n"
+		"      --addresses          rings, pointers and save areas too: debugs the program, so\n"
+		"                           wants ptrace rights; without it only sysfs is read\n"
+		"  monitor:\n"
+		"      --csv                a line a queue and sample\n"
+		"      --live               one screen, redrawn\n"
+		"  preempt:\n"
+		"      --queue ID           this queue; may be given again (default: all)\n"
+		"      --type TYPE          compute, sdma or all (default)\n"
+		"      --hold-ms MS         how long to keep them off (default 10)\n"
+		"      --exec COMMAND       keep them off while this shell command runs\n"
+		"      --interval-ms MS     from one preemption to the next (default 10)\n"
+		"      --grace N            let waves run for N x 1024 clocks first, 1 to 255 (default 1)\n"
+		"      --force              also where other programs' queues stand still meanwhile\n",
+	.run = run,
+};

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Samples of a program's queues, and what they come to. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/cmd_kfd.h"
+#include "util/parse.h"
+
+#define DEFAULT_DURATION_MS 10000u
+#define DEFAULT_INTERVAL_MS 1000u
+#define MAX_DURATION_MS     (366ull * 24 * 3600 * 1000)
+#define MAX_SAMPLES         1000000u
+#define MAX_SHOWN           16u /* ids in a sample's line */
+
+enum form { FORM_TEXT, FORM_JSON, FORM_CSV, FORM_LIVE };
+
+struct monitor {
+	pid_t pid;
+	enum form form;
+	bool addresses;
+	uint64_t duration_ms, interval_ms, start_ns;
+	struct rbt_json json;
+	struct rubato_kfd_snapshot **snaps; /* owned */
+	size_t n, room;
+};
+
+static void csv_line(const struct monitor *m, const struct rubato_kfd_snapshot *s, uint32_t at)
+{
+	const struct rubato_kfd_queue *q = &s->queues[at];
+
+	printf("%.6f,%u,%u,%s,%u", (double)(s->time_ns - m->start_ns) / 1e9, q->id, q->gpu_id,
+		rubato_kfd_type_name(q->type), q->ring_size);
+	if (q->has_addresses) {
+		printf(",0x%" PRIx64 ",0x%" PRIx64 ",%u", q->ring_address, q->save_address,
+			q->save_size);
+	} else {
+		printf(",,,");
+	}
+	if (q->has_pointers) {
+		printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", q->write_pointer, q->read_pointer,
+			q->write_pointer - q->read_pointer);
+	} else {
+		printf(",,,\n");
+	}
+}
+
+static void text_line(const struct monitor *m, const struct rubato_kfd_snapshot *s)
+{
+	uint64_t pending = 0;
+	uint32_t active = 0;
+
+	printf("%8.3f s  %u queue%s:", (double)(s->time_ns - m->start_ns) / 1e9, s->n_queues,
+		s->n_queues == 1 ? "" : "s");
+	for (uint32_t i = 0; i < s->n_queues; i++) {
+		const struct rubato_kfd_queue *q = &s->queues[i];
+		if (i < MAX_SHOWN) {
+			printf(" %u", q->id);
+		}
+		if (q->has_pointers) {
+			pending += q->write_pointer - q->read_pointer;
+			active += q->write_pointer != q->read_pointer;
+		}
+	}
+	printf("%s", s->n_queues > MAX_SHOWN ? " ..." : "");
+	if (m->addresses) {
+		printf("  %u active, %" PRIu64 " pending", active, pending);
+	}
+	printf("\n");
+}
+
+static void show(struct monitor *m, const struct rubato_kfd_snapshot *s)
+{
+	switch (m->form) {
+	case FORM_TEXT:
+		if (m->n == 0) {
+			rubato_kfd_print_snapshot(stdout, s);
+		}
+		text_line(m, s);
+		break;
+	case FORM_JSON:
+		kfd_json_snapshot(&m->json, NULL, s, m->start_ns);
+		break;
+	case FORM_CSV:
+		for (uint32_t i = 0; i < s->n_queues; i++) {
+			csv_line(m, s, i);
+		}
+		break;
+	default:
+		printf("\033[H\033[2J");
+		rubato_kfd_print_snapshot(stdout, s);
+		text_line(m, s);
+		break;
+	}
+	fflush(stdout);
+}
+
+static int on_sample(struct rubato_kfd_snapshot *snap, void *data)
+{
+	struct monitor *m = data;
+
+	if (m->n == 0) {
+		m->start_ns = snap->time_ns;
+	}
+	/* A signal ends the pause before this one. */
+	if (kfd_stop && m->n > 0) {
+		return -EINTR;
+	}
+	if (m->n == m->room) {
+		size_t room = m->room == 0 ? 64 : 2 * m->room;
+		void *grown = realloc(m->snaps, room * sizeof(struct rubato_kfd_snapshot *));
+		if (grown == NULL) {
+			return -ENOMEM;
+		}
+		m->snaps = grown;
+		m->room = room;
+	}
+	show(m, snap);
+	m->snaps[m->n++] = snap;
+	return 1;
+}
+
+static void advise(const struct rubato_kfd_stats *s)
+{
+	if (s->max_queues == 0) {
+		printf("advice: there was no queue; sample while the program computes\n");
+	} else if (s->stable) {
+		printf("advice: the same queues all the time: their ids may be kept and used again\n");
+	} else {
+		printf("advice: queues come and go: take a snapshot right before every suspend; "
+		       "of the ids below, those that were always there are the safest\n");
+	}
+}
+
+static int sum_up(struct monitor *m)
+{
+	const struct rubato_kfd_snapshot *const *snaps =
+		(const struct rubato_kfd_snapshot *const *)m->snaps;
+	struct rubato_kfd_stats *stats;
+	int r = rubato_kfd_analyse(snaps, m->n, &stats);
+
+	if (m->form == FORM_JSON) {
+		rbt_json_end(&m->json, ']');
+	}
+	if (r == 0 && m->form == FORM_JSON) {
+		kfd_json_stats(&m->json, stats);
+	} else if (r == 0 && m->form != FORM_CSV) {
+		printf("\n");
+		rubato_kfd_print_stats(stdout, stats);
+		advise(stats);
+		kfd_print_array(m->pid, m->snaps[m->n - 1], stats);
+	}
+	if (m->form == FORM_JSON) {
+		rbt_json_end(&m->json, '}');
+	}
+	if (r == 0) {
+		rubato_kfd_stats_free(stats);
+	}
+	return r < 0 ? kfd_failed(&cmd_kfd_monitor, m->pid, r) : EXIT_OK;
+}
+
+static void begin_output(struct monitor *m)
+{
+	if (m->form == FORM_JSON) {
+		rbt_json_init(&m->json, stdout);
+		rbt_json_object(&m->json, NULL);
+		rbt_json_u64(&m->json, "pid", (uint64_t)m->pid);
+		rbt_json_array(&m->json, "samples");
+	} else if (m->form == FORM_CSV) {
+		printf("time_s,queue,gpu_id,type,ring_size,ring_address,save_address,save_size,"
+		       "write_pointer,read_pointer,pending\n");
+	}
+}
+
+/* The first look is made before anything is printed: an error is one line and nothing else. */
+static int watch(struct monitor *m, struct rubato_kfd *kfd)
+{
+	struct rubato_kfd_snapshot *probe;
+	int r = rubato_kfd_snapshot_take(kfd, m->pid, &probe);
+
+	if (r < 0) {
+		return kfd_failed(&cmd_kfd_monitor, m->pid, r);
+	}
+	rubato_kfd_snapshot_free(probe);
+	kfd_catch_signals();
+	begin_output(m);
+	r = rubato_kfd_monitor(kfd, m->pid, (double)m->duration_ms / 1e3,
+		(double)m->interval_ms / 1e3, on_sample, m);
+	if (m->n == 0) {
+		return kfd_failed(&cmd_kfd_monitor, m->pid, r < 0 ? r : -ESRCH);
+	}
+	int code = sum_up(m);
+	return r < 0 && r != -EINTR ? kfd_failed(&cmd_kfd_monitor, m->pid, r) : code;
+}
+
+static int take_times(struct monitor *m, int argc, char **argv)
+{
+	if (optind >= argc) {
+		return usage_error(&cmd_kfd_monitor, "no process named");
+	}
+	if (argc - optind > 3) {
+		return usage_error(&cmd_kfd_monitor, "unexpected argument: %s", argv[optind + 3]);
+	}
+	if (optind + 1 < argc &&
+		rbt_parse_seconds(argv[optind + 1], MAX_DURATION_MS, &m->duration_ms) < 0) {
+		return usage_error(&cmd_kfd_monitor, "a duration is a number of seconds, not %s",
+			argv[optind + 1]);
+	}
+	if (optind + 2 < argc &&
+		rbt_parse_seconds(argv[optind + 2], MAX_DURATION_MS, &m->interval_ms) < 0) {
+		return usage_error(&cmd_kfd_monitor, "an interval is a number of seconds, not %s",
+			argv[optind + 2]);
+	}
+	if (m->duration_ms / m->interval_ms > MAX_SAMPLES) {
+		return usage_error(
+			&cmd_kfd_monitor, "that would be more than %u samples", MAX_SAMPLES);
+	}
+	return kfd_take_pid(&cmd_kfd_monitor, argv[optind], &m->pid);
+}
+
+int kfd_monitor(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"csv", no_argument, NULL, 'c'},
+		{"live", no_argument, NULL, 'l'},
+		{"addresses", no_argument, NULL, 'a'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	struct monitor m = {.duration_ms = DEFAULT_DURATION_MS, .interval_ms = DEFAULT_INTERVAL_MS};
+	struct rubato_kfd *kfd;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			m.form = FORM_JSON;
+			break;
+		case 'c':
+			m.form = FORM_CSV;
+			break;
+		case 'l':
+			m.form = FORM_LIVE;
+			break;
+		case 'a':
+			m.addresses = true;
+			break;
+		case 'h':
+			fputs(cmd_kfd.usage, stdout);
+			return EXIT_OK;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	int code = take_times(&m, argc, argv);
+	if (code == EXIT_OK) {
+		code = kfd_begin(&cmd_kfd_monitor, m.pid, m.addresses, &kfd);
+	}
+	if (code != EXIT_OK) {
+		return code;
+	}
+	code = watch(&m, kfd);
+	rubato_kfd_close(kfd);
+	for (size_t i = 0; i < m.n; i++) {
+		rubato_kfd_snapshot_free(m.snaps[i]);
+	}
+	free(m.snaps);
+	return code;
+}
+
+const struct command cmd_kfd_monitor = {.name = "kfd monitor", .run = kfd_monitor};

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One look at a program's queues. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+
+#include "cli/cmd_kfd.h"
+#include "util/log.h"
+
+static int show(const struct rubato_kfd_snapshot *snap, bool json)
+{
+	struct rubato_kfd_stats *stats;
+	struct rbt_json j;
+	int r = rubato_kfd_analyse(&(const struct rubato_kfd_snapshot *){snap}, 1, &stats);
+
+	if (r < 0) {
+		return kfd_failed(&cmd_kfd_queues, snap->pid, r);
+	}
+	if (json) {
+		rbt_json_init(&j, stdout);
+		rbt_json_object(&j, NULL);
+		rbt_json_u64(&j, "pid", (uint64_t)snap->pid);
+		kfd_json_snapshot(&j, "snapshot", snap, snap->time_ns);
+		kfd_json_stats(&j, stats);
+		rbt_json_end(&j, '}');
+	} else {
+		rubato_kfd_print_snapshot(stdout, snap);
+		if (snap->n_queues > 0) {
+			rubato_kfd_print_stats(stdout, stats);
+			kfd_print_array(snap->pid, snap, stats);
+		}
+	}
+	rubato_kfd_stats_free(stats);
+	return EXIT_OK;
+}
+
+int kfd_queues(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"addresses", no_argument, NULL, 'a'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	struct rubato_kfd_snapshot *snap;
+	struct rubato_kfd *kfd;
+	bool json = false, addresses = false;
+	pid_t pid;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			json = true;
+			break;
+		case 'a':
+			addresses = true;
+			break;
+		case 'h':
+			fputs(cmd_kfd.usage, stdout);
+			return EXIT_OK;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	if (optind != argc - 1) {
+		return usage_error(&cmd_kfd_queues,
+			optind == argc ? "no process named" : "one process at a time");
+	}
+	int code = kfd_take_pid(&cmd_kfd_queues, argv[optind], &pid);
+	if (code == EXIT_OK) {
+		code = kfd_begin(&cmd_kfd_queues, pid, addresses, &kfd);
+	}
+	if (code != EXIT_OK) {
+		return code;
+	}
+	int r = rubato_kfd_snapshot_take(kfd, pid, &snap);
+	code = r < 0 ? kfd_failed(&cmd_kfd_queues, pid, r) : show(snap, json);
+	if (r == 0) {
+		rubato_kfd_snapshot_free(snap);
+	}
+	rubato_kfd_close(kfd);
+	return code;
+}
+
+const struct command cmd_kfd_queues = {.name = "kfd queues", .run = kfd_queues};

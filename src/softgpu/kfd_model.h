@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the KFD model: processes and queues, and what its files share. */
+#ifndef RBT_SOFTGPU_KFD_MODEL_H
+#define RBT_SOFTGPU_KFD_MODEL_H
+
+#include "backend/amd/kfd_abi.h"
+#include "softgpu/kfd.h"
+
+/* What stands in the save area of a queue that was taken off in the middle of a packet. */
+#define KFD_SAVED_MAGIC 0x56535752u
+struct kfd_saved_wave {
+	uint32_t magic, queue_id;
+	uint64_t packet; /* where the read pointer stood */
+	uint64_t ran_ns; /* of the packet's time */
+	uint64_t serial; /* of this save */
+};
+#define KFD_SAVED_AT 64u /* behind the header */
+
+struct kfd_queue {
+	uint32_t id, gpu, type, ring_size, percentage, priority, grace_period, sdma_engine;
+	uint32_t save_size, cu_bits;
+	uint64_t ring, wptr_at, rptr_at, save_at;
+	uint64_t exceptions;
+	bool suspended, being_destroyed;
+	/* Of the packet under way. */
+	bool in_packet, saved;
+	uint64_t ran_ns, serial;
+	bool had_work; /* when last looked at */
+	uint64_t completed, restored, restarted, n_suspends;
+};
+
+struct kfd_device {
+	bool has_vm;
+	uint32_t drm_fd;
+	uint64_t exceptions, vram_bytes;
+};
+
+struct kfd_memory {
+	struct kfd_memory *next;
+	uint64_t handle, bytes; /* bytes of VRAM; 0 for other memory */
+	uint32_t gpu;
+};
+
+struct kfd_process {
+	struct kfd_process *next;
+	struct rbt_kfd *kfd;
+	int pid;
+	struct kfd_device devices[RBT_KFD_MAX_GPUS];
+	struct kfd_queue *queues[KFD_MAX_QUEUES];
+	uint32_t n_queues, next_memory;
+	struct kfd_memory *memory;
+	/* The runtime's handshake, and the one who waits in it. */
+	struct kfd_runtime_info runtime;
+	uint32_t runtime_answers;
+	int waiting_tid;
+	/* While it is debugged. */
+	bool debugged, active; /* active: the GPUs were told */
+	int debugger;          /* pid; 0 when it is the process itself */
+	int event_file;        /* -1 */
+	uint64_t enabled_mask, exceptions;
+	uint32_t launch_mode;
+};
+
+struct rbt_kfd_open {
+	struct rbt_kfd_open *next;
+	struct rbt_kfd *kfd;
+	int pid;
+};
+
+struct kfd_counters {
+	uint64_t calls, unknown, faults, oopses, packets;
+};
+
+struct rbt_kfd {
+	struct rbt_kfd_config config;
+	struct rbt_kfd_ops ops;
+	struct kfd_process *processes;
+	struct rbt_kfd_open *opens;
+	struct kfd_counters counters;
+	struct rbt_kfd_fault faults[RBT_KFD_MAX_FAULTS];
+	size_t n_faults;
+	uint64_t now_ns;
+};
+
+/* One call on its way: the argument is our copy, zero where the caller's was shorter. */
+struct kfd_call {
+	struct rbt_kfd *kfd;
+	struct kfd_process *process; /* whose file it is */
+	struct rbt_kfd_task caller;
+	uint32_t nr;
+	bool fail_queues; /* by an injected fault */
+	union {
+		uint8_t bytes[512]; /* first, and the largest: an initialiser clears it all */
+		struct kfd_version version;
+		struct kfd_create_queue create;
+		struct kfd_destroy_queue destroy;
+		struct kfd_update_queue update;
+		struct kfd_set_cu_mask cu_mask;
+		struct kfd_clock_counters clock;
+		struct kfd_apertures_old apertures_old;
+		struct kfd_apertures apertures;
+		struct kfd_acquire_vm acquire_vm;
+		struct kfd_alloc_memory alloc;
+		struct kfd_free_memory free;
+		struct kfd_runtime_enable runtime;
+		struct kfd_dbg_trap dbg;
+	} arg;
+};
+
+/* kfd_process.c */
+struct kfd_process *kfd_find_process(struct rbt_kfd *kfd, int pid);
+struct kfd_process *kfd_get_process(
+	struct rbt_kfd *kfd, int pid);                         /* made if need be; NULL: memory */
+int kfd_gpu_by_id(const struct rbt_kfd *kfd, uint32_t gpu_id); /* -1 */
+void kfd_log(struct rbt_kfd *kfd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void kfd_fill_aperture(const struct rbt_kfd *kfd, uint32_t gpu, struct kfd_aperture *ret);
+
+/* kfd_queue.c. Handlers return what the ioctl does. */
+int64_t kfd_create_queue(struct kfd_call *c);
+int64_t kfd_destroy_queue(struct kfd_call *c);
+int64_t kfd_update_queue(struct kfd_call *c);
+int64_t kfd_set_cu_mask(struct kfd_call *c);
+void kfd_queue_free(struct kfd_process *p, uint32_t id);
+bool kfd_queue_may_run(const struct kfd_process *p, const struct kfd_queue *q);
+bool kfd_is_compute(const struct kfd_queue *q);
+
+/* kfd_memory.c */
+int64_t kfd_acquire_vm(struct kfd_call *c);
+int64_t kfd_alloc_memory(struct kfd_call *c);
+int64_t kfd_free_memory(struct kfd_call *c);
+int64_t kfd_apertures(struct kfd_call *c);
+int64_t kfd_apertures_old(struct kfd_call *c);
+
+/* kfd_debug.c */
+int64_t kfd_runtime_enable(struct kfd_call *c);
+int64_t kfd_dbg_trap(struct kfd_call *c);
+void kfd_raise(struct kfd_process *p, uint64_t mask, uint32_t gpu, struct kfd_queue *q);
+void kfd_end_debugging(struct kfd_process *target);
+
+/* kfd_suspend.c */
+int64_t kfd_suspend_queues(struct kfd_call *c, struct kfd_process *target);
+int64_t kfd_resume_queues(struct kfd_call *c, struct kfd_process *target);
+void kfd_resume_all(struct kfd_process *target);
+
+/* kfd_run.c */
+void kfd_save(struct kfd_process *p, struct kfd_queue *q);
+void kfd_restore(struct kfd_process *p, struct kfd_queue *q);
+
+#endif

@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The KFD tools and the AMD backend on the software GPU's KFD: queues seen, suspended exactly, never left suspended."""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+from harness import LONG, Program, alive, binary, device, eventually, main
+
+AMD = ("--amd-gpus", "1")
+
+
+def client(s, *args, **options):
+    p = Program(s, [binary("kfdclient"), *map(str, args)], **options)
+    s.programs.append(p)
+    return p
+
+
+def tool(s, *args, code=0, says="", timeout=60):
+    done = s.command(binary("rubato"), "kfd", *map(str, args), timeout=timeout)
+    assert done.returncode == code, f"kfd {args}: exit {done.returncode}, not {code}: {done.stdout}{done.stderr}"
+    if code != 0:
+        assert done.stderr.count("\n") == 1, f"kfd {args}: {done.stderr!r}"
+    assert says in done.stderr, f"kfd {args}: {done.stderr!r} does not say {says!r}"
+    return done
+
+
+def start(s, *args, stdout=subprocess.PIPE):
+    return subprocess.Popen(s.inside([binary("rubato"), "kfd", *map(str, args)]), stdout=stdout,
+                            stderr=subprocess.PIPE, text=True, env=s.env, start_new_session=True)
+
+
+def tool_pid(s, pid):
+    """The debugger of a process, as the device has it."""
+    found = [p["debugger"] for p in s.state()["kfd"]["processes"] if p["pid"] == pid]
+    return found[0] if found else 0
+
+
+def queues(s, pid):
+    return [q for q in s.state()["kfd"]["queues"] if q["pid"] == pid]
+
+
+def suspended(s, pid):
+    return [q["handle"] for q in queues(s, pid) if q["suspended"]]
+
+
+def unharmed(s, p):
+    """Runs, is nobody's target, and moves."""
+    assert alive(p.pid) and not suspended(s, p.pid)
+    eventually("nobody traces it", lambda: "TracerPid:\t0\n" in open(f"/proc/{p.pid}/status").read())
+    before = [q["completed"] for q in queues(s, p.pid)]
+    assert before and p.ask("submit 3").startswith("submitted")
+    eventually("packets run", lambda: all(q["completed"] > n for q, n in zip(queues(s, p.pid), before)))
+    assert all(q["restarted"] == 0 for q in queues(s, p.pid))
+    assert s.state()["kfd"]["totals"]["oopses"] == 0
+
+
+@device(*AMD)
+def test_queues(s):
+    p = client(s, "--memory-mib", 32)
+    text = tool(s, "queues", p.pid).stdout
+    assert f"process {p.pid}: 4 queues" in text and "static const uint32_t queue_ids[] = {0, 1};" in text, text
+    # Only sysfs was read: nobody became a KFD process for it.
+    assert [q["pid"] for q in s.state()["kfd"]["processes"]] == [p.pid]
+    facts = json.loads(tool(s, "queues", p.pid, "--json").stdout)
+    assert [q["type"] for q in facts["snapshot"]["queues"]] == ["compute", "compute", "sdma", "sdma"]
+    assert "ring_address" not in facts["snapshot"]["queues"][0]
+    p.ask("submit 5")
+    p.ask("drain")
+    facts = json.loads(tool(s, "queues", p.pid, "--json", "--addresses").stdout)
+    first = facts["snapshot"]["queues"][0]
+    assert first["type"] == "aql" and first["write_pointer"] == 5 and first["pending"] == 0, first
+    assert first["save_size"] == 0x8000 and first["ring_size"] == 65536
+    unharmed(s, p)
+
+
+@device(*AMD)
+def test_own_names(s):
+    p = client(s)
+    folder = os.path.dirname(binary("rubato"))
+    done = s.command(os.path.join(folder, "get_queue_info"), str(p.pid))
+    assert done.returncode == 0 and "4 queues" in done.stdout, done
+    done = s.command(os.path.join(folder, "queue_monitor"), str(p.pid), "0.2", "0.1")
+    assert done.returncode == 0 and "2 samples: 4 to 4 queues" in done.stdout, done
+    done = s.command(os.path.join(folder, "kfd_preemption_poc"), str(p.pid), "3", "--hold-ms", "1")
+    assert done.returncode == 0 and "3 preemptions, 3 complete" in done.stdout, done
+
+
+@device(*AMD)
+def test_monitor(s):
+    p = client(s, "--busy")
+    facts = json.loads(tool(s, "monitor", p.pid, "0.5", "0.1", "--json").stdout)
+    assert facts["statistics"]["samples"] == 5 and facts["statistics"]["stable"] is True, facts["statistics"]
+    assert [i["seen"] for i in facts["statistics"]["ids"]] == [5, 5, 5, 5]
+    lines = tool(s, "monitor", p.pid, "0.3", "0.1", "--csv", "--addresses").stdout.splitlines()
+    assert lines[0].startswith("time_s,queue,gpu_id") and len(lines) == 1 + 3 * 4, lines
+    assert all(len(line.split(",")) == 11 for line in lines)
+    text = tool(s, "monitor", p.pid, "0.3", "0.1", "--addresses").stdout
+    assert re.search(r"4 active, \d+ pending", text) and "advice: the same queues" in text, text
+    # Queues that come and go are told from those that stay.
+    q = client(s, "--churn-ms", 20)
+    text = tool(s, "monitor", q.pid, "1.5", "0.05").stdout
+    assert "dynamic" in text and "advice: queues come and go" in text and "{0, 1}" in text, text
+
+
+@device(*AMD)
+def test_monitor_ends_with_statistics(s):
+    p = client(s)
+    watcher = start(s, "monitor", p.pid, "60", "0.1")
+    time.sleep(0.7)
+    victims = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_monitor(pid, p.pid)]
+    assert len(victims) == 1, victims
+    os.kill(victims[0], signal.SIGINT)
+    out, err = watcher.communicate(timeout=10)
+    assert watcher.returncode == 0 and "samples: 4 to 4 queues" in out, (out, err)
+    # The program's end ends it too.
+    watcher = start(s, "monitor", p.pid, "60", "0.1", "--addresses")
+    eventually("attached", lambda: tool_pid(s, p.pid))
+    p.kill()
+    out, err = watcher.communicate(timeout=10)
+    assert watcher.returncode == 0 and re.search("samples?: 4 to 4 queues", out), (out, err)
+
+
+def is_monitor(pid, target):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            words = f.read().split(b"\0")
+        return words[0].endswith(b"rubato") and words[1:4] == [b"kfd", b"monitor", str(target).encode()] or \
+            (b"rubato: kfd monitor" in words[0:3] and str(target).encode() in words)
+    except OSError:
+        return False
+
+
+@device(*AMD)
+def test_preempt(s):
+    p = client(s, "--busy")
+    facts = json.loads(tool(s, "preempt", p.pid, "20", "--hold-ms", "2", "--interval-ms", "2", "--json").stdout)
+    assert facts["iterations"] == facts["complete"] == 20
+    assert all(i["queues"] == i["suspended"] == i["resumed"] == 4 for i in facts["preemptions"])
+    assert facts["suspend_us"]["min"] <= facts["suspend_us"]["p50"] <= facts["suspend_us"]["max"]
+    # Exact: waves went on from where they were.
+    assert sum(q["restored"] for q in queues(s, p.pid)) > 0
+    unharmed(s, p)
+    # Only what is named.
+    tool(s, "preempt", p.pid, "2", "--type", "sdma", "--hold-ms", "1")
+    assert [q["suspends"] for q in queues(s, p.pid)] == [20, 20, 22, 22]
+    tool(s, "preempt", p.pid, "1", "--queue", "1", "--hold-ms", "1")
+    assert [q["suspends"] for q in queues(s, p.pid)] == [20, 21, 22, 22]
+    tool(s, "preempt", p.pid, "1", "--queue", "99", code=1, says="none of its queues")
+    unharmed(s, p)
+
+
+@device(*AMD)
+def test_held_means_held(s):
+    """While it is off, nothing moves and the waves are in the save areas; then it goes on exactly."""
+    p = client(s, "--sdma", "0")
+    p.ask("submit 200")
+    tool_process = start(s, "preempt", p.pid, "1", "--exec", "sleep 1")
+    eventually("suspended", lambda: len(suspended(s, p.pid)) == 2)
+    before = p.ask("queues")
+    time.sleep(0.3)
+    assert p.ask("queues") == before
+    assert p.ask("saved") != "saved 0"
+    out, err = tool_process.communicate(timeout=20)
+    assert tool_process.returncode == 0, (out, err)
+    assert p.ask("drain") == "drained"
+    assert [(q["completed"], q["restored"], q["restarted"]) for q in queues(s, p.pid)] == [(200, 1, 0)] * 2
+
+
+@device(*AMD)
+def test_signals_reach_the_target(s):
+    p = client(s, "--busy")
+    watcher = start(s, "monitor", p.pid, "30", "0.1", "--addresses")
+    eventually("attached", lambda: tool_pid(s, p.pid))
+    for i in range(20):
+        os.kill(p.pid, signal.SIGUSR1)
+        eventually("a signal", lambda: p.ask("signals") == f"signals {i + 1}")
+    # A stopped program stays stopped, and goes on when told.
+    os.kill(p.pid, signal.SIGSTOP)
+    eventually("stopped", lambda: open(f"/proc/{p.pid}/stat").read().rsplit(")")[1].split()[0] in "tT")
+    os.kill(p.pid, signal.SIGCONT)
+    assert p.ask("signals") == "signals 20"
+    os.kill(tool_pid(s, p.pid), signal.SIGKILL)
+    watcher.wait(10)
+    unharmed(s, p)
+    p.kill(signal.SIGTERM)
+    eventually("gone", lambda: not alive(p.pid))
+
+
+@device(*AMD)
+def test_runtime_is_answered(s):
+    p = client(s, "--no-runtime", "--queues", "0", "--sdma", "0")
+    tool(s, "preempt", p.pid, "1", code=1, says="none of its queues")
+    watcher = start(s, "monitor", p.pid, "30", "0.1", "--addresses")
+    eventually("attached", lambda: tool_pid(s, p.pid))
+    assert p.ask("runtime") == "runtime"    # would wait for ever without an answer
+    assert p.ask("more").endswith("queues=0")
+    assert p.ask("stop") == "stop"
+    os.kill(tool_pid(s, p.pid), signal.SIGTERM)
+    out, err = watcher.communicate(timeout=10)
+    assert watcher.returncode == 0, (out, err)
+    assert not s.state()["kfd"]["processes"][0]["waits"]
+    # Queues without a runtime can be seen, not suspended.
+    tool(s, "queues", p.pid, "--addresses")
+    tool(s, "preempt", p.pid, "1", code=1, says="runtime has not started")
+
+
+@device(*AMD)
+def test_who_is_refused(s):
+    p = client(s)
+    tool(s, "queues", "4194303", code=3, says="no such process")
+    tool(s, "queues", os.getpid(), code=3, says="does not use an AMD GPU")
+    tool(s, "monitor", "4194303", code=3, says="no such process")
+    tool(s, "preempt", os.getpid(), code=3, says="does not use an AMD GPU")
+    tool(s, code=2, says="no tool named")
+    tool(s, "frobnicate", code=2, says="no such tool")
+    tool(s, "queues", code=2, says="no process named")
+    tool(s, "queues", "abc", code=2, says="not a process id")
+    tool(s, "monitor", p.pid, "soon", code=2, says="duration")
+    tool(s, "monitor", p.pid, "1", "0", code=2, says="interval")
+    tool(s, "preempt", p.pid, "0", code=2, says="iterations")
+    tool(s, "preempt", p.pid, "--grace", "256", code=2, says="--grace")
+    tool(s, "preempt", p.pid, "--type", "both", code=2, says="--type")
+    # Two debuggers.
+    watcher = start(s, "monitor", p.pid, "30", "0.1", "--addresses")
+    eventually("attached", lambda: tool_pid(s, p.pid))
+    tool(s, "preempt", p.pid, "1", code=1, says="another debugger")
+    tool(s, "queues", p.pid)
+    os.kill(tool_pid(s, p.pid), signal.SIGINT)
+    watcher.communicate(timeout=10)
+    unharmed(s, p)
+
+
+@device(*AMD, "--kfd-minor", "11")
+def test_old_kernel(s):
+    p = client(s)
+    assert "4 queues" in tool(s, "queues", p.pid).stdout
+    tool(s, "queues", p.pid, "--addresses", code=1, says="older than 1.13")
+    tool(s, "preempt", p.pid, code=1, says="older than 1.13")
+    assert p.ask("submit 1").startswith("submitted")
+
+
+def test_no_device(s):
+    tool(s, "queues", os.getpid(), code=5, says="no AMD compute driver")
+
+
+@device(*AMD, "--kfd-one-debugger")
+def test_busy_gpu(s):
+    p, q = client(s), client(s)
+    watcher = start(s, "monitor", p.pid, "30", "0.1", "--addresses")
+    eventually("attached", lambda: tool_pid(s, p.pid))
+    tool(s, "preempt", q.pid, "1", "--force", code=1, says="another debugger")
+    os.kill(tool_pid(s, p.pid), signal.SIGINT)
+    watcher.communicate(timeout=10)
+    tool(s, "preempt", q.pid, "1", "--force")
+
+
+@device(*AMD)
+def test_others_on_the_gpu(s):
+    p, q = client(s), client(s)
+    tool(s, "preempt", p.pid, "1", code=1, says=f"process {q.pid} has queues on the same GPU")
+    assert sum(x["suspends"] for x in queues(s, p.pid)) == 0
+    tool(s, "preempt", p.pid, "1", "--force")
+    q.ask("quit")
+    eventually("alone", lambda: not queues(s, q.pid))
+    tool(s, "preempt", p.pid, "1")
+
+
+@device("--amd-gpus", "2", "--gfx", "110000", "--kfd-minor", "20", "--kfd-ptrace", "process")
+def test_with_mes_others_do_not_matter(s):
+    p, q = client(s), client(s, "--gpu", "1")
+    client(s)
+    tool(s, "preempt", p.pid, "1")
+    facts = json.loads(tool(s, "queues", q.pid, "--json").stdout)
+    assert facts["statistics"]["gpus"] == [{"gpu_id": 28851 + 1087, "seen": 4}]
+
+
+@device(*AMD)
+def test_cpp(s):
+    p = client(s, "--busy")
+    try:
+        monitor = binary("kfdmonitor")
+    except SystemExit:
+        print("     no kfdmonitor: there was no C++ compiler, or this is the copy for another user")
+        return
+    done = s.command(monitor, str(p.pid))
+    assert done.returncode == 0 and "3 samples: 4 to 4 queues" in done.stdout, done
+    unharmed(s, p)
+
+
+@device(*AMD)
+def test_faults(s):
+    p = client(s, "--busy")
+    s.softgpu("fault", "--kfd-op", "suspend", "--queue-error", "--count", "1")
+    done = s.command(binary("rubato"), "kfd", "preempt", str(p.pid), "2", "--hold-ms", "1")
+    assert done.returncode == 1 and "1: 0 of 4 suspended" in done.stdout and "50.0 %" in done.stdout, done
+    s.softgpu("fault", "--kfd-op", "snapshot", "--errno", "5", "--count", "1")
+    tool(s, "queues", p.pid, "--addresses", code=1, says="the GPU failed")
+    s.softgpu("fault", "--kfd-op", "resume", "--errno", "5")
+    tool(s, "preempt", p.pid, "1", code=1, says="the GPU failed")
+    s.softgpu("fault", "clear")
+    unharmed(s, p)    # the end of the session resumed what RESUME would not
+    s.softgpu("fault", "--kfd-op", "enable", "--errno", "1", "--count", "1")
+    tool(s, "preempt", p.pid, "1", code=4, says="may not be debugged")
+    unharmed(s, p)
+
+
+@device(*AMD)
+def test_target_ends_while_suspended(s):
+    p = client(s, "--busy")
+    process = start(s, "preempt", p.pid, "3", "--hold-ms", "1000")
+    eventually("suspended", lambda: suspended(s, p.pid))
+    p.kill()
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 3 and "no such process" in err, (process.returncode, out, err)
+
+
+@device(*AMD)
+def test_tool_killed_while_suspended(s):
+    p = client(s, "--busy")
+    for _ in range(5):
+        process = start(s, "preempt", p.pid, "1", "--hold-ms", "60000")
+        eventually("suspended", lambda: len(suspended(s, p.pid)) == 4)
+        os.kill(tool_pid(s, p.pid), signal.SIGKILL)
+        process.wait(10)
+        eventually("resumed", lambda: not suspended(s, p.pid))
+    unharmed(s, p)
+
+
+@device(*AMD)
+def test_queue_destroyed_while_suspended(s):
+    p = client(s)
+    process = start(s, "preempt", p.pid, "1", "--exec", "sleep 1")
+    eventually("suspended", lambda: len(suspended(s, p.pid)) == 4)
+    p.say("free")    # waits in the driver until the queue runs again
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, (out, err)
+    assert p.process.stdout.readline().strip().endswith("queues=0,1,2")
+    unharmed(s, p)
+
+
+@device(*AMD)
+def test_suspend_through_the_daemon(s):
+    """The backend: attach, suspend, new queues, resume, and a killed hand."""
+    p = client(s, "--busy")
+    s.rubato("suspend", p.pid)
+    assert len(suspended(s, p.pid)) == 4
+    assert s.ps()[p.pid]["state"] == "suspended"
+    p.ask("more")
+    eventually("the new queue too", lambda: len(suspended(s, p.pid)) == 5)
+    s.rubato("resume", p.pid)
+    assert not suspended(s, p.pid)
+    s.rubato("suspend", p.pid)
+    hand = s.hand()
+    os.kill(hand, signal.SIGKILL)
+    eventually("another hand holds it", lambda: tool_pid(s, p.pid) not in (0, hand) and len(suspended(s, p.pid)) == 5)
+    s.rubato("resume", p.pid)
+    unharmed(s, p)
+
+
+@device(*AMD)
+def test_container_pids(s):
+    """A number that only a container's process has is found; one that a process has here means that one."""
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        print("     not tried: wants root and unshare")
+        return
+    with open("/proc/sys/kernel/pid_max") as f:
+        inner = int(f.read()) - 100
+    while os.path.exists(f"/proc/{inner}"):
+        inner -= 1
+    script = f"echo {inner - 1} > /proc/sys/kernel/ns_last_pid && {binary('kfdclient')}; true"
+    process = subprocess.Popen(s.inside(["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script]),
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=s.env)
+    try:
+        line = process.stdout.readline()
+        assert line.startswith(f"ready pid={inner} "), line
+        outer = s.state()["kfd"]["processes"][0]["pid"]
+        assert outer != inner
+        assert f"process {outer}: 4 queues" in tool(s, "queues", outer).stdout
+        done = tool(s, "queues", inner, says=f"is {outer} here")
+        assert f"process {outer}: 4 queues" in done.stdout
+        tool(s, "preempt", inner, "2", "--hold-ms", "1", says=f"is {outer} here")
+        tool(s, "queues", 1, code=3, says="does not use an AMD GPU")
+    finally:
+        process.communicate("quit\n", timeout=10)
+
+
+@device(*AMD)
+def test_many_queues(s):
+    p = client(s, "--queues", "1000", "--sdma", "24")
+    facts = json.loads(tool(s, "queues", p.pid, "--json", "--addresses").stdout)
+    assert len(facts["snapshot"]["queues"]) == 1024 and facts["snapshot"]["queues"][1023]["id"] == 1023
+    assert all("pending" in q for q in facts["snapshot"]["queues"])
+    done = tool(s, "preempt", p.pid, "3", "--hold-ms", "1")
+    assert "3 preemptions, 3 complete" in done.stdout and "1024 of 1024" in done.stdout, done.stdout
+    assert not suspended(s, p.pid)
+
+
+@device(*AMD)
+def test_storm(s):
+    """Cycles over many queues while programs make, destroy and die; tools are killed at random."""
+    cycles = 10000 if LONG else 1000
+    p = client(s, "--queues", "24", "--sdma", "8", "--busy")
+    churner = client(s, "--churn-ms", "3", "--busy")
+    report = os.path.join(s.dir, "report")    # longer than a pipe is
+    with open(report, "w") as f:
+        runner = start(s, "preempt", p.pid, cycles, "--hold-ms", "0", "--interval-ms", "0", "--force", stdout=f)
+    rounds = 0
+    while runner.poll() is None:
+        victim = start(s, "preempt", churner.pid, "100000", "--hold-ms", "1", "--interval-ms", "0", "--force",
+                       stdout=subprocess.DEVNULL)
+        time.sleep(random.uniform(0.05, 0.4))
+        debugger = tool_pid(s, churner.pid)
+        if debugger:
+            try:
+                os.kill(debugger, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        else:
+            victim.kill()
+        victim.communicate(timeout=20)
+        eventually("no debugger", lambda: tool_pid(s, churner.pid) == 0)
+        eventually("nothing left suspended", lambda: not suspended(s, churner.pid))
+        rounds += 1
+        if rounds % 3 == 0:
+            churner.kill()
+            churner = client(s, "--churn-ms", "3", "--busy")
+    err = runner.communicate(timeout=60)[1]
+    with open(report) as f:
+        out = f.read()
+    assert runner.returncode == 0 and f"{cycles} preemptions, {cycles} complete" in out, (out[-600:], err)
+    print(f"     {cycles} cycles over 32 queues, {rounds} tools killed meanwhile")
+    assert alive(churner.pid)
+    unharmed(s, p)
+
+
+main()
