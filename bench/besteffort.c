@@ -4,8 +4,8 @@
  * done.
  *
  * Driven by lines on standard input, answered by one line of JSON each:
- *   go      calibrates (once) and starts; answers with the work in a kernel, to compare two such
- *           programs
+ *   go      calibrates (once; not with --steps) and starts; answers with the work in a kernel, to
+ *           compare two such programs
  *   pause   stops submitting and waits for what is in flight
  *   count   kernels done so far, and the time; answers also while the device is taken away
  *   check   pauses, then says how many threads have a wrong result
@@ -127,7 +127,7 @@ static void obey(struct worker *w, const char *line)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = {"--depth", "--kernel-us", NULL};
+	static const char *const names[] = {"--depth", "--kernel-us", "--steps", NULL};
 	static struct worker w = {
 		.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 	pthread_t thread;
@@ -138,6 +138,7 @@ int main(int argc, char **argv)
 	w.kernel_us = (double)bench_option(argc, argv, "--kernel-us", 10000000, 300);
 	cuda_open(&w.cuda);
 	cuda_spin_init(&w.spin, &w.cuda, (unsigned)w.cuda.sm_count * CUDA_SPIN_FULL_SM_BLOCKS);
+	w.spin.steps = (uint32_t)bench_option(argc, argv, "--steps", UINT32_MAX, 0);
 	for (unsigned i = 0; i < w.depth; i++) {
 		CUDA_DO(&w.cuda, cuEventCreate, &w.events[i], CUDA_EVENT_DISABLE_TIMING);
 	}

@@ -10,6 +10,7 @@
  *   measure graph|eager REQUESTS RATE_PER_S SEED
  *   check   how many threads have a wrong result, over all requests
  *   quit (or end of file)
+ * The length of a request is calibrated (--request-us), or the work in a kernel given (--steps).
  */
 #include <math.h>
 #include <stdbool.h>
@@ -124,7 +125,8 @@ static void measure(struct server *s, bool use_graph, unsigned n, double rate, u
 		end_ns = rbt_now_ns();
 		if (i >= WARM_REQUESTS) {
 			samples[i - WARM_REQUESTS] = (struct sample){
-				.latency_us = (double)(end_ns - (idle ? start_ns : arrival_ns)) / 1e3,
+				.latency_us =
+					(double)(end_ns - (idle ? start_ns : arrival_ns)) / 1e3,
 				.service_us = (double)(end_ns - start_ns) / 1e3,
 				.late_us = idle ? (double)(start_ns - arrival_ns) / 1e3 : 0,
 			};
@@ -161,7 +163,7 @@ static void obey(struct server *s, const char *line)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = {"--kernels", "--request-us", NULL};
+	static const char *const names[] = {"--kernels", "--request-us", "--steps", NULL};
 	static struct server s;
 	char line[256];
 
@@ -171,7 +173,10 @@ int main(int argc, char **argv)
 
 	cuda_open(&s.cuda);
 	cuda_spin_init(&s.spin, &s.cuda, (unsigned)s.cuda.sm_count);
-	cuda_spin_calibrate(&s.spin, s.n_kernels, request_us);
+	s.spin.steps = (uint32_t)bench_option(argc, argv, "--steps", UINT32_MAX, 0);
+	if (s.spin.steps == 0) {
+		cuda_spin_calibrate(&s.spin, s.n_kernels, request_us);
+	}
 	capture_graph(&s);
 	serve(&s, true);
 	bench_ready(&s.cuda, "latency", request_us);

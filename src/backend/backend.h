@@ -121,7 +121,7 @@ struct rbt_backend {
 	int (*stats)(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret);
 };
 
-extern const struct rbt_backend rbt_backend_nvidia;
+extern const struct rbt_backend rbt_backend_nvidia, rbt_backend_amd;
 
 /* All backends, NULL-terminated, in the order in which they are asked. */
 extern const struct rbt_backend *const rbt_backends[];

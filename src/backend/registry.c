@@ -3,6 +3,7 @@
 
 const struct rbt_backend *const rbt_backends[] = {
 	&rbt_backend_nvidia,
+	&rbt_backend_amd,
 	NULL,
 };
 

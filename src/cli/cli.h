@@ -34,11 +34,15 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
-extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor;
+extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor, cmd_kfd;
 
 /* Prints a usage error and where to look; returns EXIT_USAGE. */
 int usage_error(const struct command *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* device.c: takes --device, --sms and --mem out of a command's arguments (argv[0] is its name).
+ * EXIT_OK: go on; else the exit code, the error said. For the software GPU it does not return. */
+int device_select(const struct command *cmd, int *argc, char **argv);
 
 /* nice.c: how a program is to be treated, from --class, --priority and --timeslice-us. */
 struct niceness {

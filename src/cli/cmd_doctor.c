@@ -81,7 +81,9 @@ static bool check_backend(struct report *rep, const struct rbt_backend *b)
 	int r = b->probe(&info);
 
 	if (r < 0) {
-		say(rep, BAD, b->name, "%s", r == -ENODEV ? "no driver here" : strerror(-r));
+		/* Few machines have both vendors' GPUs. */
+		say(rep, r == -ENODEV ? PARTLY : BAD, b->name, "%s",
+			r == -ENODEV ? "no driver here" : strerror(-r));
 		return false;
 	}
 	say(rep, info.driver_known ? GOOD : BAD, b->name, "driver %s%s", info.driver_version,

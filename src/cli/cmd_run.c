@@ -11,6 +11,7 @@
 
 #include "cli/cli.h"
 #include "util/fd.h"
+#include "util/libpath.h"
 #include "util/log.h"
 #include "util/runtime.h"
 
@@ -65,6 +66,47 @@ static int set_preload(void)
 	return setenv("LD_PRELOAD", value, 1) < 0 ? -errno : 0;
 }
 
+static bool is_there(const char *path, void *data)
+{
+	return access(path, R_OK) == 0;
+}
+
+/*
+ * Puts the folder of the stand-in for the driver's library first, so that what the program submits
+ * is counted. Not where there is no such library: a program that looks for one shall find none. 0,
+ * or -errno: the program runs, and is not counted.
+ */
+static int set_standin(void)
+{
+	char folder[4096], value[16384];
+	const char *old = getenv("LD_LIBRARY_PATH");
+	bool any = old != NULL && old[0] != '\0';
+
+	if (!rbt_libpath_each((const void *)&cmd_run, "libcuda.so.1", is_there, NULL)) {
+		return 0;
+	}
+	int r = rbt_sibling_path(
+		"standin/libcuda.so.1", RUBATO_LIBDIR "/rubato", folder, sizeof(folder));
+	if (r < 0) {
+		return r;
+	}
+	*strrchr(folder, '/') = '\0';
+	size_t len = strlen(folder);
+	/* The dynamic linker splits at both, and knows no escape. */
+	if (strpbrk(folder, ":;") != NULL) {
+		return -EINVAL;
+	}
+	/* Already there, from a `rubato run` around this one. */
+	if (any && strncmp(old, folder, len) == 0 && (old[len] == ':' || old[len] == '\0')) {
+		return 0;
+	}
+	int n = snprintf(value, sizeof(value), "%s%s%s", folder, any ? ":" : "", any ? old : "");
+	if (n < 0 || (size_t)n >= sizeof(value)) {
+		return -ENAMETOOLONG;
+	}
+	return setenv("LD_LIBRARY_PATH", value, 1) < 0 ? -errno : 0;
+}
+
 static void set_number(const char *name, uint64_t value)
 {
 	char buf[32];
@@ -105,6 +147,11 @@ static void prepare(const struct niceness *n, bool no_daemon, bool force)
 		rbt_warn("run: librubato.so cannot be preloaded (%s): the program runs unmanaged",
 			strerror(-r));
 		return;
+	}
+	r = set_standin();
+	if (r < 0) {
+		rbt_warn("run: what the program submits is not seen: libcuda.so.1 of Rubato: %s",
+			strerror(-r));
 	}
 	set_daemon(no_daemon);
 	set_number(RBT_ENV_PRIORITY, n->priority);
@@ -186,7 +233,8 @@ const struct command cmd_run = {
 	.name = "run",
 	.summary = "start a program with a class",
 	.usage =
-		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--] COMMAND...\n"
+		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N]\n"
+		"                  [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
 		"\n"
 		"Runs COMMAND, unmodified, as a program of a class. Needs no privilege.\n"
 		"\n"
@@ -195,6 +243,11 @@ const struct command cmd_run = {
 		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
 		"      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"
 		"      --force              write to driver versions that are not known\n"
+		"      --device soft        on a GPU in software, shared by all who say so; it starts with\n"
+		"                           its first program and goes with its last. Other commands take\n"
+		"                           this option too, and look there\n"
+		"      --sms N              of that GPU, when it starts: multiprocessors (4)\n"
+		"      --mem MIB            its memory (256)\n"
 		"\n"
 		"Exit status: COMMAND's own; 127 if it is not found, 126 if it cannot be run.\n",
 	.run = run,

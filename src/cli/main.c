@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ static const struct command *const commands[] = {
 	&cmd_suspend,
 	&cmd_resume,
 	&cmd_doctor,
+	&cmd_kfd,
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -57,6 +59,7 @@ static void print_help(FILE *out)
 		fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
 	}
 	fputs("\nClasses: latency (priorities 15-11), normal (10-6), best-effort (5-0).\n"
+	      "With --device soft, any command works on a GPU in software; see rubato-softgpu(1).\n"
 	      "`rubato COMMAND --help` tells more; so does rubato(1).\n",
 		out);
 }
@@ -110,7 +113,9 @@ static int dispatch(int argc, char **argv)
 	static char name[32];
 	snprintf(name, sizeof(name), "rubato: %s", cmd->name);
 	argv[1] = name;
-	return cmd->run(argc - 1, argv + 1);
+	argc--;
+	int code = device_select(cmd, &argc, argv + 1);
+	return code != EXIT_OK ? code : cmd->run(argc, argv + 1);
 }
 
 /* Keeps what we open away from standard files that the caller closed, until exec. */
@@ -124,10 +129,44 @@ static void fill_standard_files(void)
 	rbt_close(&fd);
 }
 
+/* The KFD tools under their own names: links to this program. NULL when it is called rubato. */
+static char *tool_name(char *path)
+{
+	static const char *const names[] = {"queue_monitor", "kfd_preemption_poc", "get_queue_info"};
+	char *base = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(base, names[i]) == 0) {
+			return base;
+		}
+	}
+	return NULL;
+}
+
+/* As if called `rubato kfd NAME …`. */
+static int run_tool(char *name, int argc, char **argv)
+{
+	char **longer = calloc((size_t)argc + 3, sizeof(*longer));
+	char rubato[] = "rubato", kfd[] = "kfd";
+
+	if (longer == NULL) {
+		rbt_error("%s", strerror(ENOMEM));
+		return EXIT_FAILED;
+	}
+	longer[0] = rubato;
+	longer[1] = kfd;
+	longer[2] = name;
+	memcpy(longer + 3, argv + 1, (size_t)(argc - 1) * sizeof(*longer));
+	int code = dispatch(argc + 2, longer);
+	free(longer);
+	return code;
+}
+
 int main(int argc, char **argv)
 {
 	fill_standard_files();
-	int code = dispatch(argc, argv);
+	char *tool = argc > 0 ? tool_name(argv[0]) : NULL;
+	int code = tool != NULL ? run_tool(tool, argc, argv) : dispatch(argc, argv);
 
 	/* A full disk must not pass for success. */
 	if (fflush(stdout) != 0 && code == EXIT_OK) {

@@ -14,6 +14,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "board/board.h"
 #include "daemon/protocol.h"
 #include "hand/holding.h"
 #include "sched/core.h"
@@ -63,6 +64,8 @@ struct program {
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */
 	enum rbt_denial denial;
+	struct rbt_board *board; /* what it counts itself; NULL: nothing is known of that */
+	struct rbt_board_watch board_watch; /* of rbt_board_look() */
 	LIST_HEAD(, hold) holds;
 	LIST_ENTRY(program) link;
 };
@@ -129,6 +132,8 @@ int check_device_fd(const struct rbt_record *rec);
 void program_release(struct daemon *d, struct program *p);
 /* Adds or replaces the record of a client. Takes ownership of *rec, also on failure. */
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec);
+/* Takes a board in place of the one it had. fd is borrowed. 0 or -errno. */
+int program_put_board(struct program *p, int fd);
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client);
 uint64_t program_wanted_us(const struct program *p);
 /* False for a driver whose version is not known, unless forced. */

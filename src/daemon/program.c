@@ -10,6 +10,7 @@
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
+#include "util/time.h"
 
 struct program *program_find(struct daemon *d, pid_t pid)
 {
@@ -113,6 +114,7 @@ void program_release(struct daemon *d, struct program *p)
 	}
 	LIST_REMOVE(p, link);
 	unwatch(d, &p->pidfd);
+	rbt_board_unmap(p->board);
 	free(p);
 	d->dirty = true;
 }
@@ -180,6 +182,23 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 	h->in_hand = false;
 	h->stale = true;
 	d->dirty = true;
+	return 0;
+}
+
+int program_put_board(struct program *p, int fd)
+{
+	struct rbt_board *board;
+	struct rbt_board_reading first;
+	int r = rbt_board_map(fd, &board);
+
+	if (r < 0) {
+		return r;
+	}
+	rbt_board_unmap(p->board);
+	p->board = board;
+	/* What was counted before is no news; from here on the program leaves its times. */
+	memset(&p->board_watch, 0, sizeof(p->board_watch));
+	rbt_board_look(board, &p->board_watch, rbt_now_ns(), &first);
 	return 0;
 }
 

@@ -51,6 +51,10 @@ enum rbt_msg_type {
 	/* from `rubato run`, header only, not answered: the sender is about to become a program,
 	 * which may take its time to use the GPU. */
 	RBT_MSG_AWAIT,
+
+	/* from a shim, header only, one fd, not answered: the program's board (board/board.h), in
+	 * place of any that was sent before. After HELLO. */
+	RBT_MSG_BOARD,
 };
 
 struct rbt_msg_header {

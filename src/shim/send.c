@@ -9,6 +9,7 @@
 
 #include "backend/record.h"
 #include "shim/shim.h"
+#include "shim/submit.h"
 
 static bool has_tasks(struct shim *s, const struct shim_obj *client)
 {
@@ -23,6 +24,10 @@ static bool has_tasks(struct shim *s, const struct shim_obj *client)
 static void disconnect(struct shim *s)
 {
 	shim_fd_close(&shim_owned.sock);
+	if (s->board_told) {
+		s->board_told = false;
+		shim_board_unshare();
+	}
 	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT), *next; c != NULL; c = next) {
 		next = shim_next(s, c);
 		c->c.told = false;
@@ -209,8 +214,29 @@ static bool is_passing(int error)
 	       error == -ETOOMANYREFS;
 }
 
+/* Once a connection, if there is anything to count: 0, or -errno of the socket. A board that cannot
+ * be had now is tried again with the next change. */
+static int send_board(struct shim *s)
+{
+	struct rbt_msg_header msg = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_BOARD};
+	int fd = s->board_told || !shim_submit_enabled() ? -EALREADY : shim_board_share();
+
+	if (fd < 0) {
+		return 0;
+	}
+	int r = shim_sys_send(shim_fd_get(&shim_owned.sock), &msg, sizeof(msg), fd);
+	shim_sys_close(fd);
+	s->board_told = r == 0;
+	return r;
+}
+
 static int send_changes(struct shim *s)
 {
+	int board = send_board(s);
+
+	if (board < 0) {
+		return board;
+	}
 	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT), *next; c != NULL; c = next) {
 		next = shim_next(s, c);
 		int r = c->c.dirty ? send_client(s, c) : 0;

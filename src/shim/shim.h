@@ -105,6 +105,7 @@ struct shim {
 	uint64_t next_connect_ns;
 	bool touched; /* since last settled */
 	bool lossy_told;
+	bool board_told; /* the daemon has the board of this connection */
 	enum shim_driver driver;
 	bool said; /* why the slices stay as they are */
 

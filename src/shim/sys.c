@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -133,6 +134,32 @@ void shim_sys_munmap(void *p, size_t size)
 bool shim_sys_wipe_on_fork(void *p, size_t size)
 {
 	return syscall(SYS_madvise, p, size, MADV_WIPEONFORK) == 0;
+}
+
+int shim_sys_map_private(void *p, size_t size)
+{
+	long r = syscall(SYS_mmap, p, size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0l);
+
+	return r == -1 ? -errno : 0;
+}
+
+void *shim_sys_map_shared(void *p, size_t size, int fd)
+{
+	long r = syscall(SYS_mmap, p, size, PROT_READ | PROT_WRITE,
+		MAP_SHARED | (p != NULL ? MAP_FIXED : 0), fd, 0l);
+
+	return r == -1 ? NULL : (void *)r;
+}
+
+void shim_sys_futex_wake(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+bool shim_sys_thread_alive(uint32_t tid)
+{
+	return syscall(SYS_tgkill, shim_sys_getpid(), tid, 0) == 0 || errno != ESRCH;
 }
 
 int shim_sys_flock(int fd)

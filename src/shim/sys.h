@@ -52,6 +52,19 @@ void shim_sys_restore_signals(uint64_t mask);
 void *shim_sys_mmap(size_t size);
 void shim_sys_munmap(void *p, size_t size);
 bool shim_sys_wipe_on_fork(void *p, size_t size);
+
+/* Puts empty private memory where p is. 0 or -errno. */
+int shim_sys_map_private(void *p, size_t size);
+
+/* Maps a file, where p is unless that is NULL. NULL on failure. */
+void *shim_sys_map_shared(void *p, size_t size, int fd);
+
+/* Wakes one who waits, in whatever process. */
+void shim_sys_futex_wake(_Atomic uint32_t *word);
+
+/* Whether a thread of this process exists. */
+bool shim_sys_thread_alive(uint32_t tid);
+
 int shim_sys_flock(int fd);
 
 /* A shared lock on one byte, which belongs to the open description. 0 or -errno. */

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "softgpu/gpus.h"
+#include "softgpu/kfd_serve.h"
 #include "softgpu/server_impl.h"
 #include "util/fd.h"
 
@@ -33,6 +35,7 @@ struct call {
 	size_t n_regions;
 	struct region regions[MAX_REGIONS];
 	struct link_read missing;
+	bool parked; /* waits for another call, not for bytes */
 	/* The answer as it grows. */
 	uint32_t n_writes;
 	size_t out_size;
@@ -176,6 +179,34 @@ static void send_done(struct conn *c, struct call *call, int error, uint64_t del
 	conn_send(c, call->out, error == 0 ? call->out_size : sizeof(done), -1, delay_us);
 }
 
+static void keep(struct conn *c, struct call *call)
+{
+	call->next = c->calls;
+	c->calls = call;
+}
+
+/* The same for /dev/kfd, whose model reads memory by itself. */
+static void run_kfd(struct conn *c, struct call *call, struct rbt_kfd_open *open)
+{
+	struct rbt_kfd_task task = {.tid = call->tid};
+	struct link_done done = {.h = link_header(LINK_DONE, call->cookie)};
+	struct caller caller;
+	uint64_t delay_us = 0;
+
+	task.pid = find_caller(call->tid, &caller) == 0 ? caller.pid : call->tid;
+	int64_t r = rbt_kfd_ioctl(open, task, call->request, call->arg, &delay_us);
+	call->parked = r == RBT_KFD_WAIT;
+	if (call->parked) {
+		keep(c, call);
+		return;
+	}
+	kfd_serve_touch(call->server->kfd);
+	done.value = r < 0 ? 0 : r;
+	done.error = r < 0 ? (int32_t)r : 0;
+	conn_send(c, &done, sizeof(done), -1, delay_us);
+	call_destroy(call);
+}
+
 /* Takes ownership of the call: ends it, or asks for bytes and keeps it. */
 static void run(struct conn *c, struct call *call)
 {
@@ -194,17 +225,22 @@ static void run(struct conn *c, struct call *call)
 	struct rbt_rm_open *open = nodes_find(call->server->nodes, call->inode);
 	int r = -EIO;
 
+	struct rbt_kfd_open *kfd = nodes_find_kfd(call->server->nodes, call->inode);
+	if (kfd != NULL) {
+		run_kfd(c, call, kfd);
+		return;
+	}
 	call->out = out;
 	call->out_size = sizeof(struct link_done);
 	call->n_writes = 0;
 	if (open != NULL) {
 		r = rbt_rm_ioctl(open, call->request, call->arg, &env, &delay_us);
+		gpus_refresh(call->server->gpus);
 	}
 	if (r == -ERESTART) {
 		call->missing.h = link_header(LINK_READ, call->cookie);
 		conn_send(c, &call->missing, sizeof(call->missing), -1, 0);
-		call->next = c->calls;
-		c->calls = call;
+		keep(c, call);
 		return;
 	}
 	send_done(c, call, r, delay_us);
@@ -281,7 +317,7 @@ void call_resume(struct server *s, struct conn *c, const uint8_t *msg, size_t si
 		return;
 	}
 	memcpy(&m, msg, sizeof(m));
-	while (*p != NULL && (*p)->cookie != m.h.cookie) {
+	while (*p != NULL && ((*p)->parked || (*p)->cookie != m.h.cookie)) {
 		p = &(*p)->next;
 	}
 	call = *p;
@@ -297,6 +333,29 @@ void call_resume(struct server *s, struct conn *c, const uint8_t *msg, size_t si
 		return;
 	}
 	run(c, call);
+}
+
+void calls_retry(struct server *s)
+{
+	for (struct conn *c = s->conns; c != NULL; c = c->next) {
+		struct call *again = NULL;
+		for (struct call **p = &c->calls; *p != NULL;) {
+			struct call *call = *p;
+			if (call->parked) {
+				*p = call->next;
+				call->next = again;
+				again = call;
+			} else {
+				p = &call->next;
+			}
+		}
+		while (again != NULL) {
+			struct call *call = again;
+			again = call->next;
+			call->parked = false;
+			run(c, call);
+		}
+	}
 }
 
 void call_open(struct server *s, struct conn *c, const uint8_t *msg, size_t size)
@@ -316,7 +375,9 @@ void call_open(struct server *s, struct conn *c, const uint8_t *msg, size_t size
 	if (find_caller(m.tid, &caller) < 0) {
 		caller = (struct caller){.pid = m.tid, .uid = c->uid};
 	}
-	int fd = nodes_open(s->nodes, m.path, caller.pid, caller.uid);
+	int fd = kfd_serve_has(m.path)
+			 ? kfd_serve_open(s->kfd, m.path, (int)m.flags, caller.pid, s->received)
+			 : nodes_open(s->nodes, m.path, caller.pid, caller.uid);
 	done.error = fd < 0 ? fd : 0;
 	conn_send(c, &done, sizeof(done), fd, 0);
 	rbt_close(&fd);

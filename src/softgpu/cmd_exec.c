@@ -8,12 +8,17 @@
 
 #include "backend/nvidia/rm_abi.h"
 #include "softgpu/commands.h"
+#include "softgpu/device/device.h"
+#include "softgpu/kfd_options.h"
 #include "softgpu/supervise.h"
 #include "util/log.h"
 #include "util/parse.h"
 
 #define DEFAULT_DRIVER       "580.159.04"
-#define DEFAULT_MEMORY_MIB   143771
+#define DEFAULT_MEMORY_MIB   256
+#define MAX_MEMORY_MIB       (1u << 20)
+#define DEFAULT_SMS          4
+#define MAX_SMS              64
 #define DEFAULT_FIRST_CLIENT 0x12
 
 const char help_exec[] =
@@ -27,16 +32,19 @@ const char help_exec[] =
 	"                      session for this command alone)\n"
 	"  --driver VERSION    the driver to imitate (default " DEFAULT_DRIVER ")\n"
 	"  --gpus N            how many GPUs, 1 to 32 (default 1)\n"
-	"  --memory MIB        memory of each (default 143771)\n"
-	"  --first-client N    number of the first client; a high one (0x9a000) imitates a long uptime\n"
+	"  --sms N             multiprocessors of each, 1 to 64 (default 4)\n"
+	"  --mem MIB           memory of each (default 256)\n"
+	"  --preempt HOW       how one program's kernels make room for another's: timeslice (default), exact,\n"
+	"                      reset, flag or drain\n"
+	"  --first-client N    number of the first client; a high one (0x9a000) imitates a long uptime\n" KFD_OPTIONS_HELP
 	"  --help              this text\n"
 	"\n"
 	"Exit status: the command's; 128 + N when signal N ended it; 127 not found; 126 not executable.\n";
 
 struct options {
-	struct rbt_rm_config config;
+	struct link_config config;
 	const char *session;
-	bool has_driver, has_gpus, has_memory, has_first;
+	bool has_driver, has_gpus, has_memory, has_first, has_sms, has_mechanism;
 };
 
 static int number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *ret)
@@ -57,14 +65,28 @@ static int number(const char *option, const char *text, uint64_t min, uint64_t m
 
 static int take_driver(struct options *o, const char *text)
 {
-	if (text[0] < '0' || text[0] > '9' || strlen(text) >= sizeof(o->config.driver_version) ||
+	if (text[0] < '0' || text[0] > '9' || strlen(text) >= sizeof(o->config.rm.driver_version) ||
 		text[strspn(text, "0123456789.")] != '\0') {
 		rbt_error("exec: --driver wants a version such as " DEFAULT_DRIVER ", not '%s'",
 			text);
 		return -EINVAL;
 	}
-	strcpy(o->config.driver_version, text);
+	strcpy(o->config.rm.driver_version, text);
 	o->has_driver = true;
+	return 0;
+}
+
+static int take_mechanism(struct options *o, const char *text)
+{
+	enum rbt_mechanism m;
+
+	if (rbt_mechanism_parse(text, &m) < 0) {
+		rbt_error("exec: --preempt wants timeslice, exact, reset, flag or drain, not '%s'",
+			text);
+		return -EINVAL;
+	}
+	o->config.mechanism = m;
+	o->has_mechanism = true;
 	return 0;
 }
 
@@ -83,17 +105,25 @@ static int take_option(struct options *o, int option, const char *value)
 		break;
 	case 'g':
 		r = number("gpus", value, 1, NV_MAX_GPUS, &v);
-		o->config.n_gpus = (uint32_t)v;
+		o->config.rm.n_gpus = (uint32_t)v;
 		o->has_gpus = true;
 		break;
 	case 'm':
-		r = number("memory", value, 1, 1ull << 32, &v);
-		o->config.memory_bytes = v << 20;
+		r = number("mem", value, 1, MAX_MEMORY_MIB, &v);
+		o->config.rm.memory_bytes = v << 20;
 		o->has_memory = true;
+		break;
+	case 'n':
+		r = number("sms", value, 1, MAX_SMS, &v);
+		o->config.n_sms = (uint32_t)v;
+		o->has_sms = true;
+		break;
+	case 'p':
+		r = take_mechanism(o, value);
 		break;
 	default:
 		r = number("first-client", value, 0, 0xfffff, &v);
-		o->config.first_client = (uint32_t)v;
+		o->config.rm.first_client = (uint32_t)v;
 		o->has_first = true;
 		break;
 	}
@@ -107,8 +137,11 @@ static int parse(int argc, char **argv, struct options *o)
 		{"session", required_argument, NULL, 's'},
 		{"driver", required_argument, NULL, 'd'},
 		{"gpus", required_argument, NULL, 'g'},
-		{"memory", required_argument, NULL, 'm'},
+		{"sms", required_argument, NULL, 'n'},
+		{"mem", required_argument, NULL, 'm'},
+		{"preempt", required_argument, NULL, 'p'},
 		{"first-client", required_argument, NULL, 'c'},
+		KFD_OPTIONS,
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
@@ -125,7 +158,8 @@ static int parse(int argc, char **argv, struct options *o)
 				argv[optind - 1]);
 			return -EINVAL;
 		}
-		r = take_option(o, option, optarg);
+		r = option >= KFD_OPT_GPUS ? kfd_take_option(&o->config.kfd, option, optarg)
+					   : take_option(o, option, optarg);
 	}
 	if (r == 0 && optind >= argc) {
 		rbt_error("exec: no command given (see --help)");
@@ -136,12 +170,16 @@ static int parse(int argc, char **argv, struct options *o)
 
 /* A server that is there already keeps its configuration: what the user asked for must not be
  * dropped silently. */
-static bool fits(const struct options *o, const struct rbt_rm_config *have)
+static bool fits(const struct options *o, const struct link_config *have)
 {
-	return (!o->has_driver || strcmp(o->config.driver_version, have->driver_version) == 0) &&
-	       (!o->has_gpus || o->config.n_gpus == have->n_gpus) &&
-	       (!o->has_memory || o->config.memory_bytes == have->memory_bytes) &&
-	       (!o->has_first || o->config.first_client == have->first_client);
+	const struct rbt_rm_config *asked = &o->config.rm, *rm = &have->rm;
+
+	return (!o->has_driver || strcmp(asked->driver_version, rm->driver_version) == 0) &&
+	       (!o->has_gpus || asked->n_gpus == rm->n_gpus) &&
+	       (!o->has_memory || asked->memory_bytes == rm->memory_bytes) &&
+	       (!o->has_first || asked->first_client == rm->first_client) &&
+	       (!o->has_sms || o->config.n_sms == have->n_sms) &&
+	       (!o->has_mechanism || o->config.mechanism == have->mechanism);
 }
 
 /* Returns an exit status; does not return when the command could be run. */
@@ -179,12 +217,20 @@ static int run_new(struct options *o, char **argv)
 			o->session != NULL ? o->session : "directory", strerror(-r));
 		return EXIT_FAILED;
 	}
-	if (!fits(o, &session.welcome.config)) {
+	if (!kfd_options_fit(&o->config.kfd, &session.welcome.config.kfd)) {
 		rbt_error(
-			"exec: session %s is running with driver %s, %u GPUs of %llu MiB: other options need another session",
-			session.dir, session.welcome.config.driver_version,
-			session.welcome.config.n_gpus,
-			(unsigned long long)(session.welcome.config.memory_bytes >> 20));
+			"exec: session %s is running with %u AMD GPUs, KFD 1.%u: other options need another session",
+			session.dir, session.welcome.config.kfd.n_gpus,
+			session.welcome.config.kfd.minor);
+		return EXIT_FAILED;
+	}
+	if (!fits(o, &session.welcome.config)) {
+		const struct link_config *have = &session.welcome.config;
+		rbt_error(
+			"exec: session %s is running with driver %s, %u GPUs of %u SMs and %llu MiB, preempting by %s: other options need another session",
+			session.dir, have->rm.driver_version, have->rm.n_gpus, have->n_sms,
+			(unsigned long long)(have->rm.memory_bytes >> 20),
+			rbt_mechanism_name((enum rbt_mechanism)have->mechanism));
 		return EXIT_FAILED;
 	}
 	return supervise(&session, argv);
@@ -194,10 +240,13 @@ int cmd_exec(int argc, char **argv)
 {
 	char current[SESSION_MAX_PATH];
 	struct options o = {
-		.config = {.driver_version = DEFAULT_DRIVER,
-			.n_gpus = 1,
-			.first_client = DEFAULT_FIRST_CLIENT,
-			.memory_bytes = (uint64_t)DEFAULT_MEMORY_MIB << 20},
+		.config = {.rm = {.driver_version = DEFAULT_DRIVER,
+				   .n_gpus = 1,
+				   .first_client = DEFAULT_FIRST_CLIENT,
+				   .memory_bytes = (uint64_t)DEFAULT_MEMORY_MIB << 20},
+			.n_sms = DEFAULT_SMS,
+			.mechanism = RBT_MECHANISM_TIMESLICE,
+			.kfd = RBT_KFD_CONFIG_INIT},
 	};
 	int r = parse(argc, argv, &o);
 

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/amd/kfd_abi.h"
 #include "softgpu/commands.h"
+#include "softgpu/kfd_options.h"
 #include "softgpu/session.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -29,7 +31,10 @@ const char help_fault[] =
 	"  --status HEX    answer with this RM status\n"
 	"  --errno N       fail the ioctl itself\n"
 	"  --delay-us N    answer so much later; alone, the call is otherwise as ever\n"
-	"  --count N       for so many calls (default: until cleared)\n";
+	"  --count N       for so many calls (default: until cleared)\n"
+	"  --kfd-op OP     a call of /dev/kfd's instead: this operation of DBG_TRAP (suspend, snapshot…)\n"
+	"  --kfd-nr HEX    a call of /dev/kfd's instead: this ioctl number (2)\n"
+	"  --queue-error   with --kfd-op suspend or resume: the queues do not obey\n";
 
 const char help_kill[] = "usage: rubato-softgpu kill [--session DIR]\n"
 			 "\n"
@@ -170,13 +175,39 @@ static int decimal(const char *option, const char *text, uint64_t min, uint64_t 
 	return r;
 }
 
-static int parse_fault(int argc, char **argv, struct rbt_rm_fault *f, const char **session)
+/* What the options of `fault` come to. */
+struct fault_options {
+	struct rbt_rm_fault rm;
+	struct rbt_kfd_fault kfd;
+	bool is_kfd;
+	const char *session;
+};
+
+static int take_kfd_option(struct fault_options *o, int opt, const char *value)
+{
+	o->is_kfd = true;
+	switch (opt) {
+	case 'o':
+		o->kfd.nr = KFD_NR_DBG_TRAP;
+		o->kfd.has_op = 1;
+		return kfd_parse_op(value, &o->kfd.op);
+	case 'r':
+		return hex("kfd-nr", value, &o->kfd.nr);
+	default:
+		o->kfd.queue_error = 1;
+		return 0;
+	}
+}
+
+static int parse_fault(int argc, char **argv, struct fault_options *o)
 {
 	static const struct option longs[] = {{"session", required_argument, NULL, 's'},
 		{"cmd", required_argument, NULL, 'c'}, {"nr", required_argument, NULL, 'n'},
 		{"status", required_argument, NULL, 't'}, {"errno", required_argument, NULL, 'e'},
 		{"delay-us", required_argument, NULL, 'd'}, {"count", required_argument, NULL, 'k'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+		{"kfd-op", required_argument, NULL, 'o'}, {"kfd-nr", required_argument, NULL, 'r'},
+		{"queue-error", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {0}};
+	struct rbt_rm_fault *f = &o->rm;
 	uint64_t v = 0;
 	int opt, r = 0;
 
@@ -184,7 +215,12 @@ static int parse_fault(int argc, char **argv, struct rbt_rm_fault *f, const char
 	while (r == 0 && (opt = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
 		switch (opt) {
 		case 's':
-			*session = optarg;
+			o->session = optarg;
+			break;
+		case 'o':
+		case 'r':
+		case 'q':
+			r = take_kfd_option(o, opt, optarg);
 			break;
 		case 'c':
 			r = hex("cmd", optarg, &f->cmd);
@@ -217,35 +253,62 @@ static int parse_fault(int argc, char **argv, struct rbt_rm_fault *f, const char
 	return r;
 }
 
+/* Whether it says what to do to which calls; after a message if not. */
+static bool is_whole(const struct fault_options *o)
+{
+	const struct rbt_rm_fault *f = &o->rm;
+	bool something = f->has_status || f->error != 0 || f->delay_us != 0 || o->kfd.queue_error;
+
+	if ((f->has_status && f->error != 0) || !something) {
+		rbt_error(
+			"fault: give one of --status and --errno, or --delay-us, or clear (see --help)");
+		return false;
+	}
+	if (o->is_kfd && (f->has_status || f->cmd != 0 || f->nr != 0)) {
+		rbt_error("fault: --cmd, --nr and --status are not for /dev/kfd (see --help)");
+		return false;
+	}
+	if (o->kfd.queue_error && (f->error != 0 || !o->kfd.has_op)) {
+		rbt_error("fault: --queue-error goes with --kfd-op, without --errno (see --help)");
+		return false;
+	}
+	return true;
+}
+
 int cmd_fault(int argc, char **argv)
 {
-	struct link_fault m = {.h = link_header(LINK_FAULT, 0)};
-	const char *session = NULL;
-	bool clear;
+	struct fault_options o = {0};
+	struct link_fault rm = {.h = link_header(LINK_FAULT, 0)};
+	struct link_kfd_fault kfd = {.h = link_header(LINK_KFD_FAULT, 0)};
 
-	if (parse_fault(argc, argv, &m.fault, &session) < 0) {
+	if (parse_fault(argc, argv, &o) < 0) {
 		return EXIT_USAGE;
 	}
-	clear = optind == argc - 1 && strcmp(argv[optind], "clear") == 0;
+	bool clear = optind == argc - 1 && strcmp(argv[optind], "clear") == 0;
 	if (optind < argc && !clear) {
 		optind++;
 		return usage_error("fault", argv);
 	}
-	if (!clear &&
-		((m.fault.has_status && m.fault.error != 0) ||
-			(!m.fault.has_status && m.fault.error == 0 && m.fault.delay_us == 0))) {
-		rbt_error(
-			"fault: give one of --status and --errno, or --delay-us, or clear (see --help)");
+	if (!clear && !is_whole(&o)) {
 		return EXIT_USAGE;
 	}
-	int sock = connect_to("fault", session);
+	int sock = connect_to("fault", o.session);
 	if (sock < 0) {
 		return -sock;
 	}
 	if (clear) {
-		m.h = link_header(LINK_CLEAR_FAULTS, 0);
+		rm.h = link_header(LINK_CLEAR_FAULTS, 0);
+		return ask("fault", sock, &rm, sizeof(rm.h), NULL);
 	}
-	return ask("fault", sock, &m, clear ? sizeof(m.h) : sizeof(m), NULL);
+	if (o.is_kfd) {
+		kfd.fault = o.kfd;
+		kfd.fault.error = o.rm.error;
+		kfd.fault.delay_us = o.rm.delay_us;
+		kfd.fault.count = o.rm.count;
+		return ask("fault", sock, &kfd, sizeof(kfd), NULL);
+	}
+	rm.fault = o.rm;
+	return ask("fault", sock, &rm, sizeof(rm), NULL);
 }
 
 int cmd_kill(int argc, char **argv)

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "softgpu/kfd.h"
 #include "softgpu/rm.h"
 
 #define LINK_MAGIC        0x53475501u /* "\1UGS": the low byte is the version */
@@ -37,10 +38,12 @@
 enum link_type {
 	/* from a supervisor */
 	LINK_HELLO = 1, /* header only; answered by WELCOME */
-	LINK_OPEN,      /* struct link_open; answered by DONE with an fd, or an error */
-	LINK_IOCTL,     /* struct link_ioctl, regions; answered by READs and a DONE */
-	LINK_BYTES,     /* struct link_bytes, the bytes */
-	LINK_BYE,       /* header only: the last program of a private session has gone */
+	/* struct link_open; answered by DONE with an fd, or an error. For /dev/kfd it brings an fd
+	 * of the program's memory. */
+	LINK_OPEN,
+	LINK_IOCTL, /* struct link_ioctl, regions; answered by READs and a DONE */
+	LINK_BYTES, /* struct link_bytes, the bytes */
+	LINK_BYE,   /* header only: the last program of a private session has gone */
 	/* from a tool; each is answered by a RESULT */
 	LINK_STATE,        /* struct link_state; the RESULT brings an fd with the text */
 	LINK_FAULT,        /* struct link_fault */
@@ -51,6 +54,8 @@ enum link_type {
 	LINK_READ,    /* struct link_read */
 	LINK_DONE,    /* struct link_done, regions */
 	LINK_RESULT,  /* struct link_result */
+	/* from a tool, as LINK_FAULT */
+	LINK_KFD_FAULT, /* struct link_kfd_fault */
 };
 
 struct link_header {
@@ -109,9 +114,22 @@ struct link_fault {
 	struct rbt_rm_fault fault;
 };
 
+struct link_kfd_fault {
+	struct link_header h;
+	struct rbt_kfd_fault fault;
+};
+
+/* What a session was started with. */
+struct link_config {
+	struct rbt_rm_config rm;
+	uint32_t n_sms;     /* of each GPU */
+	uint32_t mechanism; /* enum rbt_mechanism */
+	struct rbt_kfd_config kfd;
+};
+
 struct link_welcome {
 	struct link_header h;
-	struct rbt_rm_config config;
+	struct link_config config;
 	uint64_t server_id; /* see MEMFD_NAME_FMT */
 	uint32_t n_prefetch, pad;
 	struct rbt_rm_prefetch prefetch[LINK_MAX_PREFETCH];
@@ -127,7 +145,7 @@ static_assert(sizeof(struct link_region) == 16, "wire");
 static_assert(sizeof(struct link_ioctl) == 48, "wire");
 static_assert(sizeof(struct link_done) == 32, "wire");
 
-static inline struct link_header link_header(enum link_type type, uint64_t cookie)
+static inline struct link_header link_header(uint32_t type, uint64_t cookie)
 {
 	return (struct link_header){.magic = LINK_MAGIC, .type = type, .cookie = cookie};
 }

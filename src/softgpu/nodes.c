@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/amd/kfd_abi.h"
 #include "backend/nvidia/rm_abi.h"
 #include "softgpu/link.h"
 #include "util/fd.h"
@@ -30,6 +31,7 @@ struct shared {
 struct file {
 	struct file *next;
 	struct rbt_rm_open *open;
+	struct rbt_kfd_open *kfd; /* of /dev/kfd; open is NULL then */
 	uint64_t inode;
 	int probe;     /* a description of our own on the same inode */
 	bool owned;    /* probe is this file's alone */
@@ -157,6 +159,7 @@ struct nodes *nodes_create(struct rbt_rm *rm, uint64_t server_id)
 static void file_destroy(struct file *f)
 {
 	rbt_rm_close(f->open);
+	rbt_kfd_close(f->kfd);
 	if (f->owned) {
 		rbt_close(&f->probe);
 	}
@@ -258,6 +261,43 @@ int nodes_open(struct nodes *n, const char *path, int pid, uint32_t uid)
 		}
 	}
 	return -ENOENT;
+}
+
+int nodes_open_kfd(struct nodes *n, struct rbt_kfd *kfd, int pid)
+{
+	struct file *f = calloc(1, sizeof(*f));
+	int fd = -ENOMEM;
+
+	if (f == NULL) {
+		return -ENOMEM;
+	}
+	f->owned = true;
+	f->probe = make_memfd(n, KFD_PATH, NULL, &f->inode);
+	if (f->probe < 0) {
+		fd = f->probe;
+		goto fail;
+	}
+	f->kfd = rbt_kfd_open(kfd, pid);
+	if (f->kfd == NULL) {
+		goto fail;
+	}
+	fd = hand_out(n, f);
+	if (fd >= 0) {
+		return fd;
+	}
+fail:
+	file_destroy(f);
+	return fd;
+}
+
+struct rbt_kfd_open *nodes_find_kfd(struct nodes *n, uint64_t inode)
+{
+	for (struct file *f = n->files; f != NULL; f = f->next) {
+		if (f->inode == inode) {
+			return f->kfd;
+		}
+	}
+	return NULL;
 }
 
 struct rbt_rm_open *nodes_find(struct nodes *n, uint64_t inode)

@@ -15,6 +15,7 @@
 
 #include <stdint.h>
 
+#include "softgpu/kfd.h"
 #include "softgpu/rm.h"
 
 struct nodes;
@@ -25,6 +26,11 @@ void nodes_destroy(struct nodes *nodes);
 
 /* Opens `path` for a process. Returns an fd for it to have, or -errno. */
 int nodes_open(struct nodes *nodes, const char *path, int pid, uint32_t uid);
+
+/* The same for /dev/kfd of the model, which must outlive the nodes. */
+int nodes_open_kfd(struct nodes *nodes, struct rbt_kfd *kfd, int pid);
+/* NULL unless the inode is that of an open /dev/kfd. */
+struct rbt_kfd_open *nodes_find_kfd(struct nodes *nodes, uint64_t inode);
 
 /* The open behind an inode; any of them for a GPU's node. NULL when there is none. */
 struct rbt_rm_open *nodes_find(struct nodes *nodes, uint64_t inode);

@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "backend/amd/kfd_abi.h"
 #include "softgpu/target.h"
 #include "util/fd.h"
 
@@ -97,8 +99,9 @@ bool relay_is_connected(void)
 	return !dead;
 }
 
-/* Sends the call to the server and remembers it; fails it at once when that cannot be done. */
-static void forward(uint64_t id, int tid, bool cloexec, const void *msg, size_t size)
+/* Sends the call to the server and remembers it; fails it at once when that cannot be done. Fd is
+ * borrowed; -1: none. */
+static void forward(uint64_t id, int tid, bool cloexec, const void *msg, size_t size, int fd)
 {
 	struct pending *p = malloc(sizeof(*p)), ignored;
 
@@ -116,10 +119,19 @@ static void forward(uint64_t id, int tid, bool cloexec, const void *msg, size_t 
 		return;
 	}
 	/* Whoever takes the call off the list answers it. */
-	if (rbt_send(relay.session->sock, msg, size, NULL, 0, 0) < 0 &&
+	if (rbt_send(relay.session->sock, msg, size, &fd, fd >= 0 ? 1 : 0, 0) < 0 &&
 		take_pending(id, &ignored)) {
 		respond(id, 0, -EIO, 0);
 	}
+}
+
+/* Queues of AMD GPUs are memory of the program's: the server runs them by this. -1. */
+static int open_memory(int tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", tid);
+	return open(path, O_RDWR | O_CLOEXEC);
 }
 
 static bool is_nearly_ours(const char *path)
@@ -148,7 +160,9 @@ static void on_open(const struct seccomp_notif *n, int dirfd, uint64_t path_at, 
 	if (!target_is_ours(m.path)) {
 		let_through(n->id);
 	} else if (is_valid(n->id)) {
-		forward(n->id, tid, (flags & O_CLOEXEC) != 0, &m, sizeof(m));
+		int mem = strcmp(m.path, KFD_PATH) == 0 ? open_memory(tid) : -1;
+		forward(n->id, tid, (flags & O_CLOEXEC) != 0, &m, sizeof(m), mem);
+		rbt_close(&mem);
 	}
 }
 
@@ -232,7 +246,7 @@ static void on_ioctl(const struct seccomp_notif *n)
 	size_t size = fetch(msg, &m);
 	memcpy(msg, &m, sizeof(m));
 	if (is_valid(n->id)) {
-		forward(n->id, m.tid, false, msg, size);
+		forward(n->id, m.tid, false, msg, size, -1);
 	}
 }
 

@@ -106,6 +106,19 @@ struct rbt_rm_tsg_info {
 void rbt_rm_each_tsg(
 	struct rbt_rm *rm, void (*fn)(const struct rbt_rm_tsg_info *info, void *data), void *data);
 
+/* A group and some of its channels, a bit each in the order given, as the device needs them. */
+struct rbt_rm_group {
+	uint64_t timeslice_us, n_preempts;
+	uint32_t gpu, interleave;
+	enum rbt_rm_engine engine;
+	int open_pid; /* who opened the device */
+	uint32_t scheduled;
+	uint32_t enabled, disabled_full;
+};
+/* -ENOENT: no such group, or a channel (at most 32) that is not one of its own. */
+int rbt_rm_get_group(struct rbt_rm *rm, uint32_t client, uint32_t tsg, const uint32_t *channels,
+	size_t n, struct rbt_rm_group *ret);
+
 /* Lines that a real driver would have written to the kernel log (calls with a client that is not
  * the caller's). */
 uint64_t rbt_rm_log_lines(const struct rbt_rm *rm);

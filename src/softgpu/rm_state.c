@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model's state, for tests and people to read. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -52,6 +53,37 @@ void rbt_rm_each_tsg(
 			}
 		}
 	}
+}
+
+int rbt_rm_get_group(struct rbt_rm *rm, uint32_t client, uint32_t tsg, const uint32_t *channels,
+	size_t n, struct rbt_rm_group *ret)
+{
+	const struct rm_object *group = rm_find(rm, client, tsg);
+	uint32_t enabled = 0, disabled_full = 0;
+
+	if (group == NULL || group->kind != RM_KIND_TSG) {
+		return -ENOENT;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct rm_object *o = rm_find(rm, client, channels[i]);
+		if (o == NULL || o->kind != RM_KIND_CHANNEL || o->parent != group) {
+			return -ENOENT;
+		}
+		enabled |= (uint32_t)(o->channel.state == RM_CHANNEL_ENABLED) << i;
+		disabled_full |= (uint32_t)(o->channel.state == RM_CHANNEL_DISABLED) << i;
+	}
+	*ret = (struct rbt_rm_group){
+		.timeslice_us = group->tsg.timeslice_us,
+		.n_preempts = group->tsg.n_preempts,
+		.gpu = group->gpu,
+		.interleave = group->tsg.interleave,
+		.engine = rm_engine_of(group->tsg.engine_type),
+		.open_pid = group->client->open->pid,
+		.scheduled = group->tsg.scheduled,
+		.enabled = enabled,
+		.disabled_full = disabled_full,
+	};
+	return 0;
 }
 
 static const char *engine_name(enum rbt_rm_engine engine)

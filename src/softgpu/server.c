@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "softgpu/gpus.h"
+#include "softgpu/kfd_serve.h"
 #include "softgpu/server_impl.h"
 #include "softgpu/session.h"
 #include "util/fd.h"
@@ -37,8 +39,7 @@ void server_log(struct server *s, const char *line)
 
 static void send_welcome(struct server *s, struct conn *c)
 {
-	struct link_welcome w = {
-		.h = link_header(LINK_WELCOME, 0), .config = *rbt_rm_config(s->rm)};
+	struct link_welcome w = {.h = link_header(LINK_WELCOME, 0), .config = s->config};
 
 	w.server_id = s->id;
 	w.n_prefetch = (uint32_t)rbt_rm_prefetch_rules(w.prefetch, LINK_MAX_PREFETCH);
@@ -73,9 +74,17 @@ static int write_state(struct server *s, bool json)
 		rbt_json_string(&j, "session", s->dir);
 		rbt_json_u64(&j, "server_pid", (uint64_t)getpid());
 		rbt_rm_write_json(s->rm, &j);
+		gpus_write_json(s->gpus, &j);
+		if (s->kfd != NULL) {
+			rbt_kfd_write_json(kfd_serve_model(s->kfd), &j);
+		}
 		rbt_json_end(&j, '}');
 	} else {
 		rbt_rm_write_text(s->rm, out);
+		gpus_write_text(s->gpus, out);
+		if (s->kfd != NULL) {
+			rbt_kfd_write_text(kfd_serve_model(s->kfd), out);
+		}
 	}
 	if (fclose(out) != 0) {
 		int err = errno;
@@ -111,10 +120,25 @@ static void handle_fault(struct server *s, struct conn *c, const uint8_t *msg, s
 	send_result(c, rbt_rm_add_fault(s->rm, &m.fault), -1);
 }
 
+static void handle_kfd_fault(struct server *s, struct conn *c, const uint8_t *msg, size_t size)
+{
+	struct link_kfd_fault m;
+
+	if (size != sizeof(m)) {
+		c->broken = true;
+		return;
+	}
+	memcpy(&m, msg, sizeof(m));
+	send_result(c,
+		s->kfd != NULL ? rbt_kfd_add_fault(kfd_serve_model(s->kfd), &m.fault) : -ENODEV,
+		-1);
+}
+
 static void leave(struct server *s)
 {
 	char path[SESSION_MAX_PATH + 16];
 
+	kfd_serve_destroy(s->kfd);
 	if (s->private) {
 		session_remove(s->dir);
 	} else {
@@ -142,8 +166,14 @@ static void handle_owner(
 	case LINK_FAULT:
 		handle_fault(s, c, msg, size);
 		break;
+	case LINK_KFD_FAULT:
+		handle_kfd_fault(s, c, msg, size);
+		break;
 	case LINK_CLEAR_FAULTS:
 		rbt_rm_clear_faults(s->rm);
+		if (s->kfd != NULL) {
+			rbt_kfd_clear_faults(kfd_serve_model(s->kfd));
+		}
 		send_result(c, 0, -1);
 		break;
 	default:
@@ -178,6 +208,7 @@ static void handle(struct server *s, struct conn *c, const uint8_t *msg, size_t 
 		handle_state(s, c, msg, size);
 		break;
 	case LINK_FAULT:
+	case LINK_KFD_FAULT:
 	case LINK_CLEAR_FAULTS:
 	case LINK_KILL:
 		handle_owner(s, c, h.type, msg, size);
@@ -188,7 +219,8 @@ static void handle(struct server *s, struct conn *c, const uint8_t *msg, size_t 
 		}
 		break;
 	default:
-		c->broken = true;
+		c->broken =
+			h.magic != LINK_MAGIC || !gpus_handle(s->gpus, c, msg, size, s->received);
 		break;
 	}
 }
@@ -201,17 +233,18 @@ static void receive(struct server *s, struct conn *c)
 	while (!c->broken) {
 		size_t n_fds = 0;
 		ssize_t n = rbt_recv(c->fd, msg, sizeof(msg), fds, &n_fds, MSG_DONTWAIT);
-		for (size_t i = 0; i < n_fds; i++) {
-			rbt_close(&fds[i]);
-		}
 		if (n == -EAGAIN) {
 			return;
 		}
-		if (n <= 0) {
-			c->broken = true;
-			return;
+		if (n > 0) {
+			s->received = n_fds > 0 ? fds[0] : -1;
+			handle(s, c, msg, (size_t)n);
+			s->received = -1;
 		}
-		handle(s, c, msg, (size_t)n);
+		c->broken = c->broken || n <= 0;
+		for (size_t i = 0; i < n_fds; i++) {
+			rbt_close(&fds[i]);
+		}
 	}
 }
 
@@ -234,6 +267,7 @@ static void accept_all(struct server *s)
 		}
 		c->fd = fd;
 		c->uid = cred.uid;
+		c->pid = cred.pid;
 		c->next = s->conns;
 		s->conns = c;
 		s->n_conns++;
@@ -248,6 +282,7 @@ static void drop_broken(struct server *s, uint64_t now_ns)
 		if (c->broken) {
 			*p = c->next;
 			s->n_conns--;
+			gpus_forget(s->gpus, c);
 			conn_destroy(c);
 		} else {
 			p = &c->next;
@@ -304,7 +339,7 @@ static size_t fill_poll(struct server *s, struct pollfd *fds, uint64_t now_ns, u
 
 static void loop(struct server *s)
 {
-	static struct pollfd fds[MAX_CONNS];
+	static struct pollfd fds[MAX_CONNS + 1];
 	uint64_t swept_ns = 0;
 
 	for (;;) {
@@ -312,6 +347,7 @@ static void loop(struct server *s)
 		if (s->n_opens > 0) {
 			if (now_ns - swept_ns >= SWEEP_NS) {
 				s->n_opens = nodes_sweep(s->nodes);
+				gpus_refresh(s->gpus);
 				swept_ns = now_ns;
 			}
 			until_ns = swept_ns + SWEEP_NS;
@@ -323,8 +359,15 @@ static void loop(struct server *s)
 			until_ns = s->idle_since_ns + IDLE_NS > now_ns ? s->idle_since_ns + IDLE_NS
 								       : now_ns + SWEEP_NS;
 		}
+		uint64_t kfd_ns = kfd_serve_run(s->kfd, now_ns);
+		while (kfd_serve_take_change(s->kfd)) {
+			calls_retry(s);
+		}
+		until_ns = kfd_ns < until_ns ? kfd_ns : until_ns;
 		size_t n = fill_poll(s, fds, now_ns, &until_ns);
-		wait_for_work(s, fds, n, until_ns);
+		/* Negative without AMD GPUs: passed over by poll(). */
+		fds[n] = (struct pollfd){.fd = kfd_serve_fd(s->kfd), .events = POLLIN};
+		wait_for_work(s, fds, n + 1, until_ns);
 		/* Connections only come at the head of the list, in accept_all(), after this. */
 		size_t i = 1;
 		for (struct conn *c = s->conns; c != NULL && i < n; c = c->next, i++) {
@@ -370,10 +413,15 @@ static int settle(struct server *s, const char *dir)
 	return 0;
 }
 
-int server_run(const char *dir, bool private, const struct rbt_rm_config *config, int listener)
+int server_run(const char *dir, bool private, const struct link_config *config, int listener)
 {
-	struct server s = {
-		.dir = dir, .private = private, .listener = listener, .lock = -1, .log = -1};
+	struct server s = {.dir = dir,
+		.private = private,
+		.config = *config,
+		.listener = listener,
+		.lock = -1,
+		.log = -1,
+		.received = -1};
 
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
@@ -385,11 +433,19 @@ int server_run(const char *dir, bool private, const struct rbt_rm_config *config
 	if (getrandom(&s.id, sizeof(s.id), 0) != sizeof(s.id)) {
 		s.id = rbt_now_ns() ^ (uint64_t)getpid() << 40;
 	}
-	s.rm = rbt_rm_create(config);
+	s.rm = rbt_rm_create(&config->rm);
 	s.nodes = s.rm != NULL ? nodes_create(s.rm, s.id) : NULL;
-	if (s.nodes == NULL) {
+	s.gpus = gpus_create(&s);
+	if (s.nodes == NULL || s.gpus == NULL) {
 		server_log(&s, "cannot make the fake device nodes");
 		return 1;
+	}
+	if (config->kfd.n_gpus > 0) {
+		s.kfd = kfd_serve_create(&s, &config->kfd);
+		if (s.kfd == NULL) {
+			server_log(&s, "cannot make the AMD side");
+			return 1;
+		}
 	}
 	s.idle_since_ns = rbt_now_ns();
 	loop(&s);

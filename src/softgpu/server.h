@@ -4,13 +4,13 @@
 
 #include <stdbool.h>
 
-#include "softgpu/rm.h"
+#include "softgpu/link.h"
 
 /*
  * The device server of a session: runs until its last connection has been gone for a while, then
  * removes its socket, and the whole directory when `private`. Takes ownership of `listener`, and of
  * the process: closes every other file. Returns an exit status.
  */
-int server_run(const char *dir, bool private, const struct rbt_rm_config *config, int listener);
+int server_run(const char *dir, bool private, const struct link_config *config, int listener);
 
 #endif

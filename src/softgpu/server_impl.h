@@ -3,6 +3,7 @@
 #ifndef RBT_SOFTGPU_SERVER_IMPL_H
 #define RBT_SOFTGPU_SERVER_IMPL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,12 +13,14 @@
 
 struct packet;
 struct call;
+struct kfd_serve;
 
 struct conn {
 	struct conn *next;
 	int fd;
 	uint32_t uid; /* the peer's */
-	bool broken;  /* to be dropped */
+	int pid;
+	bool broken; /* to be dropped */
 	struct packet *out;
 	struct call *calls; /* waiting for bytes */
 };
@@ -26,12 +29,16 @@ struct server {
 	const char *dir;
 	bool private;
 	uint64_t id; /* unlike that of any other server that may run beside it */
+	struct link_config config;
 	struct rbt_rm *rm;
+	struct gpus *gpus;
 	struct nodes *nodes;
+	struct kfd_serve *kfd; /* NULL without AMD GPUs */
+	int received;          /* an fd that came with the message in hand; borrowed; -1 */
 	struct conn *conns;
 	size_t n_conns;
 	int listener, lock, log;
-	uint32_t log_lines;
+	atomic_uint log_lines;
 	uint64_t idle_since_ns; /* 0 while there are connections */
 	size_t n_opens;
 };
@@ -48,8 +55,9 @@ void call_begin(struct server *s, struct conn *c, const uint8_t *msg, size_t siz
 void call_resume(struct server *s, struct conn *c, const uint8_t *msg, size_t size);
 void call_open(struct server *s, struct conn *c, const uint8_t *msg, size_t size);
 void calls_destroy(struct conn *c);
+void calls_retry(struct server *s); /* those that wait for other calls */
 
-/* server.c: one line to the session's log. */
+/* server.c: one line to the session's log; from any thread. */
 void server_log(struct server *s, const char *line);
 
 #endif

@@ -21,6 +21,9 @@
 
 #define WELCOME_TIMEOUT_MS 10000
 
+#define FRONT_NAME     "softgpu/libcuda.so.1"
+#define FRONT_IN_BUILD "src/softgpu/cuda/libcuda.so.1"
+
 static int make_private(struct session *s)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -97,7 +100,7 @@ static int listen_at(const char *path)
 }
 
 /* The server must be nobody's child, and hold none of our files: forks twice. */
-static int start_server(struct session *s, const struct rbt_rm_config *config, const char *path)
+static int start_server(struct session *s, const struct link_config *config, const char *path)
 {
 	char users[SESSION_MAX_PATH + 16];
 	int status, listener = listen_at(path);
@@ -156,7 +159,7 @@ static int greet(struct session *s)
 	return 0;
 }
 
-int session_join(struct session *s, const struct rbt_rm_config *config)
+int session_join(struct session *s, const struct link_config *config)
 {
 	char path[SESSION_MAX_PATH + 16];
 	int r;
@@ -183,6 +186,29 @@ int session_join(struct session *s, const struct rbt_rm_config *config)
 	return r;
 }
 
+/* Programs find our libcuda.so.1 before any other. A session without it still has its nodes. */
+static int export_front(void)
+{
+	char front[4096], value[8192];
+	const char *old = getenv("LD_LIBRARY_PATH");
+
+	if (rbt_sibling_path(FRONT_NAME, RUBATO_LIBDIR "/rubato", front, sizeof(front)) < 0 &&
+		rbt_sibling_path(FRONT_IN_BUILD, "", front, sizeof(front)) < 0) {
+		return 0;
+	}
+	*strrchr(front, '/') = '\0';
+	size_t len = strlen(front);
+	if (old != NULL && strncmp(old, front, len) == 0 && (old[len] == ':' || old[len] == '\0')) {
+		return 0;
+	}
+	int n = snprintf(value, sizeof(value), "%s%s%s", front,
+		old != NULL && old[0] != '\0' ? ":" : "", old != NULL ? old : "");
+	if (n < 0 || (size_t)n >= sizeof(value)) {
+		return -ENAMETOOLONG;
+	}
+	return setenv("LD_LIBRARY_PATH", value, 1) < 0 ? -errno : 0;
+}
+
 int session_export(const char *dir)
 {
 	char path[SESSION_MAX_PATH + 32];
@@ -205,7 +231,7 @@ int session_export(const char *dir)
 	if (setenv("RUBATO_RUNTIME_DIR", path, 1) < 0 || setenv(SESSION_ENV, dir, 1) < 0) {
 		return -errno;
 	}
-	return 0;
+	return export_front();
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)

@@ -41,9 +41,10 @@ int session_current(char *dir, size_t size);
 
 /* Connects to the session's server and starts one with `config` if there is none; fills sock and
  * welcome. */
-int session_join(struct session *s, const struct rbt_rm_config *config);
+int session_join(struct session *s, const struct link_config *config);
 
-/* Sets RUBATO_SOFTGPU and RUBATO_RUNTIME_DIR, making the latter. 0 or -errno. */
+/* Sets RUBATO_SOFTGPU, RUBATO_RUNTIME_DIR, making the latter, and LD_LIBRARY_PATH for the libcuda
+ * front. 0 or -errno. */
 int session_export(const char *dir);
 
 /* Removes the directory and what is in it; never follows a link. */

@@ -227,8 +227,8 @@ bool target_node(int tid, int fd, uint64_t *ret_inode)
 
 bool target_is_ours(const char *path)
 {
-	static const char *const prefixes[] = {
-		"/dev/nvidia", "/dev/kfd", "/proc/driver/nvidia/", "/sys/module/nvidia/"};
+	static const char *const prefixes[] = {"/dev/nvidia", "/dev/kfd", "/proc/driver/nvidia/",
+		"/sys/module/nvidia/", "/sys/class/kfd", "/sys/devices/virtual/kfd"};
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
 		if (strncmp(path, prefixes[i], strlen(prefixes[i])) == 0) {

@@ -16,6 +16,12 @@ static void check_timeslice_of(
 	uint64_t before = 0, during = 0, after = 0;
 	int r = be->get_timeslice(rec, task, &before);
 
+	if ((task->valid & RBT_TASK_HAS_OWN_TIMESLICE) == 0) {
+		expect("timeslice-none", r, -EOPNOTSUPP);
+		expect("timeslice-none-set", be->set_timeslice(rec, task, OTHER_TIMESLICE_US),
+			-EOPNOTSUPP);
+		return;
+	}
 	if (r == 0) {
 		r = be->set_timeslice(rec, task, OTHER_TIMESLICE_US);
 	}

@@ -62,7 +62,13 @@ static bool gpu_is_known(const struct context *ctx, uint32_t gpu)
 
 static void check_task(const struct context *ctx, const struct rbt_task *task)
 {
-	if ((task->valid & HAS_ALL) != HAS_ALL) {
+	/* A device without slices says so in its capabilities. */
+	bool slices = (task->valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0;
+	uint32_t wanted = ctx->device.caps & RBT_CAP_TIMESLICE
+				  ? HAS_ALL
+				  : HAS_ALL & ~(uint32_t)RBT_TASK_HAS_OWN_TIMESLICE;
+
+	if ((task->valid & wanted) != wanted) {
 		fail("discover-task", "0x%x: identity not known (valid 0x%x)", task->handle,
 			task->valid);
 	} else if (!gpu_is_known(ctx, task->gpu)) {
@@ -71,7 +77,7 @@ static void check_task(const struct context *ctx, const struct rbt_task *task)
 	} else if (task->n_channels == 0 || task->subdevice == 0) {
 		fail("discover-task", "0x%x: %u channels, subdevice 0x%x", task->handle,
 			task->n_channels, task->subdevice);
-	} else if (task->own_timeslice_us < 1000) {
+	} else if (slices && task->own_timeslice_us < 1000) {
 		fail("discover-task", "0x%x: own timeslice %" PRIu64 " us", task->handle,
 			task->own_timeslice_us);
 	} else {

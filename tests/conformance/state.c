@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads what the software GPU says of itself. The text is written by our own tool, one object a
- * channel group; members are found by name between one "handle" and the next.
+ * channel group or queue; members are found by name between one "handle" and the next.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -82,7 +82,7 @@ int state_read(
 		return -EBADMSG;
 	}
 	/* "client" is each object's first member, "handle" its second. */
-	for (const char *p = strstr(tsgs, "\"client\":"); p != NULL && p < counters;) {
+	for (const char *p = strstr(tsgs, "\"client\":"); p != NULL;) {
 		const char *next = strstr(p + 1, "\"client\":");
 		uint64_t client, handle;
 		if (!member(p, next, "client", &client) || !member(p, next, "handle", &handle)) {

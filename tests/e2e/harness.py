@@ -24,8 +24,8 @@ SKIP = 77
 
 
 def binary(name):
-    for folder in (BUILD, os.path.join(BUILD, "tests/progs"), os.path.join(BUILD, "tests/conformance")):
-        path = os.path.join(os.path.abspath(folder), name)
+    for folder in ("", "tests/progs", "tests/conformance", "tests/kernels", "bench"):
+        path = os.path.join(os.path.abspath(BUILD), folder, name)
         if os.path.isfile(path):
             return path
     raise SystemExit(f"{name} is not in {BUILD}")

@@ -39,7 +39,7 @@ def test_exit_codes(s):
     for argv, code in ((["/nonexistent"], 127), (["/etc/passwd"], 126)):
         done = alone(s, *argv)
         assert done.returncode == code and done.stderr.count("\n") == 1, done
-    for options in (["--gpus", "0"], ["--gpus", "33"], ["--driver", "new"], ["--memory", "-1"], ["--nix"], ["--session"]):
+    for options in (["--gpus", "0"], ["--gpus", "33"], ["--driver", "new"], ["--mem", "-1"], ["--nix"], ["--session"]):
         done = subprocess.run([SOFTGPU, "exec", *options], capture_output=True, text=True, timeout=10, env=s.env)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done
     for argv in ([], ["frobnicate"], ["exec"], ["state"], ["kill"], ["fault", "--status", "3", "--errno", "5"], ["fault"],
@@ -293,7 +293,7 @@ def test_other_users_files_stay_hidden(s):
     assert done.stdout == "0\n", done
 
 
-@device("--gpus", "4", "--memory", "1000")
+@device("--gpus", "4", "--mem", "1000")
 def test_several_gpus(s):
     p = s.program("--gpu", "3", "--memory-mib", "600")
     assert {t["gpu"] for t in s.tasks(p.pid, None)} == {3}

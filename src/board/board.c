@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "board/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "util/time.h"
+
+#define REST_NS (2 * RBT_NS_PER_US)
+
+static uint64_t get64(const _Atomic uint64_t *p)
+{
+	return atomic_load_explicit(p, memory_order_relaxed);
+}
+
+static uint32_t get32(const _Atomic uint32_t *p)
+{
+	return atomic_load_explicit(p, memory_order_relaxed);
+}
+
+static int check_fd(int fd)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	/* Only memfds know seals (and files in a tmpfs, which cannot be given these). */
+	if (seals < 0) {
+		return -EBADF;
+	}
+	/* With these the file keeps its size for ever, so that no access can meet its end; and no
+	 * seal can be added that would take the page away. */
+	if ((seals & (F_SEAL_SHRINK | F_SEAL_SEAL)) != (F_SEAL_SHRINK | F_SEAL_SEAL)) {
+		return -EPERM;
+	}
+	/* One of huge pages, which may run out and then kill, cannot be this small. */
+	if (fstat(fd, &st) < 0) {
+		return -errno;
+	}
+	return st.st_size == RBT_BOARD_SIZE ? 0 : -EBADMSG;
+}
+
+static int check_identity(const struct rbt_board *b)
+{
+	uint32_t id[4]; /* magic, version, size, n_slots: read once */
+
+	for (size_t i = 0; i < 4; i++) {
+		id[i] = ((const volatile uint32_t *)b)[i];
+	}
+	if (id[0] != RBT_BOARD_MAGIC) {
+		return -EBADMSG;
+	}
+	if (id[1] != RBT_BOARD_VERSION) {
+		return -EPROTONOSUPPORT;
+	}
+	return id[2] == RBT_BOARD_SIZE && id[3] == RBT_BOARD_SLOTS ? 0 : -EBADMSG;
+}
+
+int rbt_board_map(int fd, struct rbt_board **ret)
+{
+	int r = check_fd(fd);
+
+	if (r < 0) {
+		return r;
+	}
+	void *p = mmap(NULL, RBT_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED) {
+		return errno == EACCES ? -EPERM : -errno;
+	}
+	r = check_identity(p);
+	if (r < 0) {
+		munmap(p, RBT_BOARD_SIZE);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+void rbt_board_unmap(struct rbt_board *b)
+{
+	if (b != NULL) {
+		munmap(b, RBT_BOARD_SIZE);
+	}
+}
+
+/* One slot into the sums; w remembers it. */
+static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
+	uint64_t now_ns, struct rbt_board_reading *ret)
+{
+	uint64_t total = 0;
+	/* Acquired first: with a tick of 0 the counters include all up to the synchronisation. */
+	uint32_t tick = atomic_load_explicit(&s->tick, memory_order_acquire);
+	uint64_t last_ns = get64(&s->last_ns);
+
+	for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
+		uint64_t n = get64(&s->n[kind]);
+		ret->n[kind] += n;
+		total += n;
+	}
+	ret->n_syncs += get64(&s->n_syncs);
+	uint64_t n_polls = get64(&s->n_polls);
+	ret->n_polls += n_polls;
+	total += n_polls;
+	/* More than there can be threads: forged, or gone below zero. */
+	uint32_t in_sync = get32(&s->in_sync);
+	ret->in_sync = ret->in_sync || (in_sync > 0 && in_sync < (1u << 22));
+	last_ns = last_ns < now_ns ? last_ns : now_ns;
+	if (tick != 0 && w->seen && total != w->n[i]) {
+		last_ns = now_ns;
+	}
+	if (last_ns > w->active_ns[i]) {
+		w->active_ns[i] = last_ns;
+	}
+	w->n[i] = total;
+	if (w->active_ns[i] > ret->active_ns) {
+		ret->active_ns = w->active_ns[i];
+	}
+}
+
+static void next_tick(struct rbt_board *b)
+{
+	uint32_t tick = get32(&b->tick) + 1;
+
+	atomic_store_explicit(&b->tick, tick != 0 ? tick : 1, memory_order_release);
+}
+
+void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
+	struct rbt_board_reading *ret)
+{
+	uint32_t n_used = get32(&b->n_used);
+	struct rbt_board_reading r = {
+		.requests_open = get32(&b->requests_open),
+		.n_edges = get64(&b->n_edges),
+		.n_bursts = get64(&b->n_bursts),
+		.n_requests = get64(&b->n_requests),
+		.n_late = get64(&b->n_late),
+		.request_ns = get64(&b->request_ns),
+		.deadline_ns = get64(&b->deadline_ns),
+	};
+
+	if (n_used > RBT_BOARD_SLOTS) {
+		n_used = RBT_BOARD_SLOTS;
+	}
+	for (uint32_t i = 0; i < n_used; i++) {
+		look_at_slot(&b->slots[i], w, i, now_ns, &r);
+	}
+	for (size_t i = 0; i < RBT_BOARD_GAPS; i++) {
+		r.gaps[i] = get32(&b->gaps[i]);
+	}
+	for (size_t i = 0; i < RBT_BOARD_TIMES; i++) {
+		r.request_times[i] = get32(&b->request_times[i]);
+	}
+	/* Below zero: ended more often than begun. */
+	if (r.requests_open > INT32_MAX) {
+		r.requests_open = 0;
+	}
+	if (r.in_sync || r.requests_open > 0) {
+		r.active_ns = now_ns;
+	}
+	w->seen = true;
+	next_tick(b);
+	*ret = r;
+}
+
+uint64_t rbt_board_submissions(const struct rbt_board_reading *r)
+{
+	uint64_t n = 0;
+
+	for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
+		n += r->n[kind];
+	}
+	return n;
+}
+
+bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint64_t window_ns)
+{
+	if (r->in_sync || r->requests_open > 0) {
+		return true;
+	}
+	return r->active_ns != 0 && now_ns - r->active_ns < window_ns;
+}
+
+void rbt_board_sleep(struct rbt_board *b)
+{
+	atomic_store_explicit(&b->asleep, 1, memory_order_relaxed);
+	/* Released after: who sees the new tick sees that we sleep. */
+	next_tick(b);
+}
+
+/* By the same sum as look_at_slot(). */
+static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
+{
+	for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+		uint64_t total = get64(&b->slots[i].n_polls);
+		for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
+			total += get64(&b->slots[i].n[kind]);
+		}
+		if (total != w->n[i]) {
+			return true;
+		}
+	}
+	return get32(&b->requests_open) - 1 < INT32_MAX;
+}
+
+bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)
+{
+	uint64_t end_ns;
+
+	rbt_board_sleep(b);
+	end_ns = rbt_now_ns() + REST_NS;
+	while (rbt_now_ns() < end_ns) {
+	}
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!is_news(b, w)) {
+		return true;
+	}
+	rbt_board_awake(b);
+	return false;
+}
+
+bool rbt_board_awake(struct rbt_board *b)
+{
+	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) != 1;
+}
+
+void rbt_board_set_window(struct rbt_board *b, uint64_t window_ns)
+{
+	atomic_store_explicit(&b->window_ns, window_ns, memory_order_relaxed);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * --device soft: the same command again, inside the user's session of the software GPU, which it
+ * starts if need be. An option of every command, so taken out before the command sees its own.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "util/log.h"
+#include "util/runtime.h"
+
+/* Answered by the session's supervisor alone; see softgpu/session.h. */
+#define SESSION_LINK "/dev/nvidia-softgpu"
+
+enum choice { CHOICE_DEVICE, CHOICE_SMS, CHOICE_MEM, N_CHOICES };
+static const char *const names[N_CHOICES] = {"--device", "--sms", "--mem"};
+
+/* Which of ours `arg` is, and where its value is ("" when it must be the next argument). */
+static enum choice which(const char *arg, const char **ret_value)
+{
+	for (unsigned i = 0; i < N_CHOICES; i++) {
+		size_t n = strlen(names[i]);
+		if (strncmp(arg, names[i], n) == 0 && (arg[n] == '\0' || arg[n] == '=')) {
+			*ret_value = arg[n] == '=' ? arg + n + 1 : "";
+			return (enum choice)i;
+		}
+	}
+	return N_CHOICES;
+}
+
+/* Whether the next argument belongs to this one: `run` has options before a command that may have
+ * any of its own. */
+static bool takes_value(const char *arg)
+{
+	static const char *const with[] = {
+		"-c", "-p", "-t", "-w", "--class", "--priority", "--timeslice-us", "--weight"};
+
+	for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++) {
+		if (strcmp(arg, with[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Takes our options out of argv, as far as the command's own go. Returns the new argc, or -1 for
+ * one without its value. */
+static int take(const struct command *cmd, int argc, char **argv, const char **values)
+{
+	int n = 1, i = 1;
+
+	for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		const char *value;
+		enum choice choice = which(argv[i], &value);
+		if (choice < N_CHOICES) {
+			if (value[0] == '\0' && ++i == argc) {
+				return -1;
+			}
+			values[choice] = value[0] != '\0' ? value : argv[i];
+			continue;
+		}
+		if (cmd == &cmd_run && argv[i][0] != '-') {
+			break;
+		}
+		argv[n++] = argv[i];
+		if (cmd == &cmd_run && takes_value(argv[i]) && i + 1 < argc) {
+			argv[n++] = argv[++i];
+		}
+	}
+	for (; i < argc; i++) {
+		argv[n++] = argv[i];
+	}
+	argv[n] = NULL;
+	return n;
+}
+
+/* Only returns on failure, with an exit code. */
+static int enter(const struct command *cmd, int argc, char **argv, const char *const *values)
+{
+	char tool[4096], self[4096], runtime[128], session[160];
+	char **args = calloc((size_t)argc + 12, sizeof(*args));
+	int n = 0, r = rbt_sibling_path("rubato-softgpu", RUBATO_BINDIR, tool, sizeof(tool));
+
+	if (r == 0) {
+		r = rbt_sibling_path("rubato", RUBATO_BINDIR, self, sizeof(self));
+	}
+	if (r == 0) {
+		r = rbt_runtime_dir_create(runtime, sizeof(runtime));
+	}
+	if (r < 0 || args == NULL) {
+		rbt_error("%s: cannot start the software GPU: %s", cmd->name,
+			strerror(args == NULL ? ENOMEM : -r));
+		free(args);
+		return EXIT_FAILED;
+	}
+	snprintf(session, sizeof(session), "%s/softgpu", runtime);
+	args[n++] = tool;
+	args[n++] = (char *)"exec";
+	args[n++] = (char *)"--session";
+	args[n++] = session;
+	for (unsigned i = CHOICE_SMS; i < N_CHOICES; i++) {
+		if (values[i] != NULL) {
+			args[n++] = (char *)names[i];
+			args[n++] = (char *)values[i];
+		}
+	}
+	args[n++] = (char *)"--";
+	args[n++] = self;
+	args[n++] = (char *)cmd->name;
+	memcpy(&args[n], argv + 1, (size_t)argc * sizeof(*args)); /* with the NULL */
+	execv(tool, args);
+	rbt_error("%s: cannot start %s: %s", cmd->name, tool, strerror(errno));
+	free(args);
+	return EXIT_FAILED;
+}
+
+int device_select(const struct command *cmd, int *argc, char **argv)
+{
+	const char *values[N_CHOICES] = {NULL};
+	char dir[128];
+	int n = take(cmd, *argc, argv, values);
+
+	if (n < 0) {
+		return usage_error(cmd, "--device, --sms and --mem want a value");
+	}
+	*argc = n;
+	if (values[CHOICE_DEVICE] == NULL) {
+		return values[CHOICE_SMS] == NULL && values[CHOICE_MEM] == NULL
+			       ? EXIT_OK
+			       : usage_error(cmd,
+					 "--sms and --mem are of the software GPU: add --device soft");
+	}
+	if (strcmp(values[CHOICE_DEVICE], "soft") != 0) {
+		return usage_error(cmd,
+			"--device: '%s' is not a device; there is soft, and what is in the machine",
+			values[CHOICE_DEVICE]);
+	}
+	if (readlink(SESSION_LINK, dir, sizeof(dir)) > 0) {
+		return EXIT_OK; /* there already */
+	}
+	return enter(cmd, n, argv, values);
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The board stays at one address for as long as the process lives, so that a thread's slot is good
+ * for ever: what is mapped there changes instead. Private memory at first; a memfd for each
+ * connection to a daemon; private memory again in a forked child, whose submissions are not its
+ * parent's. (A child made behind libc's back counts on its parent's board until it connects.)
+ */
+#include "shim/submit.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "shim/sys.h"
+
+__thread struct rbt_board_slot *shim_slot __attribute__((tls_model("initial-exec")));
+
+/* When this thread's open requests began; what is nested deeper is not timed. */
+#define MAX_NESTED 8
+static __thread struct {
+	uint64_t began_ns, deadline_ns;
+} requests[MAX_NESTED] __attribute__((tls_model("initial-exec")));
+static __thread uint32_t n_requests __attribute__((tls_model("initial-exec")));
+static __thread bool shares __attribute__((tls_model("initial-exec"))); /* slot 0, for good */
+
+static _Atomic(struct rbt_board *) board;
+static atomic_bool enabled;
+static atomic_bool fork_watched;
+static _Atomic uint32_t owners[RBT_BOARD_SLOTS]; /* thread ids; slot 0 is nobody's */
+static _Atomic uint32_t next_victim = 1;
+
+extern int __register_atfork(
+	void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso_handle);
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static void after_fork_in_child(void)
+{
+	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
+	uint32_t mine = b != NULL && shim_slot != NULL ? (uint32_t)(shim_slot - b->slots) : 0;
+
+	for (uint32_t i = 1; i < RBT_BOARD_SLOTS; i++) {
+		owners[i] = i == mine ? shim_sys_gettid() : 0;
+	}
+	if (b != NULL && shim_sys_map_private(b, RBT_BOARD_SIZE) == 0) {
+		rbt_board_init(b);
+		atomic_store_explicit(&b->n_used, mine + 1, memory_order_relaxed);
+	}
+	n_requests = 0;
+}
+
+static struct rbt_board *obtain_board(void)
+{
+	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
+	bool no = false;
+
+	if (b != NULL) {
+		return b;
+	}
+	struct rbt_board *fresh = shim_sys_mmap(RBT_BOARD_SIZE);
+	if (fresh == NULL) {
+		return NULL;
+	}
+	rbt_board_init(fresh);
+	atomic_store_explicit(&fresh->n_used, 1, memory_order_relaxed);
+	if (!atomic_compare_exchange_strong(&board, &b, fresh)) {
+		shim_sys_munmap(fresh, RBT_BOARD_SIZE);
+		return b;
+	}
+	if (atomic_compare_exchange_strong(&fork_watched, &no, true)) {
+		__register_atfork(NULL, NULL, after_fork_in_child, __dso_handle);
+	}
+	return fresh;
+}
+
+/* A slot whose owner is no more, looked for where the last search ended. */
+static bool take_over(uint32_t i, uint32_t tid)
+{
+	uint32_t owner = owners[i];
+
+	return (owner == 0 || !shim_sys_thread_alive(owner)) &&
+	       atomic_compare_exchange_strong(&owners[i], &owner, tid);
+}
+
+static struct rbt_board_slot *find_slot(struct rbt_board *b)
+{
+	uint32_t tid = shim_sys_gettid();
+
+	for (uint32_t n = 1; n < RBT_BOARD_SLOTS; n++) {
+		uint32_t i = 1 + (next_victim++ - 1) % (RBT_BOARD_SLOTS - 1);
+		if (!take_over(i, tid)) {
+			continue;
+		}
+		/* Its counters go on from where they are; only its last owner's wait ended. */
+		atomic_store_explicit(&b->slots[i].in_sync, 0, memory_order_relaxed);
+		uint32_t used = atomic_load_explicit(&b->n_used, memory_order_relaxed);
+		while (used <= i && !atomic_compare_exchange_weak(&b->n_used, &used, i + 1)) {
+		}
+		return &b->slots[i];
+	}
+	return NULL;
+}
+
+static __attribute__((noinline)) struct rbt_board_slot *obtain_first_slot(void)
+{
+	int saved_errno = errno;
+	struct rbt_board *b = obtain_board();
+
+	if (b == NULL) {
+		errno = saved_errno;
+		return NULL;
+	}
+	if (!shares) {
+		shim_slot = find_slot(b);
+		shares = shim_slot == NULL;
+	}
+	errno = saved_errno;
+	return shares ? &b->slots[0] : shim_slot;
+}
+
+/* This thread's slot: its own, or the one that is everybody's; NULL without a board. */
+static inline struct rbt_board_slot *obtain_slot(void)
+{
+	return __builtin_expect(shim_slot != NULL, 1) ? shim_slot : obtain_first_slot();
+}
+
+static void wake_daemon(struct rbt_board *b)
+{
+	uint32_t one = 1;
+
+	if (atomic_load_explicit(&b->asleep, memory_order_relaxed) != 1 ||
+		!atomic_compare_exchange_strong(&b->asleep, &one, 0)) {
+		return;
+	}
+	int saved_errno = errno;
+	atomic_fetch_add_explicit(&b->n_edges, 1, memory_order_relaxed);
+	shim_sys_futex_wake(&b->asleep);
+	errno = saved_errno;
+}
+
+static uint64_t last_activity_ns(struct rbt_board *b)
+{
+	uint32_t n = atomic_load_explicit(&b->n_used, memory_order_relaxed);
+	uint64_t last_ns = 0;
+
+	for (uint32_t i = 0; i < n && i < RBT_BOARD_SLOTS; i++) {
+		uint64_t ns = atomic_load_explicit(&b->slots[i].last_ns, memory_order_relaxed);
+		last_ns = ns > last_ns ? ns : last_ns;
+	}
+	return last_ns;
+}
+
+static void note_gap(struct rbt_board *b, uint64_t now_ns)
+{
+	uint64_t last_ns = last_activity_ns(b);
+
+	if (last_ns == 0 || last_ns >= now_ns) {
+		return;
+	}
+	uint64_t gap_ns = now_ns - last_ns;
+	atomic_fetch_add_explicit(
+		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], 1,
+		memory_order_relaxed);
+	if (gap_ns > atomic_load_explicit(&b->window_ns, memory_order_relaxed)) {
+		atomic_fetch_add_explicit(&b->n_bursts, 1, memory_order_relaxed);
+	}
+}
+
+/* The first submission after the daemon has looked, or a synchronisation has returned. */
+static void note(struct rbt_board_slot *s)
+{
+	struct rbt_board *b = shim_board_of(s);
+
+	/* First of all: this is what somebody sleeps for. */
+	wake_daemon(b);
+	uint64_t now_ns = shim_raw_now_ns();
+	if (atomic_load_explicit(&s->tick, memory_order_relaxed) == 0) {
+		note_gap(b, now_ns);
+	}
+	atomic_store_explicit(&s->last_ns, now_ns, memory_order_relaxed);
+	/* Read again: the board may be another by now. */
+	atomic_store_explicit(&s->tick, atomic_load_explicit(&b->tick, memory_order_relaxed),
+		memory_order_release);
+}
+
+void shim_count_rest(uint32_t kind)
+{
+	struct rbt_board_slot *s = shim_slot;
+
+	if (s != NULL) {
+		note(s);
+		return;
+	}
+	s = obtain_slot();
+	if (s == NULL) {
+		return;
+	}
+	atomic_fetch_add_explicit(&s->n[kind], 1, memory_order_relaxed);
+	if (atomic_load_explicit(&s->tick, memory_order_relaxed) !=
+		atomic_load_explicit(&shim_board_of(s)->tick, memory_order_acquire)) {
+		note(s);
+	}
+}
+
+uint32_t shim_sync_begin(void)
+{
+	struct rbt_board_slot *s = obtain_slot();
+
+	if (s == NULL) {
+		return 0;
+	}
+	if (shares) {
+		return atomic_fetch_add_explicit(&s->in_sync, 1, memory_order_relaxed);
+	}
+	uint32_t depth = atomic_load_explicit(&s->in_sync, memory_order_relaxed);
+	atomic_store_explicit(&s->in_sync, depth + 1, memory_order_relaxed);
+	return depth;
+}
+
+void shim_sync_end(uint32_t depth)
+{
+	struct rbt_board_slot *s = obtain_slot();
+
+	if (s == NULL) {
+		return;
+	}
+	/* Only for somebody who looks; the time before the rest, which says that it is exact. */
+	if (atomic_load_explicit(&shim_board_of(s)->tick, memory_order_relaxed) != 0) {
+		atomic_store_explicit(&s->last_ns, shim_raw_now_ns(), memory_order_relaxed);
+	}
+	if (shares) {
+		atomic_fetch_add_explicit(&s->n_syncs, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&s->in_sync, 1, memory_order_relaxed);
+	} else {
+		uint64_t n = atomic_load_explicit(&s->n_syncs, memory_order_relaxed);
+		atomic_store_explicit(&s->n_syncs, n + 1, memory_order_relaxed);
+		/* As it was before, and not one less: the board may be another by now. */
+		atomic_store_explicit(&s->in_sync, depth, memory_order_relaxed);
+	}
+	atomic_store_explicit(&s->tick, 0, memory_order_release);
+}
+
+void shim_count_poll(void)
+{
+	struct rbt_board_slot *s = obtain_slot();
+
+	if (s == NULL) {
+		return;
+	}
+	atomic_fetch_add_explicit(&s->n_polls, 1, memory_order_relaxed);
+	if (atomic_load_explicit(&s->tick, memory_order_relaxed) !=
+		atomic_load_explicit(&shim_board_of(s)->tick, memory_order_acquire)) {
+		note(s);
+	}
+}
+
+/* The earliest deadline of all that are open, or a bit too early: it goes when all have ended. */
+static void note_deadline(struct rbt_board *b, uint64_t deadline_ns)
+{
+	uint64_t old_ns = atomic_load_explicit(&b->deadline_ns, memory_order_relaxed);
+
+	while ((old_ns == 0 || deadline_ns < old_ns) &&
+		!atomic_compare_exchange_weak(&b->deadline_ns, &old_ns, deadline_ns)) {
+	}
+}
+
+void shim_request_begin(uint64_t deadline_ns)
+{
+	struct rbt_board_slot *s = obtain_slot();
+
+	if (s == NULL) {
+		return;
+	}
+	struct rbt_board *b = shim_board_of(s);
+	uint64_t now_ns = shim_raw_now_ns();
+	if (deadline_ns != 0) {
+		deadline_ns = deadline_ns < UINT64_MAX - now_ns ? now_ns + deadline_ns : UINT64_MAX;
+		note_deadline(b, deadline_ns);
+	}
+	if (n_requests < MAX_NESTED) {
+		requests[n_requests].began_ns = now_ns;
+		requests[n_requests].deadline_ns = deadline_ns;
+	}
+	n_requests++;
+	/* A full barrier: what somebody sleeps for is on the board before we look for them. */
+	atomic_fetch_add(&b->requests_open, 1);
+	wake_daemon(b);
+}
+
+static void request_timed(struct rbt_board *b, uint64_t began_ns, uint64_t deadline_ns)
+{
+	uint64_t now_ns = shim_raw_now_ns();
+	uint64_t took_ns = now_ns - began_ns;
+
+	atomic_fetch_add_explicit(&b->request_ns, took_ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&b->request_times[rbt_board_bucket(
+					  took_ns, RBT_BOARD_TIME_UNIT_NS, RBT_BOARD_TIMES)],
+		1, memory_order_relaxed);
+	if (deadline_ns != 0 && now_ns > deadline_ns) {
+		atomic_fetch_add_explicit(&b->n_late, 1, memory_order_relaxed);
+	}
+}
+
+void shim_request_end(void)
+{
+	struct rbt_board_slot *s = obtain_slot();
+
+	if (s == NULL) {
+		return;
+	}
+	struct rbt_board *b = shim_board_of(s);
+	uint32_t open = atomic_load_explicit(&b->requests_open, memory_order_relaxed);
+	/* Ended more often than begun, or begun on a board that is gone. */
+	do {
+		if (open == 0) {
+			return;
+		}
+	} while (!atomic_compare_exchange_weak(&b->requests_open, &open, open - 1));
+	if (open == 1) {
+		atomic_store_explicit(&b->deadline_ns, 0, memory_order_relaxed);
+	}
+	atomic_fetch_add_explicit(&b->n_requests, 1, memory_order_relaxed);
+	/* Begun by another thread: how long it took is not known. */
+	if (n_requests > 0 && --n_requests < MAX_NESTED) {
+		request_timed(b, requests[n_requests].began_ns, requests[n_requests].deadline_ns);
+	}
+}
+
+void shim_submit_enable(void)
+{
+	atomic_store_explicit(&enabled, true, memory_order_relaxed);
+}
+
+bool shim_submit_enabled(void)
+{
+	return atomic_load_explicit(&enabled, memory_order_relaxed);
+}
+
+static void copy64(_Atomic uint64_t *to, const _Atomic uint64_t *from)
+{
+	atomic_store_explicit(
+		to, atomic_load_explicit(from, memory_order_relaxed), memory_order_relaxed);
+}
+
+static void copy32(_Atomic uint32_t *to, const _Atomic uint32_t *from)
+{
+	atomic_store_explicit(
+		to, atomic_load_explicit(from, memory_order_relaxed), memory_order_relaxed);
+}
+
+/* What was counted, and what is going on; nothing that a daemon set, and no times. */
+static void copy_board(struct rbt_board *to, const struct rbt_board *from)
+{
+	rbt_board_init(to);
+	copy32(&to->n_used, &from->n_used);
+	copy32(&to->requests_open, &from->requests_open);
+	copy64(&to->n_bursts, &from->n_bursts);
+	copy64(&to->n_requests, &from->n_requests);
+	copy64(&to->n_late, &from->n_late);
+	copy64(&to->request_ns, &from->request_ns);
+	copy64(&to->deadline_ns, &from->deadline_ns);
+	for (uint32_t i = 0; i < RBT_BOARD_GAPS; i++) {
+		copy32(&to->gaps[i], &from->gaps[i]);
+	}
+	for (uint32_t i = 0; i < RBT_BOARD_TIMES; i++) {
+		copy32(&to->request_times[i], &from->request_times[i]);
+	}
+	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+		for (uint32_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
+			copy64(&to->slots[i].n[kind], &from->slots[i].n[kind]);
+		}
+		copy64(&to->slots[i].n_syncs, &from->slots[i].n_syncs);
+		copy64(&to->slots[i].n_polls, &from->slots[i].n_polls);
+		copy32(&to->slots[i].in_sync, &from->slots[i].in_sync);
+	}
+}
+
+int shim_board_share(void)
+{
+	struct rbt_board *b = obtain_board();
+	int fd = b != NULL ? rbt_board_create_fd() : -ENOMEM;
+
+	if (fd < 0) {
+		return fd;
+	}
+	struct rbt_board *fresh = shim_sys_map_shared(NULL, RBT_BOARD_SIZE, fd);
+	if (fresh == NULL) {
+		shim_sys_close(fd);
+		return -ENOMEM;
+	}
+	/* Other threads go on counting: what they count in this moment is lost. */
+	copy_board(fresh, b);
+	shim_sys_munmap(fresh, RBT_BOARD_SIZE);
+	if (shim_sys_map_shared(b, RBT_BOARD_SIZE, fd) == NULL) {
+		shim_sys_close(fd);
+		return -ENOMEM;
+	}
+	return fd;
+}
+
+void shim_board_unshare(void)
+{
+	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
+
+	if (b != NULL) {
+		atomic_store_explicit(&b->asleep, 0, memory_order_relaxed);
+		atomic_store_explicit(&b->tick, 0, memory_order_relaxed);
+	}
+}

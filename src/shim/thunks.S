@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shim_thunks: SHIM_N_SUBMIT functions, SHIM_THUNK_SIZE bytes apart. Each counts a submission, as
+ * shim_count() in submit.h does, and goes on to the real function that shim_submits[] has at its
+ * index, with all registers and the stack as they came: it need not know what the arguments are.
+ * In C that cannot be said: a compiler that does not know how many there are moves words of the
+ * caller's stack, or stores them back.
+ *
+ * Registers: only those that no call preserves and no argument is in.
+ */
+#include "shim/thunks.h"
+
+	.text
+	.globl shim_thunks
+	.hidden shim_thunks
+	.type shim_thunks, %function
+	.hidden shim_submits
+	.hidden shim_slot
+	.hidden shim_count_rest
+
+#if defined(__x86_64__)
+
+	.p2align 6
+shim_thunks:
+	.set i, 0
+	.rept SHIM_N_SUBMIT
+	.p2align 4
+	.cfi_startproc
+	endbr64
+	leaq shim_submits + 16 * i(%rip), %r11
+	jmp count
+	.cfi_endproc
+	.set i, i + 1
+	.endr
+	.size shim_thunks, . - shim_thunks
+
+	.p2align 6
+	.type count, %function
+count:
+	.cfi_startproc
+	movq shim_slot@gottpoff(%rip), %rax
+	movq %fs:(%rax), %rax
+	testq %rax, %rax
+	jz rest
+	movl 8(%r11), %r10d
+	incq (%rax, %r10, 8)
+	movq %rax, %r10
+	andq $SHIM_BOARD_MASK, %r10
+	movl SHIM_BOARD_TICK(%r10), %r10d
+	cmpl %r10d, SHIM_SLOT_TICK(%rax)
+	jne rest
+	jmp *(%r11)
+
+rest:
+	pushq %rdi
+	.cfi_adjust_cfa_offset 8
+	pushq %rsi
+	.cfi_adjust_cfa_offset 8
+	pushq %rdx
+	.cfi_adjust_cfa_offset 8
+	pushq %rcx
+	.cfi_adjust_cfa_offset 8
+	pushq %r8
+	.cfi_adjust_cfa_offset 8
+	pushq %r9
+	.cfi_adjust_cfa_offset 8
+	pushq %r11
+	.cfi_adjust_cfa_offset 8
+	movl 8(%r11), %edi
+	call shim_count_rest
+	popq %r11
+	.cfi_adjust_cfa_offset -8
+	popq %r9
+	.cfi_adjust_cfa_offset -8
+	popq %r8
+	.cfi_adjust_cfa_offset -8
+	popq %rcx
+	.cfi_adjust_cfa_offset -8
+	popq %rdx
+	.cfi_adjust_cfa_offset -8
+	popq %rsi
+	.cfi_adjust_cfa_offset -8
+	popq %rdi
+	.cfi_adjust_cfa_offset -8
+	jmp *(%r11)
+	.cfi_endproc
+	.size count, . - count
+
+#elif defined(__aarch64__)
+
+	.p2align 6
+shim_thunks:
+	.set i, 0
+	.rept SHIM_N_SUBMIT
+	.p2align 4
+	.cfi_startproc
+	hint #34 /* bti c */
+	adrp x16, shim_submits + 16 * i
+	add x16, x16, :lo12:shim_submits + 16 * i
+	b count
+	.cfi_endproc
+	.set i, i + 1
+	.endr
+	.size shim_thunks, . - shim_thunks
+
+	.p2align 6
+	.type count, %function
+count:
+	.cfi_startproc
+	adrp x17, :gottprel:shim_slot
+	ldr x17, [x17, :gottprel_lo12:shim_slot]
+	mrs x9, tpidr_el0
+	ldr x9, [x9, x17]
+	cbz x9, rest
+	ldr w10, [x16, #8]
+	ldr x11, [x9, x10, lsl #3]
+	add x11, x11, #1
+	str x11, [x9, x10, lsl #3]
+	and x10, x9, #SHIM_BOARD_MASK
+	add x10, x10, #SHIM_BOARD_TICK
+	ldar w10, [x10]
+	ldr w11, [x9, #SHIM_SLOT_TICK]
+	cmp w10, w11
+	b.ne rest
+	ldr x16, [x16]
+	br x16
+
+rest:
+	stp x29, x30, [sp, #-96]!
+	.cfi_def_cfa_offset 96
+	.cfi_offset 29, -96
+	.cfi_offset 30, -88
+	mov x29, sp
+	stp x0, x1, [sp, #16]
+	stp x2, x3, [sp, #32]
+	stp x4, x5, [sp, #48]
+	stp x6, x7, [sp, #64]
+	stp x8, x16, [sp, #80]
+	ldr w0, [x16, #8]
+	bl shim_count_rest
+	ldp x0, x1, [sp, #16]
+	ldp x2, x3, [sp, #32]
+	ldp x4, x5, [sp, #48]
+	ldp x6, x7, [sp, #64]
+	ldp x8, x16, [sp, #80]
+	ldp x29, x30, [sp], #96
+	.cfi_restore 29
+	.cfi_restore 30
+	.cfi_def_cfa_offset 0
+	ldr x16, [x16]
+	br x16
+	.cfi_endproc
+	.size count, . - count
+
+#endif
+
+	.section .note.GNU-stack, "", %progbits

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by C and the assembler. */
+#ifndef RBT_SHIM_THUNKS_H
+#define RBT_SHIM_THUNKS_H
+
+/* Some 80 functions submit, in all their versions; twice, should the driver give other addresses
+ * through cuGetProcAddress than through its symbol table. */
+#define SHIM_N_SUBMIT 192
+
+#define SHIM_THUNK_SIZE 16 /* bytes from one to the next */
+
+/* Offsets in board/layout.h, checked in wrap.c. */
+#define SHIM_BOARD_MASK (-4096)
+#define SHIM_BOARD_TICK 64
+#define SHIM_SLOT_TICK  52
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The daemon's end of a board: what is mapped, what is refused, and what is read from it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "board/board.h"
+#include "check.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define MS    1000000ull
+
+static int make_fd(off_t size, int seals, const void *content, size_t content_size)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	CHECK(fd >= 0 && ftruncate(fd, size) == 0);
+	CHECK(pwrite(fd, content, content_size, 0) == (ssize_t)content_size);
+	CHECK(seals == 0 || fcntl(fd, F_ADD_SEALS, seals) == 0);
+	return fd;
+}
+
+/* Takes ownership of fd. */
+static int map_result(int fd)
+{
+	struct rbt_board *b = NULL;
+	int r = rbt_board_map(fd, &b);
+
+	CHECK((r == 0) == (b != NULL));
+	rbt_board_unmap(b);
+	close(fd);
+	return r;
+}
+
+static struct rbt_board *make_board(int *ret_fd)
+{
+	struct rbt_board *mine, *theirs = NULL;
+
+	*ret_fd = rbt_board_create_fd();
+	mine = mmap(NULL, RBT_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, *ret_fd, 0);
+	CHECK(mine != MAP_FAILED);
+	rbt_board_init(mine);
+	CHECK_INT(rbt_board_map(*ret_fd, &theirs), 0);
+	rbt_board_unmap(mine);
+	return theirs;
+}
+
+static void what_the_program_makes_is_mapped(void)
+{
+	int fd;
+	struct rbt_board *b = make_board(&fd);
+
+	CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
+	/* Its size is for ever, whoever holds it. */
+	CHECK(ftruncate(fd, 0) < 0 && errno == EPERM);
+	CHECK(ftruncate(fd, 2 * RBT_BOARD_SIZE) < 0 && errno == EPERM);
+	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+	CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, RBT_BOARD_SIZE) == 0);
+	CHECK_INT(b->magic, 0);
+	close(fd);
+	b->slots[3].n[0] = 1;
+	rbt_board_unmap(b);
+	rbt_board_unmap(NULL);
+}
+
+static void what_could_harm_is_refused(void)
+{
+	struct rbt_board good;
+	int pipes[2];
+	char path[64];
+
+	memset(&good, 0, sizeof(good));
+	rbt_board_init(&good);
+	CHECK_INT(map_result(make_fd(4096, SEALS, &good, sizeof(good))), 0);
+	CHECK_INT(map_result(make_fd(4096, F_SEAL_SHRINK | F_SEAL_SEAL, &good, 4096)), 0);
+	CHECK_INT(map_result(make_fd(4096, 0, &good, 4096)), -EPERM);
+	CHECK_INT(map_result(make_fd(4096, F_SEAL_SHRINK | F_SEAL_GROW, &good, 4096)), -EPERM);
+	CHECK_INT(map_result(make_fd(4096, F_SEAL_GROW | F_SEAL_SEAL, &good, 4096)), -EPERM);
+	CHECK_INT(map_result(make_fd(4096, SEALS | F_SEAL_WRITE, &good, 4096)), -EPERM);
+	CHECK_INT(map_result(make_fd(0, SEALS, &good, 0)), -EBADMSG);
+	CHECK_INT(map_result(make_fd(4095, SEALS, &good, 4095)), -EBADMSG);
+	CHECK_INT(map_result(make_fd(8192, SEALS, &good, 4096)), -EBADMSG);
+	CHECK_INT(map_result(make_fd(1 << 30, SEALS, &good, 4096)), -EBADMSG);
+	CHECK_INT(map_result(-1), -EBADF);
+	CHECK(pipe(pipes) == 0);
+	CHECK_INT(map_result(pipes[0]), -EBADF);
+	CHECK_INT(map_result(pipes[1]), -EBADF);
+	CHECK_INT(map_result(open("/dev/null", O_RDWR)), -EBADF);
+	CHECK(map_result(open("/tmp", O_TMPFILE | O_RDWR, 0600)) < 0);
+	/* Opened for reading only. */
+	int fd = make_fd(4096, SEALS, &good, 4096);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	CHECK_INT(map_result(open(path, O_RDONLY)), -EPERM);
+	close(fd);
+}
+
+static void what_is_no_board_is_refused(void)
+{
+	struct rbt_board b;
+	unsigned char garbage[4096];
+
+	memset(&b, 0, sizeof(b));
+	CHECK_INT(map_result(make_fd(4096, SEALS, &b, 4096)), -EBADMSG);
+	rbt_board_init(&b);
+	b.version++;
+	CHECK_INT(map_result(make_fd(4096, SEALS, &b, 4096)), -EPROTONOSUPPORT);
+	rbt_board_init(&b);
+	b.size = 8192;
+	CHECK_INT(map_result(make_fd(4096, SEALS, &b, 4096)), -EBADMSG);
+	rbt_board_init(&b);
+	b.n_slots = 1 << 20;
+	CHECK_INT(map_result(make_fd(4096, SEALS, &b, 4096)), -EBADMSG);
+	memset(garbage, 0xff, sizeof(garbage));
+	CHECK_INT(map_result(make_fd(4096, SEALS, garbage, 4096)), -EBADMSG);
+}
+
+static void looks_tell_when_it_was_active(void)
+{
+	int fd;
+	struct rbt_board *b = make_board(&fd);
+	struct rbt_board_watch w = {0};
+	struct rbt_board_reading r;
+	struct rbt_board_slot *s = &b->slots[1];
+
+	b->n_used = 3;
+	s->n[RBT_BOARD_LAUNCH] = 500;
+	rbt_board_look(b, &w, 10 * MS, &r);
+	CHECK_INT(r.active_ns, 0);
+	CHECK_INT(rbt_board_submissions(&r), 500);
+	CHECK(!rbt_board_is_busy(&r, 10 * MS, MS));
+	CHECK(b->tick != 0);
+	/* Submissions, the first of which left its time, and more that left none. */
+	s->last_ns = 11 * MS;
+	s->tick = b->tick;
+	s->n[RBT_BOARD_GRAPH] = 3;
+	rbt_board_look(b, &w, 20 * MS, &r);
+	CHECK_INT(r.active_ns, 20 * MS);
+	CHECK(rbt_board_is_busy(&r, 20 * MS + MS - 1, MS) && !rbt_board_is_busy(&r, 21 * MS, MS));
+	/* Nothing since. */
+	rbt_board_look(b, &w, 30 * MS, &r);
+	CHECK_INT(r.active_ns, 20 * MS);
+	/* Another thread, which then waited: the end is exact. */
+	b->slots[2].n[RBT_BOARD_COPY] = 1;
+	b->slots[2].in_sync = 1;
+	rbt_board_look(b, &w, 35 * MS, &r);
+	CHECK(r.in_sync && r.active_ns == 35 * MS && rbt_board_is_busy(&r, 99 * MS, MS));
+	b->slots[2].in_sync = 0;
+	b->slots[2].last_ns = 36 * MS;
+	b->slots[2].tick = 0;
+	b->slots[2].n_syncs = 1;
+	rbt_board_look(b, &w, 40 * MS, &r);
+	CHECK(!r.in_sync && r.active_ns == 36 * MS && r.n_syncs == 1);
+	CHECK_INT(rbt_board_submissions(&r), 504);
+	/* It polls. */
+	b->slots[1].n_polls = 1;
+	rbt_board_look(b, &w, 50 * MS, &r);
+	CHECK(r.active_ns == 50 * MS && r.n_polls == 1 && rbt_board_submissions(&r) == 504);
+	/* It has told us. */
+	b->requests_open = 1;
+	rbt_board_look(b, &w, 90 * MS, &r);
+	CHECK(r.active_ns == 90 * MS && rbt_board_is_busy(&r, 99 * MS, 0));
+	close(fd);
+	rbt_board_unmap(b);
+}
+
+static void ticks_never_stop_at_zero(void)
+{
+	int fd;
+	struct rbt_board *b = make_board(&fd);
+	struct rbt_board_watch w = {0};
+	struct rbt_board_reading r;
+
+	b->tick = UINT32_MAX;
+	rbt_board_look(b, &w, MS, &r);
+	CHECK_INT(b->tick, 1);
+	b->tick = UINT32_MAX;
+	rbt_board_sleep(b);
+	CHECK(b->tick == 1 && b->asleep == 1);
+	CHECK(!rbt_board_awake(b));
+	CHECK(b->asleep == 0 && rbt_board_awake(b));
+	/* Going to rest after the last submission, and too early. */
+	CHECK(rbt_board_rest(b, &w));
+	CHECK(b->asleep == 1);
+	b->slots[55].n[0]++;
+	CHECK(!rbt_board_rest(b, &w));
+	CHECK(b->asleep == 0);
+	rbt_board_set_window(b, 77);
+	CHECK_INT(b->window_ns, 77);
+	close(fd);
+	rbt_board_unmap(b);
+}
+
+static void lies_stay_within_bounds(void)
+{
+	int fd;
+	struct rbt_board *b = make_board(&fd);
+	unsigned seed = 1;
+
+	for (int round = 0; round < 2000; round++) {
+		struct rbt_board_watch w = {0};
+		struct rbt_board_reading r;
+		for (size_t i = 0; i < RBT_BOARD_SIZE / sizeof(uint32_t); i++) {
+			((uint32_t *)b)[i] = (uint32_t)rand_r(&seed) * 2654435761u;
+		}
+		rbt_board_look(b, &w, 10 * MS, &r);
+		rbt_board_look(b, &w, 11 * MS, &r);
+		CHECK(r.active_ns <= 11 * MS && r.requests_open <= INT32_MAX);
+		CHECK(b->tick != 0);
+	}
+	/* A count that went below zero is no thread that waits. */
+	memset(b, 0, sizeof(*b));
+	struct rbt_board_watch w = {0};
+	struct rbt_board_reading r;
+	b->n_used = UINT32_MAX;
+	b->slots[0].in_sync = UINT32_MAX;
+	b->requests_open = UINT32_MAX;
+	rbt_board_look(b, &w, MS, &r);
+	CHECK(!r.in_sync && r.requests_open == 0 && !rbt_board_is_busy(&r, MS, MS));
+	close(fd);
+	rbt_board_unmap(b);
+}
+
+static void durations_fall_into_classes(void)
+{
+	CHECK_INT(rbt_board_bucket(0, 16000, 16), 0);
+	CHECK_INT(rbt_board_bucket(15999, 16000, 16), 0);
+	CHECK_INT(rbt_board_bucket(16000, 16000, 16), 1);
+	CHECK_INT(rbt_board_bucket(31999, 16000, 16), 1);
+	CHECK_INT(rbt_board_bucket(32000, 16000, 16), 2);
+	CHECK_INT(rbt_board_bucket(UINT64_MAX, 16000, 16), 15);
+}
+
+int main(void)
+{
+	what_the_program_makes_is_mapped();
+	what_could_harm_is_refused();
+	what_is_no_board_is_refused();
+	looks_tell_when_it_was_active();
+	ticks_never_stop_at_zero();
+	lies_stay_within_bounds();
+	durations_fall_into_classes();
+	return check_result();
+}
