@@ -23,7 +23,7 @@
 
 #define ARENA_BYTES (4u << 20)
 #define MAX_ALLOCS  8u
-#define MAX_STEP    4096u
+#define MAX_STEP    1024u
 #define MAX_OPS     200u
 #define CHANNELS    3u
 
@@ -36,7 +36,7 @@ static const char ptx[] =
 	".entry empty() { ret; }\n"
 	".entry touch(.param .u64 a, .param .u32 n) {\n"
 	".reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %d<4>; .shared .align 4 .b8 s[256];\n"
-	"ld.param.u64 %d1, [a]; ld.param.u32 %r1, [n]; and.b32 %r1, %r1, 63;\n"
+	"ld.param.u64 %d1, [a]; ld.param.u32 %r1, [n]; and.b32 %r1, %r1, 7;\n"
 	"mov.u32 %r2, %tid.x; and.b32 %r2, %r2, 63; mul.wide.u32 %d2, %r2, 4; add.s64 %d1, %d1, %d2;\n"
 	"again: ld.volatile.global.u32 %r3, [rubato_preempt]; setp.ne.u32 %p1, %r3, 0;\n"
 	"@%p1 bra out; atom.global.add.u32 %r4, [%d1], 1; sub.u32 %r1, %r1, 1;\n"
@@ -110,7 +110,7 @@ static void put_launch(uint32_t channel)
 		.module = w.module,
 		.function = how & 3,
 		.grid = {1 + next_byte() % 16u, 1, 1},
-		.block = {1 + next_byte(), 1, 1},
+		.block = {1 + next_byte() % 96u, 1, 1},
 		.param_size = sizes[how & 3]};
 	uint64_t params[8] = {next_address(), next_byte()};
 

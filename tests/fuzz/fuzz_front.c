@@ -75,6 +75,42 @@ void fuzz_context(unsigned n)
 	}
 }
 
+static void keep_address(CUresult r, CUdeviceptr a)
+{
+	if (r == CUDA_SUCCESS) {
+		have.addresses[1 + n_objects++ % (N_SLOTS - 1)] = a;
+	}
+}
+
+static void free_host(void)
+{
+	void *p = have.hosts[byte() % N_SLOTS];
+
+	if (cuMemFreeHost(byte() < 200 ? p : buffer) == CUDA_SUCCESS) {
+		for (int i = 0; i < N_SLOTS; i++) {
+			have.hosts[i] = have.hosts[i] == p ? NULL : have.hosts[i];
+		}
+	}
+}
+
+static void copy_host(unsigned n)
+{
+	size_t size = 0;
+	void *p = host(&size);
+
+	switch (n) {
+	case 5:
+		(void)cuMemcpyHtoD_v2(address(), p, size);
+		break;
+	case 6:
+		(void)cuMemcpyDtoH_v2(p, address(), size);
+		break;
+	default:
+		(void)cuMemcpyHtoDAsync_v2(address(), p, size, stream());
+		break;
+	}
+}
+
 void fuzz_memory(unsigned n)
 {
 	CUdeviceptr a = 0;
@@ -86,9 +122,7 @@ void fuzz_memory(unsigned n)
 	switch (n % 16) {
 	case 0:
 	case 1:
-		if (cuMemAlloc_v2(out(&a), n & 1 ? number() : small() + 1) == CUDA_SUCCESS) {
-			have.addresses[1 + n_objects++ % (N_SLOTS - 1)] = a;
-		}
+		keep_address(cuMemAlloc_v2(out(&a), n & 1 ? number() : small() + 1), a);
 		break;
 	case 2:
 		(void)cuMemFree_v2(address());
@@ -97,24 +131,12 @@ void fuzz_memory(unsigned n)
 		keep(have.hosts, cuMemHostAlloc(out(&p), number() % (1 << 20), small()), p);
 		break;
 	case 4:
-		p = have.hosts[byte() % N_SLOTS];
-		if (cuMemFreeHost(byte() < 200 ? p : buffer) == CUDA_SUCCESS) {
-			for (int i = 0; i < N_SLOTS; i++) {
-				have.hosts[i] = have.hosts[i] == p ? NULL : have.hosts[i];
-			}
-		}
+		free_host();
 		break;
 	case 5:
-		p = host(&size);
-		(void)cuMemcpyHtoD_v2(address(), p, size);
-		break;
 	case 6:
-		p = host(&size);
-		(void)cuMemcpyDtoH_v2(p, address(), size);
-		break;
 	case 7:
-		p = host(&size);
-		(void)cuMemcpyHtoDAsync_v2(address(), p, size, stream());
+		copy_host(n % 16);
 		break;
 	case 8:
 		(void)cuMemcpyDtoDAsync_v2(address(), address(), number(), stream());
@@ -132,15 +154,11 @@ void fuzz_memory(unsigned n)
 		(void)cuMemGetInfo_v2(out(&size), out(&other));
 		break;
 	case 12:
-		if (cuMemAllocPitch_v2(out(&a), out(&size), number(), number(), small()) ==
-			CUDA_SUCCESS) {
-			have.addresses[1 + n_objects++ % (N_SLOTS - 1)] = a;
-		}
+		keep_address(
+			cuMemAllocPitch_v2(out(&a), out(&size), number(), number(), small()), a);
 		break;
 	case 13:
-		if (cuMemAllocAsync(out(&a), number(), stream()) == CUDA_SUCCESS) {
-			have.addresses[1 + n_objects++ % (N_SLOTS - 1)] = a;
-		}
+		keep_address(cuMemAllocAsync(out(&a), number(), stream()), a);
 		break;
 	case 14:
 		(void)cuMemFreeAsync(address(), stream());

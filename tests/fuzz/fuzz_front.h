@@ -21,8 +21,10 @@ extern struct fuzz_input in;
 struct fuzz_objects {
 	void *contexts[N_SLOTS], *streams[N_SLOTS], *events[N_SLOTS], *modules[N_SLOTS];
 	void *functions[N_SLOTS], *libraries[N_SLOTS], *kernels[N_SLOTS], *graphs[N_SLOTS];
-	void *nodes[N_SLOTS], *execs[N_SLOTS], *hosts[N_SLOTS], *links[N_SLOTS], *pools[N_SLOTS];
+	void *nodes[N_SLOTS], *execs[N_SLOTS];
+	/* Not handles. */
 	CUdeviceptr addresses[N_SLOTS];
+	void *hosts[N_SLOTS];
 };
 extern struct fuzz_objects have;
 extern uint8_t *buffer; /* ordinary memory; what lies behind it must not be touched */
@@ -154,7 +156,9 @@ static inline void keep(void **kind, CUresult r, void *object)
 		/* The first is what prepare() made. */
 		void **slot = &kind[1 + n_objects++ % (N_SLOTS - 1)];
 
-		discard(*slot);
+		if (kind != have.hosts) {
+			discard(*slot);
+		}
 		if (kind == have.contexts) {
 			(void)cuCtxDestroy_v2(*slot);
 		}

@@ -158,97 +158,105 @@ void fuzz_stream(unsigned n)
 	}
 }
 
-void fuzz_graph(unsigned n)
-{
-	void *p = NULL, *deps[2] = {HANDLE(void *, nodes), HANDLE(void *, nodes)};
-	CUgraph graph = HANDLE(CUgraph, graphs);
-	CUgraphNode node = HANDLE(CUgraphNode, nodes);
-	CUgraphExec exec = HANDLE(CUgraphExec, execs);
-	struct CUDA_MEMSET_NODE_PARAMS fill = {address(), number(), 7, small(), number(), number()};
-	struct CUDA_HOST_NODE_PARAMS host_params = {byte() < 20 ? NULL : no_function, NULL};
-	CUdeviceptr a = address();
-	uint32_t one = 1;
-	void *params[] = {&a, &one, &one, &one};
-	struct CUDA_KERNEL_NODE_PARAMS kernel = {HANDLE(CUfunction, functions), small(), 1, 1,
-		small(), 1, 1, small(), out(params), NULL, NULL, NULL};
-	struct CUgraphExecUpdateResultInfo info;
-	size_t room = 2;
-	int value;
-	CUgraphNode some[2];
+struct graph_args {
+	CUgraphNode deps[2], node;
+	CUgraph graph;
+	CUgraphExec exec;
+	struct CUDA_MEMSET_NODE_PARAMS fill;
+	struct CUDA_HOST_NODE_PARAMS host;
+	struct CUDA_KERNEL_NODE_PARAMS kernel;
+};
 
-	switch (n % 20) {
+static void make_graph(unsigned n, struct graph_args *g)
+{
+	void *p = NULL;
+
+	switch (n) {
 	case 0:
 		keep(have.graphs, cuGraphCreate((CUgraph *)out(&p), small() / 16), p);
 		break;
 	case 1:
-		(void)cuGraphDestroy(graph);
+		(void)cuGraphDestroy(g->graph);
 		break;
 	case 2:
 		keep(have.nodes,
-			cuGraphAddEmptyNode(
-				(CUgraphNode *)out(&p), graph, (CUgraphNode *)deps, small() % 3),
+			cuGraphAddEmptyNode((CUgraphNode *)out(&p), g->graph, g->deps, small() % 3),
 			p);
 		break;
 	case 3:
 		keep(have.nodes,
-			cuGraphAddMemsetNode((CUgraphNode *)out(&p), graph, (CUgraphNode *)deps,
-				small() % 3, out(&fill), NULL),
+			cuGraphAddMemsetNode((CUgraphNode *)out(&p), g->graph, g->deps, small() % 3,
+				out(&g->fill), NULL),
 			p);
 		break;
 	case 4:
 		keep(have.nodes,
-			cuGraphAddHostNode((CUgraphNode *)out(&p), graph, (CUgraphNode *)deps,
-				small() % 3, out(&host_params)),
+			cuGraphAddHostNode((CUgraphNode *)out(&p), g->graph, g->deps, small() % 3,
+				out(&g->host)),
 			p);
 		break;
 	case 5:
 		keep(have.nodes,
-			cuGraphAddKernelNode_v2((CUgraphNode *)out(&p), graph, (CUgraphNode *)deps,
-				small() % 3, out(&kernel)),
+			cuGraphAddKernelNode_v2((CUgraphNode *)out(&p), g->graph, g->deps,
+				small() % 3, out(&g->kernel)),
 			p);
 		break;
 	case 6:
-		if (graph == NULL || !front_is(graph, FRONT_GRAPH) ||
+		if (g->graph == NULL || !front_is(g->graph, FRONT_GRAPH) ||
 			byte() % 4 == 0) { /* of itself, it doubles */
 			keep(have.nodes,
-				cuGraphAddChildGraphNode((CUgraphNode *)out(&p), graph, NULL, 0,
+				cuGraphAddChildGraphNode((CUgraphNode *)out(&p), g->graph, NULL, 0,
 					HANDLE(CUgraph, graphs)),
 				p);
 		}
 		break;
 	case 7:
-		(void)cuGraphDestroyNode(node);
+		(void)cuGraphDestroyNode(g->node);
 		break;
 	case 8:
-		(void)cuGraphAddDependencies(
-			graph, (CUgraphNode *)&deps[0], (CUgraphNode *)&deps[1], small() % 2);
+		(void)cuGraphAddDependencies(g->graph, &g->deps[0], &g->deps[1], small() % 2);
 		break;
 	case 9:
-		(void)cuGraphRemoveDependencies(
-			graph, (CUgraphNode *)&deps[0], (CUgraphNode *)&deps[1], small() % 2);
+		(void)cuGraphRemoveDependencies(g->graph, &g->deps[0], &g->deps[1], small() % 2);
 		break;
+	default:
+		keep(have.graphs, cuGraphClone((CUgraph *)out(&p), g->graph), p);
+		break;
+	}
+}
+
+static void use_graph(unsigned n, struct graph_args *g)
+{
+	struct CUgraphExecUpdateResultInfo info;
+	CUgraphNode some[2];
+	size_t room = 2;
+	void *p = NULL;
+	int value;
+
+	switch (n) {
 	case 10:
 		keep(have.execs,
-			cuGraphInstantiateWithFlags((CUgraphExec *)out(&p), graph, small() / 8), p);
+			cuGraphInstantiateWithFlags((CUgraphExec *)out(&p), g->graph, small() / 8),
+			p);
 		break;
 	case 11:
-		(void)cuGraphExecDestroy(exec);
+		(void)cuGraphExecDestroy(g->exec);
 		break;
 	case 12:
-		(void)cuGraphLaunch(exec, stream());
+		(void)cuGraphLaunch(g->exec, stream());
 		break;
 	case 13:
-		(void)cuGraphExecUpdate_v2(exec, graph, out(&info));
+		(void)cuGraphExecUpdate_v2(g->exec, g->graph, out(&info));
 		break;
 	case 14:
-		(void)cuGraphExecKernelNodeSetParams_v2(exec, node, out(&kernel));
-		(void)cuGraphExecMemsetNodeSetParams(exec, node, out(&fill), NULL);
+		(void)cuGraphExecKernelNodeSetParams_v2(g->exec, g->node, out(&g->kernel));
+		(void)cuGraphExecMemsetNodeSetParams(g->exec, g->node, out(&g->fill), NULL);
 		break;
 	case 15:
-		(void)cuGraphGetNodes(graph, out(some), out(&room));
+		(void)cuGraphGetNodes(g->graph, out(some), out(&room));
 		room = 2;
-		(void)cuGraphNodeGetDependencies(node, out(some), out(&room));
-		(void)cuGraphNodeGetType(node, out(&value));
+		(void)cuGraphNodeGetDependencies(g->node, out(some), out(&room));
+		(void)cuGraphNodeGetType(g->node, out(&value));
 		break;
 	case 16:
 		(void)cuStreamBeginCapture_v2(stream(), (int)small() % 4);
@@ -256,13 +264,34 @@ void fuzz_graph(unsigned n)
 	case 17:
 		keep(have.graphs, cuStreamEndCapture(stream(), (CUgraph *)out(&p)), p);
 		break;
-	case 18:
-		(void)cuGraphKernelNodeSetParams_v2(node, out(&kernel));
-		(void)cuGraphKernelNodeGetParams_v2(node, out(&kernel));
-		break;
 	default:
-		keep(have.graphs, cuGraphClone((CUgraph *)out(&p), graph), p);
+		(void)cuGraphKernelNodeSetParams_v2(g->node, out(&g->kernel));
+		(void)cuGraphKernelNodeGetParams_v2(g->node, out(&g->kernel));
 		break;
+	}
+}
+
+void fuzz_graph(unsigned n)
+{
+	struct graph_args g = {.deps = {HANDLE(CUgraphNode, nodes), HANDLE(CUgraphNode, nodes)},
+		.graph = HANDLE(CUgraph, graphs),
+		.node = HANDLE(CUgraphNode, nodes),
+		.exec = HANDLE(CUgraphExec, execs)};
+	CUdeviceptr a;
+	uint32_t one = 1;
+	void *params[] = {&a, &one, &one, &one};
+
+	g.fill = (struct CUDA_MEMSET_NODE_PARAMS){
+		address(), number(), 7, small(), number(), number()};
+	g.host.fn = byte() < 20 ? NULL : no_function;
+	a = address();
+	g.kernel = (struct CUDA_KERNEL_NODE_PARAMS){HANDLE(CUfunction, functions), small(), 1, 1,
+		small(), 1, 1, small(), out(params), NULL, NULL, NULL};
+	n %= 20;
+	if (n < 10 || n == 19) {
+		make_graph(n, &g);
+	} else {
+		use_graph(n, &g);
 	}
 }
 

@@ -180,6 +180,45 @@ static void one_call(struct rbt_kfd *kfd, struct rbt_kfd_open **opens)
 	REQUIRE(r == RBT_KFD_WAIT || (r >= -600 && r <= KFD_MAX_QUEUES));
 }
 
+static void make_call(struct rbt_kfd_open *open, int pid, uint32_t request, const void *arg)
+{
+	struct rbt_kfd_task caller = {.pid = pid, .tid = pid};
+	uint64_t delay_us;
+
+	memcpy(world.memory, arg, _IOC_SIZE(request));
+	(void)rbt_kfd_ioctl(open, caller, request, ARG_AT, &delay_us);
+}
+
+/* A program with two queues, and its debugger: hardly ever found by chance. */
+static void begin_session(struct rbt_kfd *kfd, struct rbt_kfd_open **opens)
+{
+	struct kfd_acquire_vm vm = {.drm_fd = 1, .gpu_id = rbt_kfd_gpu_id(0)};
+	struct kfd_runtime_enable runtime = {.mode_mask = KFD_RUNTIME_ENABLE_MODE};
+	struct kfd_create_queue queue = {.ring_base_address = MEMORY_AT + 1024,
+		.ring_size = 1024,
+		.write_pointer_address = MEMORY_AT + 512,
+		.read_pointer_address = MEMORY_AT + 520,
+		.gpu_id = vm.gpu_id,
+		.queue_type = KFD_QUEUE_COMPUTE_AQL,
+		.queue_percentage = 100,
+		.ctx_save_restore_address = MEMORY_AT + 4096,
+		.ctx_save_restore_size = 4096};
+	struct kfd_dbg_trap enable = {.pid = FIRST_PID, .op = KFD_DBG_ENABLE};
+
+	for (int i = 0; i < 2; i++) {
+		opens[i] = rbt_kfd_open(kfd, FIRST_PID + i);
+		REQUIRE(opens[i] != NULL);
+		make_call(opens[i], FIRST_PID + i, KFD_IOC_ACQUIRE_VM, &vm);
+	}
+	make_call(opens[0], FIRST_PID, KFD_IOC_RUNTIME_ENABLE, &runtime);
+	make_call(opens[0], FIRST_PID, KFD_IOC_CREATE_QUEUE, &queue);
+	queue.queue_type = KFD_QUEUE_SDMA;
+	make_call(opens[0], FIRST_PID, KFD_IOC_CREATE_QUEUE, &queue);
+	world.tracers[0] = FIRST_PID + 1;
+	enable.enable.exception_mask = UINT64_MAX;
+	make_call(opens[1], FIRST_PID + 1, KFD_IOC_DBG_TRAP, &enable);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct rbt_kfd_ops ops = {.read = copy_in,
@@ -201,6 +240,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	config.ptrace_rule = next_byte() & 1;
 	struct rbt_kfd *kfd = rbt_kfd_create(&config, &ops);
 	REQUIRE(kfd != NULL);
+	if (next_byte() & 1) {
+		begin_session(kfd, opens);
+	}
 	for (int i = 0; i < 200 && world.left > 0; i++) {
 		unsigned who = next_byte() % N_PROCESSES;
 		int n_queues = 0;

@@ -182,6 +182,28 @@ static void count_call(void *user)
 	n_calls++;
 }
 
+/* As a child of another graph, twice. */
+static void test_children(void *graph, void *s, const uint32_t *out)
+{
+	void *clone, *parent, *child, *exec;
+	struct update_info info;
+
+	OK(cu.cuGraphClone(&clone, graph));
+	OK(cu.cuGraphCreate(&parent, 0));
+	OK(cu.cuGraphAddChildGraphNode(&child, parent, NULL, 0, clone));
+	OK(cu.cuGraphAddChildGraphNode(&child, parent, &child, 1, clone));
+	OK(cu.cuGraphDestroy(clone));
+	OK(cu.cuGraphInstantiateWithFlags(&exec, parent, 0));
+	CHECK_INT(cu.cuGraphExecUpdate_v2(exec, graph, &info), 910);
+	n_calls = 0;
+	OK(cu.cuGraphLaunch(exec, s));
+	OK(cu.cuStreamSynchronize(s));
+	CHECK(out[0] == 22 && out[1] == 23);
+	CHECK_INT(n_calls, 2);
+	OK(cu.cuGraphExecDestroy(exec));
+	OK(cu.cuGraphDestroy(parent));
+}
+
 /* fill → kernel → copy to the host → function, made by hand, with an empty node in between. */
 static void test_by_hand(void *context)
 {
@@ -189,7 +211,7 @@ static void test_by_hand(void *context)
 	static uint32_t out[THREADS];
 	uint32_t mul = 3, add = 4, turns = 10;
 	void *params[] = {&data, &mul, &add, &turns};
-	void *graph, *exec, *clone, *parent, *s, *fill, *kernel, *empty, *copy, *host, *child;
+	void *graph, *exec, *s, *fill, *kernel, *empty, *copy, *host;
 	struct memset_node memset_params = {
 		.to = data, .value = 6, .element = 4, .width = THREADS, .height = 1};
 	struct kernel_node kernel_params = {
@@ -237,21 +259,7 @@ static void test_by_hand(void *context)
 	OK(cu.cuStreamSynchronize(s));
 	CHECK(out[0] == 22 && info.result == 0);
 	OK(cu.cuGraphExecDestroy(exec));
-	/* As a child of another graph, twice. */
-	OK(cu.cuGraphClone(&clone, graph));
-	OK(cu.cuGraphCreate(&parent, 0));
-	OK(cu.cuGraphAddChildGraphNode(&child, parent, NULL, 0, clone));
-	OK(cu.cuGraphAddChildGraphNode(&child, parent, &child, 1, clone));
-	OK(cu.cuGraphDestroy(clone));
-	OK(cu.cuGraphInstantiateWithFlags(&exec, parent, 0));
-	CHECK_INT(cu.cuGraphExecUpdate_v2(exec, graph, &info), 910);
-	n_calls = 0;
-	OK(cu.cuGraphLaunch(exec, s));
-	OK(cu.cuStreamSynchronize(s));
-	CHECK(out[0] == 22 && out[1] == 23);
-	CHECK_INT(n_calls, 2);
-	OK(cu.cuGraphExecDestroy(exec));
-	OK(cu.cuGraphDestroy(parent));
+	test_children(graph, s, out);
 	OK(cu.cuGraphDestroy(graph));
 	OK(cu.cuStreamDestroy_v2(s));
 	OK(cu.cuMemFree_v2(data));

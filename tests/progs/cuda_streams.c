@@ -220,6 +220,11 @@ static void read_host(void *user)
 	p->calls++;
 }
 
+static void count_call(void *user)
+{
+	((struct part *)user)->calls++;
+}
+
 static void read_callback(void *stream, int status, void *user)
 {
 	struct part *p = user;
@@ -257,6 +262,12 @@ static void test_host_functions(void)
 	OK(cu.cuCtxSynchronize());
 	CHECK_INT(p.calls, 27);
 	CHECK_INT(q.calls, 25);
+	/* More than a ring holds. */
+	for (int i = 0; i < 3000; i++) {
+		OK(cu.cuLaunchHostFunc(s, count_call, &p));
+	}
+	OK(cu.cuStreamSynchronize(s));
+	CHECK_INT(p.calls, 3027);
 	OK(cu.cuStreamDestroy_v2(s));
 	OK(cu.cuStreamDestroy_v2(t));
 	OK(cu.cuMemFreeHost(p.host));

@@ -206,6 +206,59 @@ static void test_stale_handles(void)
 	OK(cuCtxSetCurrent(context));
 }
 
+/* A graph outlives what its nodes are about: launching it is an error then, and no more. */
+static void test_stale_graphs(void)
+{
+	CUcontext other;
+	CUmodule m;
+	CUfunction f;
+	CUdeviceptr a;
+	CUevent e;
+	CUgraph graph;
+	CUgraphNode kernel, fill, record;
+	CUgraphExec exec;
+	struct CUDA_KERNEL_NODE_PARAMS kernel_params = {.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1};
+	struct CUDA_MEMSET_NODE_PARAMS fill_params = {.elementSize = 4, .width = 1, .height = 1};
+
+	OK(cuCtxCreate_v2(&other, 0, 0));
+	OK(cuModuleLoadData(&m, test_ptx));
+	OK(cuModuleGetFunction(&f, m, "nothing"));
+	OK(cuMemAlloc_v2(&a, 4));
+	OK(cuEventCreate(&e, 0));
+	kernel_params.func = f;
+	fill_params.dst = a;
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddKernelNode_v2(&kernel, graph, NULL, 0, &kernel_params));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuModuleUnload(m));
+	CHECK_INT(cuGraphLaunch(exec, NULL), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_INT(cuGraphKernelNodeGetParams_v2(kernel, &kernel_params), CUDA_ERROR_INVALID_HANDLE);
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroyNode(kernel));
+	OK(cuGraphAddEventRecordNode(&record, graph, NULL, 0, e));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuEventDestroy_v2(e));
+	CHECK_INT(cuGraphLaunch(exec, NULL), CUDA_ERROR_INVALID_HANDLE);
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphAddMemsetNode(&fill, graph, NULL, 0, &fill_params, NULL));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuCtxDestroy_v2(other));
+	OK(cuCtxSetCurrent(context));
+	CHECK(cuGraphLaunch(exec, NULL) != CUDA_SUCCESS);
+	CHECK_INT(cuGraphMemsetNodeSetParams(fill, &fill_params), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	CHECK_INT(cuGraphExecMemsetNodeSetParams(exec, fill, &fill_params, NULL),
+		CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroy(graph));
+	OK(cuCtxSynchronize());
+}
+
 static void test_primary(void)
 {
 	CUcontext first, second;
@@ -275,6 +328,7 @@ int main(void)
 	test_accounting();
 	test_refused_requests();
 	test_stale_handles();
+	test_stale_graphs();
 	test_primary();
 	test_lost();
 	return check_result();

@@ -58,8 +58,13 @@ static void leave(struct front_capture *c)
 
 static void end_group(struct front_capture_group *g)
 {
-	while (!LIST_EMPTY(&g->streams)) {
-		leave(LIST_FIRST(&g->streams));
+	struct front_capture *c = LIST_FIRST(&g->streams);
+
+	while (c != NULL) {
+		struct front_capture *next = LIST_NEXT(c, next);
+
+		leave(c);
+		c = next;
 	}
 	LIST_REMOVE(g, next);
 	atomic_fetch_sub(&n_groups, 1);

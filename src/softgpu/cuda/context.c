@@ -61,8 +61,9 @@ static void init_channels(struct front_context *ctx)
 
 		*ch = (struct front_channel){.ring = &ctx->room->channels[i]};
 		pthread_mutex_init(&ch->lock, NULL);
+		pthread_mutex_init(&ch->host_lock, NULL);
 		pthread_cond_init(&ch->changed, NULL);
-		STAILQ_INIT(&ch->parts);
+		ch->last = &ch->first;
 	}
 }
 
@@ -156,6 +157,7 @@ void front_context_destroy(struct front_context *ctx)
 	ctx->room = NULL;
 	for (unsigned i = 0; i < GPU_MAX_CHANNELS; i++) {
 		pthread_mutex_destroy(&ctx->channels[i].lock);
+		pthread_mutex_destroy(&ctx->channels[i].host_lock);
 		pthread_cond_destroy(&ctx->channels[i].changed);
 	}
 	pthread_mutex_destroy(&ctx->lock);

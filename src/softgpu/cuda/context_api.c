@@ -243,10 +243,11 @@ CUresult cuCtxResetPersistingL2Cache(void)
 	return front_enter(&ctx);
 }
 
+/* Held while a primary context is made or ended: two threads that come first get the same. */
+static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_ctx, CUdevice device)
 {
-	/* Held while a context is made: two threads that come first get the same. */
-	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 	struct front_device *dev;
 	CUresult r = front_check_device(device, &dev);
 
@@ -256,7 +257,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_ctx, CUdevice device)
 	if (ret_ctx == NULL) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&making);
+	pthread_mutex_lock(&primary_lock);
 	if (dev->primary == NULL) {
 		dev->primary = front_pool_take(FRONT_CONTEXT, sizeof(*dev->primary));
 		if (dev->primary != NULL) {
@@ -273,8 +274,17 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_ctx, CUdevice device)
 		dev->primary_refs++;
 		*ret_ctx = dev->primary;
 	}
-	pthread_mutex_unlock(&making);
+	pthread_mutex_unlock(&primary_lock);
 	return r;
+}
+
+/* Under the lock. */
+static void end_primary(struct front_device *dev)
+{
+	if (dev->primary != NULL && dev->primary->alive) {
+		front_context_destroy(dev->primary);
+	}
+	dev->primary_refs = 0;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
@@ -282,11 +292,13 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 	struct front_device *dev;
 	CUresult r = front_check_device(device, &dev);
 
-	if (r == CUDA_SUCCESS && dev->primary != NULL && dev->primary->alive) {
-		front_context_destroy(dev->primary);
-		dev->primary_refs = 0;
+	if (r != CUDA_SUCCESS) {
+		return r;
 	}
-	return r;
+	pthread_mutex_lock(&primary_lock);
+	end_primary(dev);
+	pthread_mutex_unlock(&primary_lock);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
@@ -294,12 +306,16 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	struct front_device *dev;
 	CUresult r = front_check_device(device, &dev);
 
-	if (r == CUDA_SUCCESS && dev->primary_refs == 0) {
+	if (r != CUDA_SUCCESS) {
+		return r;
+	}
+	pthread_mutex_lock(&primary_lock);
+	if (dev->primary_refs == 0) {
 		r = CUDA_ERROR_INVALID_CONTEXT;
+	} else if (--dev->primary_refs == 0) {
+		end_primary(dev);
 	}
-	if (r == CUDA_SUCCESS && --dev->primary_refs == 0) {
-		r = cuDevicePrimaryCtxReset_v2(device);
-	}
+	pthread_mutex_unlock(&primary_lock);
 	return r;
 }
 

@@ -233,8 +233,12 @@ static struct exec_item *find_item(
 {
 	*ret_result = check_exec(exec);
 	for (size_t i = 0; *ret_result == CUDA_SUCCESS && i < exec->n; i++) {
-		if (exec->items[i].node == node && node != NULL && exec->items[i].op.kind == kind) {
-			return &exec->items[i];
+		struct exec_item *item = &exec->items[i];
+
+		if (item->node == node && node != NULL && item->op.kind == kind) {
+			*ret_result =
+				item->ctx == NULL ? CUDA_SUCCESS : front_check_context(item->ctx);
+			return *ret_result == CUDA_SUCCESS ? item : NULL;
 		}
 	}
 	if (*ret_result == CUDA_SUCCESS) {

@@ -9,8 +9,8 @@
  *   op.c                what streams and graphs do: kernels, copies, fills, host functions
  *   the rest            a file a chapter of the interface
  *
- * Locks, outermost first: front.lock, a context's, a channel's, a connection's. None is held while
- * a callback of the program runs.
+ * Locks, outermost first: front.lock, a context's, a channel's two, a connection's. None is held
+ * while a callback of the program runs.
  *
  * Handles are objects of a pool that is never given back (pool.c): one that was destroyed can be
  * told from one that lives.
@@ -87,7 +87,7 @@ struct front_device {
 };
 
 struct front_host_part {
-	STAILQ_ENTRY(front_host_part) next;
+	struct front_host_part *next;
 	uint64_t number; /* of its command */
 	struct front_stream *stream;
 	CUhostFn fn;
@@ -103,11 +103,12 @@ struct front_channel {
 	uint64_t wptr;               /* under the lock */
 	uint64_t n_host;             /* under the lock */
 	_Atomic uint64_t n_commands; /* submitted */
-	_Atomic uint64_t
-		n_blocking; /* the last command of a stream that the legacy one waits for */
-	unsigned n_streams; /* under the context's lock */
-	/* host.c */
-	STAILQ_HEAD(, front_host_part) parts;
+	_Atomic uint64_t n_blocking; /* the last command that the legacy stream waits for */
+	unsigned n_streams;          /* under the context's lock */
+	/* host.c. A lock of its own: who submits may hold the other one until the ring has room,
+	 * and the ring may wait for a host part. */
+	pthread_mutex_t host_lock;
+	struct front_host_part *first, **last;
 	pthread_cond_t changed;
 	pthread_t thread;
 	bool has_thread, stop;
@@ -223,7 +224,8 @@ CUresult front_check_init(void);
 CUresult front_check_device(CUdevice device, struct front_device **ret);
 /* The current context, which is alive and well. */
 CUresult front_enter(struct front_context **ret);
-/* Whether that context can be used: not destroyed, no error, a device behind it. */
+/* Whether that context, which may be a handle of old, can be used: not destroyed, no error, a
+ * device behind it. */
 CUresult front_check_context(struct front_context *ctx);
 CUresult front_from_errno(int error); /* negative errno */
 void __attribute__((format(printf, 1, 2))) front_say(const char *fmt, ...);
@@ -268,7 +270,7 @@ CUresult front_wait_context(struct front_context *ctx);
 void front_ring_bell(struct front_device *dev);
 
 /* host.c */
-void front_host_queue(struct front_channel *ch, struct front_host_part *part); /* under its lock */
+void front_host_queue(struct front_channel *ch, struct front_host_part *part);
 CUresult front_host_start(struct front_context *ctx, unsigned channel);
 void front_host_stop(struct front_context *ctx);
 
@@ -345,8 +347,12 @@ struct front_launch {
 	struct front_function *function;
 	uint32_t grid[3], block[3];
 	uint32_t shared, flags;
-	const void *params; /* packed; the function's param_size bytes */
+	uint32_t param_size;
+	const void *params; /* packed */
 };
+
+/* The function is still what it was when the operation was made. */
+bool front_launch_is_good(const struct front_launch *launch);
 
 struct front_fill {
 	uint64_t to, width, height, pitch;

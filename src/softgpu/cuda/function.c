@@ -233,7 +233,7 @@ CUresult cuFuncLoad(CUfunction handle)
 uint32_t front_occupancy(const struct rbt_ptx_function *ptx, uint32_t threads, uint64_t dynamic)
 {
 	uint64_t shared = ptx->shared_size + dynamic;
-	uint64_t whole = (threads + WARP - 1) / WARP * WARP;
+	uint32_t whole = (threads + WARP - 1) / WARP * WARP;
 
 	if (threads == 0 || threads > max_threads(ptx) || shared > GPU_BLOCK_SHARED) {
 		return 0;

@@ -14,7 +14,7 @@ CUresult front_op_copy(const struct front_op *op, struct front_op *ret)
 	struct front_op copy = *op;
 
 	if (op->kind == FRONT_OP_KERNEL) {
-		uint32_t size = op->launch.function->ptx->param_size;
+		uint32_t size = op->launch.param_size;
 		void *params = malloc(size > 0 ? size : 1);
 
 		if (params == NULL) {

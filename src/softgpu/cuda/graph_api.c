@@ -19,6 +19,10 @@ static CUresult check_node(CUgraphNode node, enum front_op_kind kind)
 	if (r == CUDA_SUCCESS && (!front_is(node, FRONT_NODE) || node->op.kind != kind)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
+	/* A graph may outlive the context that its nodes are about. */
+	if (r == CUDA_SUCCESS && node->ctx != NULL) {
+		r = front_check_context(node->ctx);
+	}
 	return r;
 }
 
@@ -101,6 +105,7 @@ CUresult front_op_from_kernel(struct front_context *ctx, const struct CUDA_KERNE
 	if (op.launch.function == NULL) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+	op.launch.param_size = op.launch.function->ptx->param_size;
 	CUresult r = front_launch_check(op.launch.function->module->ctx, &op.launch);
 
 	if (r == CUDA_SUCCESS) {
@@ -293,6 +298,10 @@ static CUresult get_kernel(CUgraphNode node, struct CUDA_KERNEL_NODE_PARAMS *ret
 		return r;
 	}
 	const struct front_launch *l = &node->op.launch;
+
+	if (!front_launch_is_good(l)) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
 	const struct rbt_ptx_function *ptx = l->function->ptx;
 
 	if (node->params == NULL) {

@@ -16,8 +16,11 @@ struct worker {
 
 void front_host_queue(struct front_channel *ch, struct front_host_part *part)
 {
-	STAILQ_INSERT_TAIL(&ch->parts, part, next);
+	pthread_mutex_lock(&ch->host_lock);
+	*ch->last = part;
+	ch->last = &part->next;
 	pthread_cond_broadcast(&ch->changed);
+	pthread_mutex_unlock(&ch->host_lock);
 }
 
 /* Returns what the channel's state was; the function has run unless it says otherwise. */
@@ -37,10 +40,10 @@ static void run_part(struct front_context *ctx, unsigned channel, struct front_h
 
 static struct front_host_part *next_part(struct front_channel *ch)
 {
-	while (STAILQ_EMPTY(&ch->parts) && !ch->stop) {
-		pthread_cond_wait(&ch->changed, &ch->lock);
+	while (ch->first == NULL && !ch->stop) {
+		pthread_cond_wait(&ch->changed, &ch->host_lock);
 	}
-	return STAILQ_FIRST(&ch->parts);
+	return ch->first;
 }
 
 static void *work(void *data)
@@ -50,19 +53,22 @@ static void *work(void *data)
 	struct front_host_part *part;
 
 	free(data);
-	pthread_mutex_lock(&ch->lock);
+	pthread_mutex_lock(&ch->host_lock);
 	while ((part = next_part(ch)) != NULL) {
-		pthread_mutex_unlock(&ch->lock);
+		pthread_mutex_unlock(&ch->host_lock);
 		run_part(w.ctx, w.channel, part);
 		/* Release: what the function wrote is there for the commands after it. */
 		__atomic_fetch_add(&ch->ring->host_done, 1, __ATOMIC_RELEASE);
 		front_ring_bell(w.ctx->dev);
-		pthread_mutex_lock(&ch->lock);
-		STAILQ_REMOVE_HEAD(&ch->parts, next);
+		pthread_mutex_lock(&ch->host_lock);
+		ch->first = part->next;
+		if (ch->first == NULL) {
+			ch->last = &ch->first;
+		}
 		free(part->copy);
 		free(part);
 	}
-	pthread_mutex_unlock(&ch->lock);
+	pthread_mutex_unlock(&ch->host_lock);
 	return NULL;
 }
 
@@ -83,7 +89,7 @@ CUresult front_host_start(struct front_context *ctx, unsigned channel)
 	struct front_channel *ch = &ctx->channels[channel];
 	CUresult r = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&ch->lock);
+	pthread_mutex_lock(&ch->host_lock);
 	if (!ch->has_thread) {
 		struct worker *w = malloc(sizeof(*w));
 
@@ -98,7 +104,7 @@ CUresult front_host_start(struct front_context *ctx, unsigned channel)
 		}
 		ch->has_thread = r == CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&ch->lock);
+	pthread_mutex_unlock(&ch->host_lock);
 	return r;
 }
 
@@ -110,10 +116,10 @@ void front_host_stop(struct front_context *ctx)
 		if (!ch->has_thread) {
 			continue;
 		}
-		pthread_mutex_lock(&ch->lock);
+		pthread_mutex_lock(&ch->host_lock);
 		ch->stop = true;
 		pthread_cond_broadcast(&ch->changed);
-		pthread_mutex_unlock(&ch->lock);
+		pthread_mutex_unlock(&ch->host_lock);
 		pthread_join(ch->thread, NULL);
 		ch->has_thread = ch->stop = false;
 	}

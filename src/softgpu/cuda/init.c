@@ -71,7 +71,7 @@ CUresult front_check_device(CUdevice device, struct front_device **ret)
 
 CUresult front_check_context(struct front_context *ctx)
 {
-	if (!atomic_load(&ctx->alive)) {
+	if (!front_is(ctx, FRONT_CONTEXT) || !atomic_load(&ctx->alive)) {
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	if (front_link_is_lost(ctx->dev)) {
@@ -120,12 +120,17 @@ static void init_device(struct front_device *dev, int ordinal)
 /* The session first: where there is none, a real driver's nodes are not for us to touch. */
 static CUresult open_devices(void)
 {
+	static bool said;
 	struct front_card cards[FRONT_RM_GPUS] = {0};
 
 	init_device(&front.devices[0], 0);
 	int r = front_link_open(&front.devices[0]);
 	if (r == -ENOENT) {
-		front_say("no software GPU here; run the program with 'rubato-softgpu exec -- …'");
+		if (!said) {
+			front_say("no software GPU here; run the program with "
+				  "'rubato-softgpu exec -- …'");
+		}
+		said = true;
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	if (r < 0) {

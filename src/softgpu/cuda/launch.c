@@ -133,6 +133,7 @@ static CUresult launch(const struct CUlaunchConfig *c, uint32_t flags, CUfunctio
 	if (op.launch.function == NULL) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
+	op.launch.param_size = op.launch.function->ptx->param_size;
 	r = front_launch_check(s->ctx, &op.launch);
 	if (r == CUDA_SUCCESS) {
 		r = front_params_pack(op.launch.function->ptx, params, extra, buffer);

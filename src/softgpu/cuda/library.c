@@ -315,7 +315,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *ret_kernels, unsigned room, CUlibra
 
 CUresult cuLibraryGetModule(CUmodule *ret_module, CUlibrary library)
 {
-	struct front_context *ctx;
+	struct front_context *ctx = NULL;
 	CUresult r = check_library(library);
 
 	if (r == CUDA_SUCCESS) {
@@ -330,7 +330,7 @@ CUresult cuLibraryGetModule(CUmodule *ret_module, CUlibrary library)
 CUresult cuLibraryGetGlobal(
 	CUdeviceptr *ret_address, size_t *ret_size, CUlibrary library, const char *name)
 {
-	struct front_context *ctx;
+	struct front_context *ctx = NULL;
 	struct front_module *module;
 	CUresult r = check_library(library);
 
@@ -348,7 +348,7 @@ CUresult cuLibraryGetGlobal(
 
 CUresult cuKernelGetFunction(CUfunction *ret_function, CUkernel kernel)
 {
-	struct front_context *ctx;
+	struct front_context *ctx = NULL;
 	CUresult r = check_kernel(kernel);
 
 	if (r == CUDA_SUCCESS) {

@@ -54,7 +54,7 @@ bool front_link_is_lost(struct front_device *dev)
 static ssize_t receive(struct front_device *dev, struct gpu_reply *reply, size_t room, int *ret_fds,
 	size_t want_fds)
 {
-	int fds[RBT_MAX_FDS_PER_MSG];
+	int fds[RBT_MAX_FDS_PER_MSG] = {-1, -1, -1, -1};
 	size_t n_fds = 0;
 	ssize_t n;
 
@@ -142,8 +142,8 @@ static int greet(struct front_device *dev)
 {
 	struct gpu_hello hello = {.version = GPU_ABI_VERSION, .gpu = (uint32_t)dev->ordinal};
 	struct gpu_reply a;
-	int fds[RBT_MAX_FDS_PER_MSG];
-	void *arena, *bell;
+	int fds[RBT_MAX_FDS_PER_MSG] = {-1, -1, -1, -1};
+	void *arena = NULL, *bell = NULL;
 
 	int r = ask(dev, &hello, sizeof(hello), GPU_HELLO, -1, &a, sizeof(a), fds, 2);
 	if (r < 0) {
@@ -193,8 +193,8 @@ int front_link_context(struct front_context *ctx, const struct front_rm_context 
 	struct gpu_context m = {
 		.client = rm->client, .tsg = rm->tsgs[0], .n_channels = GPU_MAX_CHANNELS};
 	struct gpu_reply a;
-	int fds[RBT_MAX_FDS_PER_MSG];
-	void *room;
+	int fds[RBT_MAX_FDS_PER_MSG] = {-1, -1, -1, -1};
+	void *room = NULL;
 
 	memcpy(m.channels, rm->channels, sizeof(m.channels));
 	int r = ask(ctx->dev, &m, sizeof(m), GPU_CONTEXT, -1, &a, sizeof(a), fds, 1);
@@ -243,8 +243,8 @@ int front_link_pin(struct front_context *ctx, uint64_t size, void *address)
 	struct gpu_memory m = {
 		.context = ctx->number, .size = size, .address = (uint64_t)(uintptr_t)address};
 	struct gpu_reply a;
-	int fds[RBT_MAX_FDS_PER_MSG];
-	void *p;
+	int fds[RBT_MAX_FDS_PER_MSG] = {-1, -1, -1, -1};
+	void *p = NULL;
 	int r = ask(ctx->dev, &m, sizeof(m), GPU_PIN, -1, &a, sizeof(a), fds, 1);
 
 	if (r < 0) {

@@ -90,10 +90,9 @@ static void write_logs(const struct front_jit *jit, const char *error)
 	for (unsigned i = 0; i < jit->n_options; i++) {
 		if (jit->options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
 			jit->values[i] = (void *)(uintptr_t)length;
-		} else if (jit->options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES) {
-			jit->values[i] = NULL;
-		} else if (jit->options[i] == CU_JIT_WALL_TIME) {
-			jit->values[i] = NULL; /* 0.0f */
+		} else if (jit->options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
+			   jit->options[i] == CU_JIT_WALL_TIME) {
+			jit->values[i] = NULL; /* nothing was written, and 0.0f ms */
 		}
 	}
 }

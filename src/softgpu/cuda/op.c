@@ -37,9 +37,15 @@ static CUresult find_sides(struct front_context *ctx, const struct front_copy *c
 		.to_context = c->to_context != NULL ? c->to_context : ctx,
 		.from_context = c->from_context != NULL ? c->from_context : ctx,
 	};
-	CUresult r = front_place_find(
-		sides.to_context, c->to, extent(c, c->to_pitch, c->to_slice), &sides.to);
+	CUresult r = front_check_context(sides.to_context);
 
+	if (r == CUDA_SUCCESS) {
+		r = front_check_context(sides.from_context);
+	}
+	if (r == CUDA_SUCCESS) {
+		r = front_place_find(
+			sides.to_context, c->to, extent(c, c->to_pitch, c->to_slice), &sides.to);
+	}
 	if (r == CUDA_SUCCESS) {
 		r = front_place_find(sides.from_context, c->from,
 			extent(c, c->from_pitch, c->from_slice), &sides.from);
@@ -212,10 +218,22 @@ static CUresult run_fill(struct front_stream *s, const struct front_fill *fill)
 	return front_submit(s, &command, NULL, 0, NULL);
 }
 
+bool front_launch_is_good(const struct front_launch *launch)
+{
+	const struct front_function *f = launch->function;
+
+	return front_is(f, FRONT_FUNCTION) && f->ptx->param_size == launch->param_size;
+}
+
 static CUresult run_launch(struct front_stream *s, const struct front_launch *launch)
 {
 	const struct front_function *f = launch->function;
-	uint32_t size = f->ptx->param_size;
+	uint32_t size = launch->param_size;
+
+	/* A graph's: its module may have been unloaded since. */
+	if (!front_launch_is_good(launch) || f->module->ctx != s->ctx) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
 	struct gpu_launch command = {
 		.h = {.command = GPU_CMD_LAUNCH,
 			.slots = (uint16_t)(1 + (size + GPU_SLOT_BYTES - 1) / GPU_SLOT_BYTES)},
@@ -256,9 +274,11 @@ CUresult front_op_run(struct front_stream *s, const struct front_op *op, bool is
 	case FRONT_OP_HOST:
 		return run_host(s, op);
 	case FRONT_OP_RECORD:
-		return front_event_record(s, op->event);
+		return front_is(op->event, FRONT_EVENT) ? front_event_record(s, op->event)
+							: CUDA_ERROR_INVALID_HANDLE;
 	case FRONT_OP_WAIT:
-		return front_event_wait(s, op->event);
+		return front_is(op->event, FRONT_EVENT) ? front_event_wait(s, op->event)
+							: CUDA_ERROR_INVALID_HANDLE;
 	case FRONT_OP_EMPTY:
 	case FRONT_OP_GRAPH: /* an executable graph has its children's nodes */
 		break;

@@ -15,9 +15,9 @@ struct name {
 /* Calls that are not there: the same function for all. */
 CUresult front_absent(void);
 
-#define NAME(name, version, symbol) {#name, version, (void (*)(void))symbol, NULL},
+#define NAME(name, version, symbol) {#name, version, (void (*)(void))(symbol), NULL},
 #define NAME_PT(name, version, symbol, per_thread)                                                 \
-	{#name, version, (void (*)(void))symbol, (void (*)(void))per_thread},
+	{#name, version, (void (*)(void))(symbol), (void (*)(void))(per_thread)},
 #define NAME_ABSENT(name, version, symbol) {#name, version, (void (*)(void))front_absent, NULL},
 /* Sorted by name, then by version. */
 static const struct name names[] = {FRONT_NAMES(NAME, NAME_PT, NAME_ABSENT)};
