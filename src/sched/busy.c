@@ -158,6 +158,7 @@ static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
 {
 	if (p->params.is_known && s->ops.rest != NULL && !s->ops.rest(s->ctx, p->owner)) {
 		p->last_ns = s->now_ns;
+		rbt_busy_arm(s, p);
 		return false;
 	}
 	p->busy = false;

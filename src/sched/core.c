@@ -408,9 +408,13 @@ void rbt_sched_request_begin(
 	struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p, uint64_t deadline_ns)
 {
 	begin(s, t_ns);
+	/* Of several, the last: as long as one is open, the GPU is needed. */
+	if (p->requests == 0 || deadline_ns == 0 ||
+		(p->deadline_ns != 0 && deadline_ns > p->deadline_ns)) {
+		p->deadline_ns = deadline_ns;
+	}
 	p->requests++;
 	p->stats.requests++;
-	p->deadline_ns = deadline_ns;
 	rbt_busy_request(s, p);
 	finish(s);
 }

@@ -123,7 +123,8 @@ struct rbt_decision {
 	uint64_t slice_us[RBT_SCHED_MAX_GPUS]; /* RBT_TIMESLICE_OWN: leave or restore its own */
 };
 
-/* For accounting, since the program was added. Times as of the last event. */
+/* For accounting, since the program was added. Times as of the last event; of a program whose
+ * idleness is not known or does not matter, they count idle time too. */
 struct rbt_sched_stats {
 	uint64_t on_ns;       /* had the GPU, or a share of it, while it wanted it */
 	uint64_t kept_off_ns; /* wanted it and was kept off */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Units: what they are by their members, and whether they want the GPU and are on it. NCCL peers
- * spin for a rank that is kept off, so the ranks of a group are one unit: on or off together, on all
- * their GPUs.
+ * spin for a rank that is kept off, so the ranks of a group are one unit: on or off together, on
+ * all their GPUs.
  */
 #include <string.h>
 

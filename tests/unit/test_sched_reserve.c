@@ -59,6 +59,9 @@ static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 		done += sim.progs[i]->done_ns;
 	}
 	CHECK(done > 0.97 * (20e9 - (double)(p->n_requests * TOKENS_NS)));
+	CHECK(sim_jain(sim.progs, n_trainers) >= 0.98);
+	/* Who ticks us is not kept busy: some looks a token, and one every 5 ms of a turn. */
+	CHECK(sim.n_ticks < p->n_requests * 16 * 4 + 20 * 220);
 	CHECK(stats_of(p).window_ns >= 100 * SIM_US && stats_of(p).window_ns <= 160 * SIM_US);
 	check_kept(&sim);
 	sim_finish(&sim);
@@ -100,6 +103,8 @@ static void test_single_bursts(bool is_known, bool is_poisson)
 	CHECK(reserves <= (is_poisson && is_known ? p->n_requests / 10 : 0));
 	CHECK(sim.n_changes <= 2 * reserves + (is_poisson ? 2 : 0));
 	CHECK(sim.idle_ns <= (double)(reserves * 200 * SIM_US));
+	/* One to see that it has ended, and those of the guard, 8 times a second at most. */
+	CHECK(sim.n_ticks <= p->n_requests + 8 * 20 + 4 * reserves);
 	CHECK(trainer->done_ns > 0.999 * (20e9 - (double)(p->n_requests * 1100 * SIM_US)));
 	CHECK(p->n_requests > 700 && p->n_requests < 900);
 	check_kept(&sim);
@@ -362,9 +367,18 @@ static void test_hints(void)
 	CHECK(rbt_sched_decision(trainer->handle)->off != RBT_ON);
 	sim_run(&sim, 2 * SIM_MS);
 	CHECK(rbt_sched_decision(trainer->handle)->off == RBT_ON);
+	/* Of two, the later deadline counts. */
+	rbt_sched_request_begin(sim.s, sim.now_ns, hopeless->handle, sim.now_ns + 20 * SIM_MS);
+	rbt_sched_request_begin(sim.s, sim.now_ns, hopeless->handle, sim.now_ns + 10 * SIM_MS);
+	sim_run(&sim, 19 * SIM_MS);
+	CHECK(rbt_sched_decision(trainer->handle)->off != RBT_ON);
 	rbt_sched_request_end(sim.s, sim.now_ns, hopeless->handle);
+	CHECK(rbt_sched_decision(trainer->handle)->off != RBT_ON);
+	rbt_sched_request_end(sim.s, sim.now_ns, hopeless->handle);
+	rbt_sched_request_end(sim.s, sim.now_ns, hopeless->handle);
+	CHECK(rbt_sched_decision(trainer->handle)->off == RBT_ON);
 	rbt_sched_request_end(sim.s, sim.now_ns, hopeless->handle); /* one too many */
-	CHECK_INT(stats_of(hopeless).requests, 1);
+	CHECK_INT(stats_of(hopeless).requests, 3);
 	check_kept(&sim);
 	sim_finish(&sim);
 }
