@@ -154,6 +154,17 @@ static bool is_owner(const struct conn *c)
 	return c->uid == 0 || c->uid == geteuid();
 }
 
+/* Others may be dead already, and not dropped yet. */
+static bool is_last(const struct server *s, const struct conn *c)
+{
+	for (const struct conn *other = s->conns; other != NULL; other = other->next) {
+		if (other != c && !other->broken) {
+			return false;
+		}
+	}
+	return true;
+}
+
 /* What disturbs the session. */
 static void handle_owner(
 	struct server *s, struct conn *c, uint32_t type, const uint8_t *msg, size_t size)
@@ -214,7 +225,7 @@ static void handle(struct server *s, struct conn *c, const uint8_t *msg, size_t 
 		handle_owner(s, c, h.type, msg, size);
 		break;
 	case LINK_BYE:
-		if (s->private && is_owner(c) && s->conns == c && c->next == NULL) {
+		if (s->private && is_owner(c) && is_last(s, c)) {
 			leave(s);
 		}
 		break;
