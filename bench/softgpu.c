@@ -4,7 +4,7 @@
  * run. Its executor alone: a loop of fused multiply-adds, a tiled matrix product, and what it costs
  * to take a block off an SM and put it on another. Then the device, through rings: the same, an
  * empty launch, and what preemption costs by each mechanism. The best of several rounds counts, as
- * the least disturbed one.
+ * the least disturbed one; time is the processor's.
  * usage: softgpu DIRECTORY_OF_KERNELS
  */
 #include <math.h>
@@ -14,7 +14,6 @@
 
 #include "../tests/kernels/world.h"
 #include "softgpu_device.h"
-#include "util/time.h"
 
 #define ROUNDS 7
 #define SIDE   256u
@@ -62,14 +61,14 @@ static double time_grid(struct bench *b, uint64_t *ret_instructions)
 
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		struct world_result result;
-		uint64_t start_ns = rbt_now_ns();
+		uint64_t start_ns = cpu_now_ns();
 
 		if (world_run(&b->world, WORLD_PLAIN, &result) < 0 ||
 			result.status != RBT_EXEC_DONE) {
 			fprintf(stderr, "softgpu: a kernel did not end\n");
 			exit(1);
 		}
-		best = fmin(best, (double)(rbt_now_ns() - start_ns) / 1e9);
+		best = fmin(best, (double)(cpu_now_ns() - start_ns) / 1e9);
 		*ret_instructions = result.instructions;
 	}
 	return best;
@@ -82,7 +81,7 @@ static double native_fma(float a, float b)
 	double best = INFINITY;
 
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		uint64_t start_ns = rbt_now_ns();
+		uint64_t start_ns = cpu_now_ns();
 
 		for (unsigned turn = 0; turn < TURNS; turn++) {
 			for (unsigned k = 0; k < CHAINS; k++) {
@@ -93,7 +92,7 @@ static double native_fma(float a, float b)
 			/* What is computed is wanted each turn. */
 			__asm__ volatile("" ::: "memory");
 		}
-		best = fmin(best, (double)(rbt_now_ns() - start_ns) / 1e9);
+		best = fmin(best, (double)(cpu_now_ns() - start_ns) / 1e9);
 	}
 	return best;
 }
@@ -104,7 +103,7 @@ static double native_matmul(const float *a, const float *b)
 	double best = INFINITY;
 
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		uint64_t start_ns = rbt_now_ns();
+		uint64_t start_ns = cpu_now_ns();
 
 		memset(c, 0, sizeof(c));
 		for (unsigned row = 0; row < SIDE; row++) {
@@ -116,7 +115,7 @@ static double native_matmul(const float *a, const float *b)
 			}
 		}
 		__asm__ volatile("" ::"r"(c) : "memory");
-		best = fmin(best, (double)(rbt_now_ns() - start_ns) / 1e9);
+		best = fmin(best, (double)(cpu_now_ns() - start_ns) / 1e9);
 	}
 	return best;
 }
@@ -161,16 +160,16 @@ static void bench_switch(struct bench *b)
 	size = rbt_exec_block_save_size(block);
 	state = malloc(size);
 	for (unsigned round = 0; state && round < 50; round++) {
-		uint64_t start_ns = rbt_now_ns(), middle_ns;
+		uint64_t start_ns = cpu_now_ns(), middle_ns;
 
 		rbt_exec_block_save(block, state, size);
-		middle_ns = rbt_now_ns();
+		middle_ns = cpu_now_ns();
 		if (rbt_exec_block_restore(b->world.sms[1], &b->world.launch, state, size, &moved) <
 			0) {
 			break;
 		}
 		save_us = fmin(save_us, (double)(middle_ns - start_ns) / 1e3);
-		restore_us = fmin(restore_us, (double)(rbt_now_ns() - middle_ns) / 1e3);
+		restore_us = fmin(restore_us, (double)(cpu_now_ns() - middle_ns) / 1e3);
 		rbt_exec_block_destroy(moved);
 	}
 	printf("| a block of 8 warps saved | %.1f us, %zu KiB | | |\n", save_us, size / 1024);

@@ -88,11 +88,14 @@ class Colocate(WithFakes):
         cells = {(cell["mode"], cell["regime"]): cell for cell in document["cells"]}
         self.assertEqual(len(cells), 6)
         self.assertEqual({cell["requests"] for cell in cells.values()}, {40})
-        # The fake adds 1.5 ms beside a default neighbour and 0.1 ms beside a best-effort one.
+        # The fake adds 1.5 ms beside a default neighbour and 0.1 ms beside a best-effort one: the shortest request
+        # shows it also on a machine that is busy with other things.
+        shortest = {(round["mode"], round["regime"]): min(round["service_us"]) for round in document["rounds"]}
         for mode in ("graph", "eager"):
             self.assertEqual(cells[mode, "alone"]["p50_ratio"], 1)
-            self.assertGreater(cells[mode, "default"]["p50_ratio"], 2)
-            self.assertLess(cells[mode, "rubato"]["p50_ratio"], cells[mode, "default"]["p50_ratio"] / 1.5)
+            self.assertGreater(shortest[mode, "default"], 1500)
+            self.assertLess(shortest[mode, "alone"], 1500)
+            self.assertLess(shortest[mode, "rubato"], 1500)
             self.assertGreater(cells[mode, "rubato"]["best_effort_kept"], 0)
         self.assertEqual(len(document["rounds"]), 12)
         self.assertEqual(len(document["own_rates"]), 2)

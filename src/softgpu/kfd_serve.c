@@ -89,10 +89,24 @@ static int find_tracer(void *data, int pid, struct rbt_kfd_task *ret)
 	return 0;
 }
 
+/* Whether the caller may write to its fd: we may perhaps more than it does, and open it anew. */
+static bool is_writable(int tid, int fd)
+{
+	char path[64], text[1024];
+	unsigned flags = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", tid, fd);
+	if (rbt_read_file(path, text, sizeof(text)) < 0) {
+		return false;
+	}
+	const char *at = strstr(text, "flags:");
+	return at != NULL && sscanf(at + 6, "%o", &flags) == 1 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 /*
- * Opened anew by way of /proc, which works for pipes and files. The kernel takes any file, and then
- * cannot write to some (an eventfd wants eight bytes): those get no events here either, and neither
- * do sockets, which the kernel could write to.
+ * Opened anew by way of /proc, which works for pipes. The kernel takes any file, and then cannot
+ * write to some (an eventfd wants eight bytes): those get no events here either; nor do sockets and
+ * regular files, which the kernel could write to.
  */
 static int get_file(void *data, struct rbt_kfd_task caller, int fd)
 {
@@ -104,11 +118,14 @@ static int get_file(void *data, struct rbt_kfd_task caller, int fd)
 	if (fd < 0 || lstat(path, &st) < 0) {
 		return -EBADF;
 	}
-	int file = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	int file = is_writable(caller.tid, fd) ? open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+	/* Looked at once it is ours: a link's target may have changed before. */
+	if (file >= 0 && (fstat(file, &st) < 0 || !S_ISFIFO(st.st_mode))) {
+		rbt_close(&file);
+	}
 	if (file < 0) {
-		snprintf(line, sizeof(line),
-			"pid %d: its debug events cannot be written to fd %d: %s", caller.pid, fd,
-			strerror(errno));
+		snprintf(line, sizeof(line), "pid %d: fd %d gets no debug events: it is no pipe",
+			caller.pid, fd);
 		server_log(k->server, line);
 		file = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	}

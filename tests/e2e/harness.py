@@ -114,7 +114,8 @@ class Session:
         self.env = dict(os.environ, RUBATO_IDLE_EXIT_S="2")
         # A sanitized librubato is preloaded into programs whose own runtime comes later in their list.
         self.env["ASAN_OPTIONS"] = self.env.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-        for name in ("RUBATO_SOFTGPU", "RUBATO_RUNTIME_DIR", "LD_PRELOAD"):
+        # (meson names the folders of all libraries that were built.)
+        for name in ("RUBATO_SOFTGPU", "RUBATO_RUNTIME_DIR", "LD_PRELOAD", "LD_LIBRARY_PATH"):
             self.env.pop(name, None)
         self.server_options = server_options
         # Keeps the device server alive while programs come and go.

@@ -208,7 +208,7 @@ class Crowd:
 @device("--mem", "64")
 def test_ten_thousand_preemptions(s):
     """Eight programs at once, preempted by slice and by command, killed at random: the others are right."""
-    wanted, limit_s = (10000, 900) if LONG else (1500, 100)
+    wanted, limit_s = (10000, 900) if LONG else (500, 100)
     crowd = Crowd(s, 7)
     end = time.monotonic() + limit_s
     while crowd.n_preempts < wanted:

@@ -104,7 +104,7 @@ def test_monitor(s):
     # Queues that come and go are told from those that stay.
     q = client(s, "--churn-ms", 20)
     text = tool(s, "monitor", q.pid, "1.5", "0.05").stdout
-    assert "dynamic" in text and "advice: queues come and go" in text and "{0, 1}" in text, text
+    assert "dynamic" in text and "advice: queues come and go" in text and re.search(r"\{0, 1[,}]", text), text
 
 
 @device(*AMD)

@@ -290,6 +290,30 @@ static void test_print(void)
 	end();
 }
 
+/* What a kernel dies of, and that it can be read where. */
+static void test_fault(const char *module, const char *name, uint32_t error, const char *line)
+{
+	uint64_t a;
+
+	begin(2);
+	device_program_load_file(&p, kernels, module);
+	a = device_program_alloc(&p, 4096);
+	device_launch(&p, 0,
+		&(struct device_kernel){.name = name, .grid = 2, .block = 64, .params = {a, a, 0}});
+	device_simple(&p, 0, GPU_CMD_NOTHING);
+	device_publish(&p, 0);
+	CHECK(device_world_run(&world, 10000000));
+	CHECK_INT(p.room->error, error);
+	CHECK_INT(device_done(&p, 0), 0);
+	CHECK(strstr(world.last_log, line) != NULL);
+	/* Nothing of it runs any more, in no channel. */
+	device_simple(&p, 1, GPU_CMD_NOTHING);
+	device_publish(&p, 1);
+	CHECK(device_world_run(&world, 10000000));
+	CHECK_INT(device_done(&p, 1), 0);
+	end();
+}
+
 static void test_modules(void)
 {
 	const char *foreign = ".version 6.0\n.target sm_70\n.address_size 64\n"
@@ -392,6 +416,9 @@ int main(int argc, char **argv)
 	test_host();
 	test_side_by_side();
 	test_print();
+	test_fault("faults", "fault_assert", GPU_ERROR_ASSERT, "fault_assert");
+	test_fault("faults", "fault_trap", GPU_ERROR_LAUNCH_FAILED, "fault_trap");
+	test_fault("calls", "recurse_endless", GPU_ERROR_STACK, "thread (0,0,0)");
 	test_modules();
 	test_free_while_running();
 	test_alloc();
