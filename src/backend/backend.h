@@ -30,7 +30,11 @@ enum rbt_suspend_mode {
 	RBT_SUSPEND_SCHEDULING_ONLY, /* what runs finishes its slice; for short slices */
 };
 
-enum rbt_scope { RBT_SCOPE_ALL, RBT_SCOPE_COMPUTE };
+enum rbt_scope {
+	RBT_SCOPE_ALL,
+	RBT_SCOPE_COMPUTE,
+	RBT_SCOPE_REST, /* all but compute */
+};
 
 /* What a device or driver can do; the reason stands in
  * rbt_device_info.why_not when a bit is missing. */

@@ -85,6 +85,20 @@ void rbt_board_unmap(struct rbt_board *b)
 	}
 }
 
+static bool is_waiting(const struct rbt_board_slot *s)
+{
+	uint32_t n = get32(&s->in_sync);
+
+	/* More than there can be threads: forged, or gone below zero. */
+	return n > 0 && n < (1u << 22);
+}
+
+/* A request that was to be over by now is taken for over: its end may never be told. */
+static bool is_overdue(uint64_t deadline_ns, uint64_t now_ns)
+{
+	return deadline_ns != 0 && deadline_ns <= now_ns;
+}
+
 /* One slot into the sums; w remembers it. */
 static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
 	uint64_t now_ns, struct rbt_board_reading *ret)
@@ -103,9 +117,7 @@ static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch 
 	uint64_t n_polls = get64(&s->n_polls);
 	ret->n_polls += n_polls;
 	total += n_polls;
-	/* More than there can be threads: forged, or gone below zero. */
-	uint32_t in_sync = get32(&s->in_sync);
-	ret->in_sync = ret->in_sync || (in_sync > 0 && in_sync < (1u << 22));
+	ret->in_sync = ret->in_sync || is_waiting(s);
 	last_ns = last_ns < now_ns ? last_ns : now_ns;
 	if (tick != 0 && w->seen && total != w->n[i]) {
 		last_ns = now_ns;
@@ -156,7 +168,8 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 	if (r.requests_open > INT32_MAX) {
 		r.requests_open = 0;
 	}
-	if (r.in_sync || r.requests_open > 0) {
+	r.in_request = r.requests_open > 0 && !is_overdue(r.deadline_ns, now_ns);
+	if (r.in_sync || r.in_request) {
 		r.active_ns = now_ns;
 	}
 	w->seen = true;
@@ -176,7 +189,7 @@ uint64_t rbt_board_submissions(const struct rbt_board_reading *r)
 
 bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint64_t window_ns)
 {
-	if (r->in_sync || r->requests_open > 0) {
+	if (r->in_sync || r->in_request) {
 		return true;
 	}
 	return r->active_ns != 0 && now_ns - r->active_ns < window_ns;
@@ -194,6 +207,9 @@ static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
 {
 	for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
 		uint64_t total = get64(&b->slots[i].n_polls);
+		if (is_waiting(&b->slots[i])) {
+			return true;
+		}
 		for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
 			total += get64(&b->slots[i].n[kind]);
 		}
@@ -201,7 +217,8 @@ static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
 			return true;
 		}
 	}
-	return get32(&b->requests_open) - 1 < INT32_MAX;
+	return get32(&b->requests_open) - 1 < INT32_MAX &&
+	       !is_overdue(get64(&b->deadline_ns), rbt_now_ns());
 }
 
 bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)

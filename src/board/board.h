@@ -49,6 +49,7 @@ struct rbt_board_reading {
 	uint64_t n_syncs, n_polls;
 	uint64_t active_ns; /* last known activity, never in the future; 0: none seen */
 	bool in_sync;       /* a thread waits for the GPU */
+	bool in_request;    /* requests are open, and no deadline has passed */
 	uint32_t requests_open;
 	uint64_t n_edges, n_bursts;
 	uint64_t n_requests, n_late, request_ns, deadline_ns;
@@ -79,13 +80,14 @@ uint64_t rbt_board_submissions(const struct rbt_board_reading *r);
  * forged. */
 bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint64_t window_ns);
 
-/* From now on (see above) the next submission wakes whoever waits on b->asleep. */
+/* From now on (see above) the next submission, or synchronisation that begins, wakes whoever waits
+ * on b->asleep. */
 void rbt_board_sleep(struct rbt_board *b);
 
 /*
  * The same, for those who do not look once more: waits, without giving up the processor, for two
  * microseconds, in which a store leaves any core's buffer. False, and awake, when the program has
- * submitted since the last look.
+ * submitted since the last look, or waits for the GPU.
  */
 bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w);
 

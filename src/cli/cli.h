@@ -34,7 +34,8 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
-extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor, cmd_kfd;
+extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor,
+	cmd_kfd;
 
 /* Prints a usage error and where to look; returns EXIT_USAGE. */
 int usage_error(const struct command *cmd, const char *fmt, ...)
@@ -44,18 +45,21 @@ int usage_error(const struct command *cmd, const char *fmt, ...)
  * EXIT_OK: go on; else the exit code, the error said. For the software GPU it does not return. */
 int device_select(const struct command *cmd, int *argc, char **argv);
 
-/* nice.c: how a program is to be treated, from --class, --priority and --timeslice-us. */
+/* nice.c: how a program is to be treated, from --class, --priority, --timeslice-us and --weight. */
 struct niceness {
-	bool has_class, has_priority, has_timeslice;
+	bool has_class, has_priority, has_timeslice, has_weight;
 	unsigned class_index;
 	uint64_t priority;
 	uint64_t timeslice_us;
+	uint64_t weight;
 };
 /* clang-format off */
 #define NICENESS_OPTIONS \
 	{"class", required_argument, NULL, 'c'}, \
 	{"priority", required_argument, NULL, 'p'}, \
-	{"timeslice-us", required_argument, NULL, 't'}
+	{"timeslice-us", required_argument, NULL, 't'}, \
+	{"weight", required_argument, NULL, 'w'}
+#define NICENESS_LETTERS "c:p:t:w:"
 /* clang-format on */
 /* Takes one of those options. 0, or EXIT_USAGE with the error said. */
 int niceness_parse(const struct command *cmd, struct niceness *n, int option, const char *arg);

@@ -221,7 +221,10 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
 {
 	struct rbt_msg_pid req = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIST}, .pid = after};
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIST},
+		.pid = after,
+		.flags = RBT_LIST_TURNS,
+	};
 	struct rbt_msg_program msg;
 	int r = rbt_send(sock, &req, sizeof(req), NULL, 0, 0);
 
@@ -240,7 +243,9 @@ ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
 		return -EBADMSG;
 	}
 	memcpy(&msg, buf, sizeof(msg));
-	if ((size_t)n != sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task_state)) {
+	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task_state);
+	/* A daemon from before there were turns says nothing of them. */
+	if ((size_t)n != tasks_end && (size_t)n != tasks_end + sizeof(struct rbt_program_turns)) {
 		return -EBADMSG;
 	}
 	return n;

@@ -61,7 +61,7 @@ static const char *state_text(const struct listed *l, char *buf, size_t size)
 		return "?";
 	}
 	if (!l->suspended) {
-		return "running";
+		return l->waiting ? "waiting" : "running";
 	}
 	if (l->suspended_left_ms == 0) {
 		return "suspended";
@@ -103,6 +103,11 @@ static const struct rbt_task_state *first_compute(const struct listed *l)
 	return NULL;
 }
 
+static const char *task_state(const struct listed *l, const struct rbt_task_state *t)
+{
+	return !t->suspended ? "running" : l->waiting ? "waiting" : "suspended";
+}
+
 static void print_task(const struct view *v, const struct listed *l, const struct rbt_task_state *t)
 {
 	char id[32], slice[32], tid[32] = "";
@@ -119,8 +124,8 @@ static void print_task(const struct view *v, const struct listed *l, const struc
 		snprintf(tid, sizeof(tid), " thread -");
 	}
 	printf("%26s %-7s %-9s %8s %*s%s\n", "task", kind_name(t->task.kind), id,
-		slice_text(t, slice, sizeof(slice)), tid[0] != '\0' ? -14 : 0,
-		t->suspended ? "suspended" : "running", tid);
+		slice_text(t, slice, sizeof(slice)), tid[0] != '\0' ? -14 : 0, task_state(l, t),
+		tid);
 }
 
 static void print_row(struct view *v, const struct listed *l)
@@ -159,7 +164,7 @@ static void json_known(struct rbt_json *j, const char *key, bool known, uint64_t
 	}
 }
 
-static void json_task(struct rbt_json *j, const struct rbt_task_state *t)
+static void json_task(struct rbt_json *j, const struct listed *l, const struct rbt_task_state *t)
 {
 	rbt_json_object(j, NULL);
 	rbt_json_string(j, "kind", kind_name(t->task.kind));
@@ -171,8 +176,33 @@ static void json_task(struct rbt_json *j, const struct rbt_task_state *t)
 		t->task.own_timeslice_us);
 	json_known(j, "thread", t->task.valid & RBT_TASK_HAS_CREATOR, t->task.creator_tid);
 	rbt_json_u64(j, "channels", t->task.n_channels);
-	rbt_json_string(j, "state", t->suspended ? "suspended" : "running");
+	rbt_json_string(j, "state", task_state(l, t));
 	rbt_json_end(j, '}');
+}
+
+static void json_turns(struct rbt_json *j, const struct listed *l)
+{
+	const struct rbt_program_turns *t = &l->turns;
+	bool has = l->has_turns;
+
+	json_known(j, "weight", has, t->weight);
+	if (has) {
+		rbt_json_string(j, "policy", t->policy);
+	} else {
+		rbt_json_null(j, "policy");
+	}
+	if (has) {
+		rbt_json_bool(j, "counted", t->has_board != 0);
+	} else {
+		rbt_json_null(j, "counted");
+	}
+	json_known(j, "on_us", has, t->on_ns / 1000);
+	json_known(j, "waited_us", has, t->waited_ns / 1000);
+	json_known(j, "turns", has, t->n_turns);
+	json_known(j, "owed_turns", has, t->n_owed_turns);
+	json_known(j, "reserves", has, t->n_reserves);
+	json_known(j, "reserved_us", has, t->reserved_ns / 1000);
+	json_known(j, "hold_us", has && t->has_board != 0, t->hold_ns / 1000);
 }
 
 static void json_row(struct view *v, const struct listed *l)
@@ -198,13 +228,15 @@ static void json_row(struct view *v, const struct listed *l)
 	rbt_json_string(j, "state",
 		l->error != 0  ? "unknown"
 		: l->suspended ? "suspended"
+		: l->waiting   ? "waiting"
 			       : "running");
 	json_known(j, "suspended_left_ms", l->suspended_left_ms != 0, l->suspended_left_ms);
 	json_known(j, "memory_bytes", l->has_memory, l->memory_bytes);
+	json_turns(j, l);
 	rbt_json_string(j, "note", l->note);
 	rbt_json_array(j, "tasks");
 	for (size_t i = 0; i < l->n_tasks; i++) {
-		json_task(j, &l->tasks[i]);
+		json_task(j, l, &l->tasks[i]);
 	}
 	rbt_json_end(j, ']');
 	rbt_json_end(j, '}');

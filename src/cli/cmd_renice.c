@@ -20,6 +20,7 @@ static int renice_one(pid_t pid, const void *data)
 		.priority =
 			n->has_class || n->has_priority ? (uint32_t)n->priority : RBT_PRIORITY_KEEP,
 		.force = w->force,
+		.weight = (uint32_t)n->weight,
 		.timeslice_us = n->timeslice_us,
 	};
 	struct rbt_msg_result result;
@@ -32,6 +33,9 @@ static int renice_one(pid_t pid, const void *data)
 		result.priority);
 	if (n->has_timeslice) {
 		printf(", timeslice %u us", (unsigned)n->timeslice_us);
+	}
+	if (n->has_weight) {
+		printf(", weight %u", (unsigned)n->weight);
 	}
 	printf("%s%s\n", result.text[0] != '\0' ? "; " : "", result.text);
 	return EXIT_OK;
@@ -48,7 +52,7 @@ static int run(int argc, char **argv)
 	struct wish w = {0};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "c:p:t:h", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, NICENESS_LETTERS "h", options, NULL)) != -1) {
 		if (c == 'h') {
 			fputs(cmd_renice.usage, stdout);
 			return EXIT_OK;
@@ -65,9 +69,9 @@ static int run(int argc, char **argv)
 	if (niceness_settle(&cmd_renice, &w.n) != 0) {
 		return EXIT_USAGE;
 	}
-	if (!w.n.has_class && !w.n.has_priority && !w.n.has_timeslice) {
-		return usage_error(
-			&cmd_renice, "say what to: --class, --priority or --timeslice-us");
+	if (!w.n.has_class && !w.n.has_priority && !w.n.has_timeslice && !w.n.has_weight) {
+		return usage_error(&cmd_renice,
+			"say what to: --class, --priority, --timeslice-us or --weight");
 	}
 	return target_each(&cmd_renice, argc, argv, renice_one, &w);
 }
@@ -76,7 +80,8 @@ const struct command cmd_renice = {
 	.name = "renice",
 	.summary = "change the class of programs that are running",
 	.usage =
-		"Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N)\n"
+		"Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N |\n"
+		"                             --weight N)\n"
 		"\n"
 		"Changes how running programs share the GPU. Programs started with `rubato run` need\n"
 		"no privilege; others need ptrace rights over them (root, or the same user where\n"
@@ -86,9 +91,10 @@ const struct command cmd_renice = {
 		"  -p, --priority N         0 (lowest) to 15 (highest)\n"
 		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000; alone, it keeps the\n"
 		"                           priority. Without it, the timeslice is the priority's\n"
+		"  -w, --weight N           its share of the turns, 1 to 1000; alone, it keeps all else\n"
 		"      --force              write to driver versions that are not known\n"
 		"\n"
-		"Several best-effort programs on one GPU run at the driver's own slices: short slices\n"
-		"in company would make them thrash.\n",
+		"Several best-effort programs on one GPU take turns, one at a time: together, their short\n"
+		"slices would make them thrash.\n",
 	.run = run,
 };

@@ -160,6 +160,11 @@ static void prepare(const struct niceness *n, bool no_daemon, bool force)
 	} else {
 		unsetenv(RBT_ENV_TIMESLICE);
 	}
+	if (n->has_weight) {
+		set_number(RBT_ENV_WEIGHT, n->weight);
+	} else {
+		unsetenv(RBT_ENV_WEIGHT);
+	}
 	if (force) {
 		setenv(RBT_ENV_FORCE, "1", 1);
 	} else {
@@ -201,7 +206,7 @@ static int run(int argc, char **argv)
 	bool no_daemon = false, force = false;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "+c:p:t:h", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+" NICENESS_LETTERS "h", options, NULL)) != -1) {
 		switch (c) {
 		case 'n':
 			no_daemon = true;
@@ -233,7 +238,7 @@ const struct command cmd_run = {
 	.name = "run",
 	.summary = "start a program with a class",
 	.usage =
-		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N]\n"
+		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--weight N]\n"
 		"                  [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
 		"\n"
 		"Runs COMMAND, unmodified, as a program of a class. Needs no privilege.\n"
@@ -241,6 +246,7 @@ const struct command cmd_run = {
 		"  -c, --class CLASS        latency, normal (default) or best-effort\n"
 		"  -p, --priority N         0 (lowest) to 15 (highest); a class is its middle: 13, 8, 2\n"
 		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
+		"  -w, --weight N           share of the turns among equals, 1 (default) to 1000\n"
 		"      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"
 		"      --force              write to driver versions that are not known\n"
 		"      --device soft        on a GPU in software, shared by all who say so; it starts with\n"

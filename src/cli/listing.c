@@ -44,7 +44,7 @@ static void mark_seen(struct walk *w, pid_t pid)
 	w->seen[w->n_seen++] = pid;
 }
 
-static int list_message(struct walk *w, const char *buf)
+static int list_message(struct walk *w, const char *buf, size_t size)
 {
 	struct rbt_msg_program msg;
 
@@ -61,6 +61,7 @@ static int list_message(struct walk *w, const char *buf)
 		.attached = (msg.flags & RBT_PROGRAM_ATTACHED) != 0,
 		.held_back = (msg.flags & RBT_PROGRAM_HELD_BACK) != 0,
 		.suspended = (msg.flags & RBT_PROGRAM_SUSPENDED) != 0,
+		.waiting = (msg.flags & RBT_PROGRAM_WAITING) != 0,
 		.has_memory = msg.has_memory != 0,
 		.priority = msg.priority,
 		.wanted_us = msg.wanted_us,
@@ -69,6 +70,12 @@ static int list_message(struct walk *w, const char *buf)
 		.n_tasks = msg.n_tasks,
 		.tasks = tasks,
 	};
+	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(*tasks);
+	l.has_turns = size > tasks_end;
+	if (l.has_turns) {
+		memcpy(&l.turns, buf + tasks_end, sizeof(l.turns));
+		l.turns.policy[sizeof(l.turns.policy) - 1] = '\0';
+	}
 	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
 	if (rbt_proc_command(l.pid, l.command, sizeof(l.command)) < 0) {
 		snprintf(l.command, sizeof(l.command), "-");
@@ -97,7 +104,8 @@ static int list_daemon(struct walk *w, uid_t uid)
 		return 0;
 	}
 	pid_t after = 0;
-	while (r == 0 && daemon_list(sock, after, buf, sizeof(buf)) > 0) {
+	ssize_t n;
+	while (r == 0 && (n = daemon_list(sock, after, buf, sizeof(buf))) > 0) {
 		struct rbt_msg_program msg;
 		memcpy(&msg, buf, sizeof(msg));
 		if (msg.pid <= after) {
@@ -109,7 +117,7 @@ static int list_daemon(struct walk *w, uid_t uid)
 		if (uid != geteuid() && (rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
 			continue;
 		}
-		r = was_seen(w, msg.pid) ? 0 : list_message(w, buf);
+		r = was_seen(w, msg.pid) ? 0 : list_message(w, buf, (size_t)n);
 	}
 	close(sock);
 	return r;

@@ -20,10 +20,13 @@ struct listed {
 	bool attached; /* from outside, rather than started by `rubato run` */
 	bool held_back;
 	bool suspended;
+	bool waiting;   /* for its turn, or for the end of a reserve */
+	bool has_turns; /* `turns` is known */
 	bool has_memory;
 	int error; /* why its tasks could not be looked at; 0 when they were */
 	unsigned priority;
 	uint64_t wanted_us, suspended_left_ms, memory_bytes;
+	struct rbt_program_turns turns;
 	char note[128];
 	char command[512];
 	size_t n_tasks;

@@ -23,6 +23,13 @@ int niceness_parse(const struct command *cmd, struct niceness *n, int option, co
 		}
 		n->has_priority = true;
 		return 0;
+	case 'w':
+		if (rbt_parse_u64(arg, 1, RBT_WEIGHT_MAX, &n->weight) < 0) {
+			return usage_error(cmd, "weight is a whole number from 1 to %d, not %s",
+				RBT_WEIGHT_MAX, arg);
+		}
+		n->has_weight = true;
+		return 0;
 	default:
 		if (rbt_parse_u64(arg, 1, RBT_TIMESLICE_MAX_US, &n->timeslice_us) < 0) {
 			return usage_error(cmd,

@@ -2,9 +2,10 @@
 /*
  * Inside rubatod: the model of who is there, what they want, and what they have.
  *
- * Everything that happens changes the model and marks it dirty; the loop then calls reconcile(),
- * the only place that acts. So there is one path for a new program, a renice, a lost hand and a
- * restart.
+ * What comes and goes changes the model and marks it dirty; the loop then calls reconcile(), which
+ * tells the decision core and carries out what it decides. So there is one path for a new program,
+ * a renice, a lost hand and a restart. Time that passes and programs that become busy go to the
+ * core alone (schedule.c), and only what it changes is carried out (apply.c).
  */
 #ifndef RBT_DAEMON_DAEMON_H
 #define RBT_DAEMON_DAEMON_H
@@ -15,6 +16,7 @@
 #include <sys/types.h>
 
 #include "board/board.h"
+#include "board/waiter.h"
 #include "daemon/protocol.h"
 #include "hand/holding.h"
 #include "sched/core.h"
@@ -42,10 +44,11 @@ struct peer {
 struct hold {
 	uint32_t id;
 	uint32_t backend, client;
-	bool in_hand;   /* the hand has the current record */
-	bool suspended; /* applied */
-	bool stale;     /* the record has tasks that know nothing of what was applied */
-	bool refused;   /* the driver refused it something: said again with the next change */
+	bool in_hand;     /* the hand has the current record */
+	enum rbt_off off; /* applied */
+	bool rest_off;    /* applied: its other tasks too, as with RBT_OFF_COMMAND */
+	bool stale;       /* the record has tasks that know nothing of what was applied */
+	bool refused;     /* the driver refused it something: said again with the next change */
 	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
 	LIST_ENTRY(hold) link;
 };
@@ -58,6 +61,7 @@ struct program {
 	struct peer *peer; /* its shim; NULL when attached from outside */
 	bool awaited;      /* `rubato run` became it, and its shim has not spoken yet */
 	unsigned priority;
+	uint32_t weight;       /* of its turns */
 	uint64_t timeslice_us; /* explicit wish; 0: by priority */
 	bool force;
 	bool suspended;
@@ -66,8 +70,20 @@ struct program {
 	enum rbt_denial denial;
 	struct rbt_board *board; /* what it counts itself; NULL: nothing is known of that */
 	struct rbt_board_watch board_watch; /* of rbt_board_look() */
+	bool board_is_new;                  /* the core has not heard of it */
+	uint32_t gaps[RBT_BOARD_GAPS];      /* as the core knows them */
+	uint64_t edge_gap_ns;               /* the one it has seen for itself; 0: none */
+	bool has_open_request;              /* as its board says */
+	bool is_hinted;                     /* as the core was told */
+	uint64_t request_deadline_ns;       /* 0: none */
+	uint64_t hinted_ns;                 /* since when */
+	struct rbt_sched_prog *sched;       /* what the core has of it; NULL: nothing yet */
+	struct rbt_sched_params params;     /* as told to the core */
+	uint64_t no_turns_until_ns;         /* the driver refused to take it off */
+	bool is_pending;                    /* apply.c: a decision is to be carried out */
 	LIST_HEAD(, hold) holds;
 	LIST_ENTRY(program) link;
+	LIST_ENTRY(program) pending;
 };
 
 /* A program that a previous daemon left changed and that we have not reached yet; state.c's own. */
@@ -76,12 +92,20 @@ struct unhealed;
 struct daemon {
 	int epoll_fd, lock_fd;
 	struct source listener, signals, timer, hand;
+	struct source turn_timer; /* when the core is to tick */
+	struct source waker;      /* a board's program has become busy; the waiter's own fd */
+	uint32_t n_hinted;        /* programs with an open request, whose end is looked for */
+	bool hints_changed;
+	uint64_t hint_look_ns;  /* when that is to be done next; UINT64_MAX: not at all */
+	uint64_t turn_armed_ns; /* what turn_timer is set to; UINT64_MAX: nothing */
+	struct rbt_sched *sched;
+	struct rbt_board_waiter *waiter;
 	pid_t hand_pid;
 	uint32_t hand_seq;
 	uint64_t hand_started_ns;
 	uint64_t hand_retry_ns; /* not before this, after it died too often */
 	unsigned hand_deaths;
-	bool dirty, stop;
+	bool dirty, stop, is_ticking;
 	bool deaf; /* no fd was left for a connection: the listener is not watched */
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	uint64_t idle_exit_ns, idle_since_ns;
@@ -91,15 +115,21 @@ struct daemon {
 	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
 	struct rbt_sched_gpus gpus;
 	uint64_t retry_ns; /* when to reconcile again; 0: when something happens */
+	bool any_off;      /* a suspend may be in force, to be renewed */
+	struct rbt_sched_config config;
+	const char *config_path; /* as said; NULL: where it is by default */
 	LIST_HEAD(, unhealed) unhealed;
 	LIST_HEAD(, peer) peers;
 	LIST_HEAD(, program) programs;
+	LIST_HEAD(, program) pending;
 };
 
 /* A suspend ends this long after we last meant it: the hand resumes when we are stopped. */
 #define LEASE_NS UINT64_C(2000000000)
 /* What did not work is tried again after this. */
 #define RETRY_NS UINT64_C(1000000000)
+/* Who could not be taken off takes no turns for this long. */
+#define NO_TURNS_NS UINT64_C(5000000000)
 
 /* main.c */
 int watch(struct daemon *d, struct source *s);
@@ -133,7 +163,7 @@ void program_release(struct daemon *d, struct program *p);
 /* Adds or replaces the record of a client. Takes ownership of *rec, also on failure. */
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec);
 /* Takes a board in place of the one it had. fd is borrowed. 0 or -errno. */
-int program_put_board(struct program *p, int fd);
+int program_put_board(struct daemon *d, struct program *p, int fd);
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client);
 uint64_t program_wanted_us(const struct program *p);
 /* False for a driver whose version is not known, unless forced. */
@@ -149,6 +179,32 @@ void program_check_attached(struct daemon *d, struct program *p);
 /* reconcile.c. 0, or -errno when nothing could be done at all; it is tried again then. */
 int reconcile(struct daemon *d);
 
+/* schedule.c: what the decision core is told, and when it is asked. 0 or -errno. */
+int schedule_start(struct daemon *d);
+/* Takes another configuration. */
+int schedule_configure(struct daemon *d, const struct rbt_sched_config *config);
+void schedule_stop(struct daemon *d);
+/* Tells what has changed about a program, if anything. 0 or -errno. */
+int schedule_tell(struct daemon *d, struct program *p);
+/* Before it goes. */
+void schedule_forget(struct daemon *d, struct program *p);
+/* Before its board goes. */
+void schedule_forget_board(struct daemon *d, struct program *p);
+/* After the GPUs' locks or marks have changed. */
+void schedule_tell_gpus(struct daemon *d);
+/* The name of the policy in force. */
+const char *schedule_policy(const struct daemon *d);
+/* Sets the timer for what the core wants next. */
+void schedule_arm(struct daemon *d);
+
+/* apply.c: decisions are carried out */
+/* Whatever has been decided anew. */
+void apply_changes(struct daemon *d);
+/* Everything, wherever what was applied differs. */
+void apply_all(struct daemon *d);
+/* Kept off by turns or by a reserve, and not by command. */
+bool program_is_waiting(const struct program *p);
+
 /* gpulock.c: the locks of the GPUs, as far as they can be had */
 void gpulock_init(struct daemon *d);
 /* Takes those that are wanted; where another has it, leaves our mark. */
@@ -163,8 +219,11 @@ int hand_ensure(struct daemon *d);
 int hand_hold(struct daemon *d, struct hold *h);
 int hand_drop(struct daemon *d, uint32_t id);
 int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us);
-int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns);
+/* how: not RBT_ON. */
+int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns);
 int hand_resume(struct daemon *d, struct hold *h);
+/* All but its compute tasks. */
+int hand_resume_rest(struct daemon *d, struct hold *h);
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep);
 /* Renews every suspend. Returns how many had lapsed, or -errno. */
 int hand_renew(struct daemon *d, uint64_t deadline_ns);

@@ -41,7 +41,8 @@ static void forget_applied(struct daemon *d)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			h->in_hand = h->suspended = false;
+			h->in_hand = h->rest_off = false;
+			h->off = RBT_ON;
 			memset(h->slice_us, 0, sizeof(h->slice_us));
 		}
 	}
@@ -206,7 +207,7 @@ int hand_drop(struct daemon *d, uint32_t id)
 }
 
 /*
- * In the three below, our own copy of the holding learns first what is about to happen: if the hand
+ * In those below, our own copy of the holding learns first what is about to happen: if the hand
  * dies on the way, we know what to put back. When there is none any more (-ENOTCONN), everything is
  * back at its default. When the driver refuses, some tasks may have obeyed.
  */
@@ -237,8 +238,9 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 	return r;
 }
 
-int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
+int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns)
 {
+	bool by_command = how == RBT_OFF_COMMAND;
 	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 
 	if (mine == NULL) {
@@ -248,12 +250,14 @@ int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SUSPEND,
 		.id = h->id,
-		.scope = RBT_SCOPE_ALL,
-		.mode = RBT_SUSPEND_FULL,
+		.scope = by_command ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+		.mode = how == RBT_OFF_SCHEDULING ? RBT_SUSPEND_SCHEDULING_ONLY : RBT_SUSPEND_FULL,
 		.value = deadline_ns,
 	};
 	int r = call_simple(d, req);
-	h->suspended = r != -ENOTCONN;
+	h->off = r == -ENOTCONN ? RBT_ON : how;
+	h->rest_off = r != -ENOTCONN && (by_command || h->rest_off);
+	d->any_off = true;
 	h->refused = h->refused || (r < 0 && r != -ENOTCONN);
 	return r;
 }
@@ -261,16 +265,29 @@ int hand_suspend(struct daemon *d, struct hold *h, uint64_t deadline_ns)
 int hand_resume(struct daemon *d, struct hold *h)
 {
 	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-	int r = call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_RESUME, .id = h->id});
+	struct rbt_hand_request req = {.op = RBT_HAND_RESUME, .id = h->id, .scope = RBT_SCOPE_ALL};
+	int r = call_simple(d, req);
 
-	h->suspended = r < 0 && r != -ENOTCONN;
-	if (mine != NULL) {
-		mine->suspended = h->suspended;
-	}
-	if (h->suspended) {
+	if (r < 0 && r != -ENOTCONN) {
 		h->refused = true;
 		d->retry_ns = rbt_now_ns() + RETRY_NS;
+		return r;
 	}
+	h->off = RBT_ON;
+	h->rest_off = false;
+	if (mine != NULL) {
+		mine->suspended = false;
+	}
+	return r;
+}
+
+int hand_resume_rest(struct daemon *d, struct hold *h)
+{
+	struct rbt_hand_request req = {.op = RBT_HAND_RESUME, .id = h->id, .scope = RBT_SCOPE_REST};
+	int r = call_simple(d, req);
+
+	h->rest_off = r < 0 && r != -ENOTCONN;
+	h->refused = h->refused || h->rest_off;
 	return r;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -38,36 +39,79 @@ void unwatch(struct daemon *d, struct source *s)
 	}
 }
 
+/* Reads the configuration, if there is one. 0, or -errno and the error has been said. */
+static int read_config(struct daemon *d, struct rbt_sched_config *ret)
+{
+	char path[4096];
+	int r = 0;
+
+	if (d->config_path != NULL) {
+		snprintf(path, sizeof(path), "%s", d->config_path);
+	} else {
+		r = config_default_path(path, sizeof(path));
+	}
+	if (r == 0) {
+		r = config_read(path, ret);
+	}
+	if (r == -ENOENT && d->config_path == NULL) {
+		*ret = (struct rbt_sched_config){0};
+		return 0;
+	}
+	if (r < 0 && r != -EINVAL) {
+		rbt_error("cannot read %s: %s", path, strerror(-r));
+	}
+	return r;
+}
+
+static void reload(struct daemon *d)
+{
+	struct rbt_sched_config config;
+
+	/* With a file that is wrong, everything stays as it is. */
+	if (read_config(d, &config) == 0 && schedule_configure(d, &config) == 0) {
+		rbt_warn("configuration read; policy %s", schedule_policy(d));
+	}
+}
+
 static void on_signal(struct daemon *d, struct source *s, uint32_t events)
 {
 	struct signalfd_siginfo info;
 
-	if (read(s->fd, &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGHUP) {
+	if (read(s->fd, &info, sizeof(info)) != sizeof(info)) {
+		return;
+	}
+	if (info.ssi_signo == SIGHUP) {
+		reload(d);
+	} else {
 		d->stop = true;
 	}
 }
 
 static void renew_suspends(struct daemon *d, uint64_t now_ns)
 {
-	bool any = false;
 	struct program *p;
+	struct hold *h;
 
+	d->any_off = false;
 	LIST_FOREACH (p, &d->programs, link) {
+		LIST_FOREACH (h, &p->holds, link) {
+			d->any_off = d->any_off || h->off != RBT_ON;
+		}
 		if (p->suspended && p->resume_at_ns != 0 && p->resume_at_ns <= now_ns) {
 			p->suspended = false;
 			d->dirty = true;
 		}
-		any = any || p->suspended;
 	}
-	if (!any || hand_renew(d, now_ns + LEASE_NS) <= 0) {
+	if (!d->any_off || hand_renew(d, now_ns + LEASE_NS) <= 0) {
 		return;
 	}
-	/* We were stopped for longer than a lease; the hand let them
-	 * run. They are still meant to be suspended. */
+	/* We were stopped for longer than a lease; the hand let them run, at their own slices. What
+	 * was meant still is: all of it is said again. */
 	LIST_FOREACH (p, &d->programs, link) {
-		struct hold *h;
 		LIST_FOREACH (h, &p->holds, link) {
-			h->suspended = false;
+			h->off = RBT_ON;
+			h->stale = true;
+			memset(h->slice_us, 0, sizeof(h->slice_us));
 		}
 	}
 	d->dirty = true;
@@ -100,14 +144,34 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	}
 }
 
-/* Ticks only while there is something to look after. */
+/* Whether there is something to look after: what has no event of its own. */
+static bool is_tick_needed(struct daemon *d)
+{
+	struct program *p;
+
+	if (d->deaf || d->any_off || d->retry_ns != 0 || d->gpus.locked != 0) {
+		return true;
+	}
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->peer == NULL) {
+			return true;
+		}
+	}
+	return LIST_EMPTY(&d->programs) && d->idle_exit_ns != 0;
+}
+
 static void arm_timer(struct daemon *d)
 {
-	bool needed = !LIST_EMPTY(&d->programs) || d->idle_exit_ns != 0 || d->deaf;
+	bool needed = is_tick_needed(d);
 	struct itimerspec spec = {0};
 
+	if (needed == d->is_ticking) {
+		return;
+	}
+	d->is_ticking = needed;
 	if (needed) {
 		spec.it_value.tv_nsec = spec.it_interval.tv_nsec = TICK_NS;
+		d->idle_since_ns = rbt_now_ns();
 	}
 	timerfd_settime(d->timer.fd, 0, &spec, NULL);
 }
@@ -146,8 +210,6 @@ static int setup_loop(struct daemon *d)
 
 static void run_loop(struct daemon *d)
 {
-	bool had_programs = false, was_deaf = false;
-
 	arm_timer(d);
 	while (!d->stop) {
 		/* One event at a time: handling one may free what another points to. */
@@ -161,14 +223,14 @@ static void run_loop(struct daemon *d)
 			struct source *s = ev.data.ptr;
 			s->ready(d, s, ev.events);
 		}
+		if (!d->dirty) {
+			apply_changes(d);
+		}
 		if (d->dirty) {
 			reconcile(d);
 		}
-		if (LIST_EMPTY(&d->programs) == had_programs || d->deaf != was_deaf) {
-			had_programs = !LIST_EMPTY(&d->programs);
-			was_deaf = d->deaf;
-			arm_timer(d);
-		}
+		arm_timer(d);
+		schedule_arm(d);
 	}
 }
 
@@ -194,17 +256,36 @@ static int claim_runtime_dir(struct daemon *d)
 }
 
 static const char usage[] =
-	"Usage: rubatod [--idle-exit-s N] [--ready-fd FD]\n"
+	"Usage: rubatod [--config FILE] [--idle-exit-s N] [--ready-fd FD]\n"
+	"       rubatod --check FILE\n"
 	"Keeps what `rubato` was asked to do in force. Started on demand by the rubato tools.\n"
 	"\n"
+	"  --config FILE    how to share GPUs, in place of /etc/rubato/rubatod.conf (root) or\n"
+	"                   ~/.config/rubato/rubatod.conf; read again on SIGHUP\n"
+	"  --check FILE     only say whether that is a configuration file\n"
 	"  --idle-exit-s N  end after N seconds without programs or tools (default: stay)\n"
 	"  --ready-fd FD    write one byte to FD when the socket answers\n"
 	"  --help, --version\n";
+
+static int check_config(const char *path)
+{
+	struct rbt_sched_config config;
+	int r = config_read(path, &config);
+
+	if (r == 0) {
+		printf("%s: ok\n", path);
+	} else if (r != -EINVAL) {
+		rbt_error("cannot read %s: %s", path, strerror(-r));
+	}
+	return r == 0 ? 0 : 1;
+}
 
 /* Returns -1 to go on, or an exit code. */
 static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
 {
 	static const struct option options[] = {
+		{"config", required_argument, NULL, 'c'},
+		{"check", required_argument, NULL, 'C'},
 		{"idle-exit-s", required_argument, NULL, 'i'},
 		{"ready-fd", required_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
@@ -216,6 +297,11 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		switch (c) {
+		case 'c':
+			d->config_path = optarg;
+			break;
+		case 'C':
+			return check_config(optarg);
 		case 'i':
 		case 'r':
 			if (rbt_parse_u64(optarg, 0, 1000000, &v) < 0) {
@@ -275,6 +361,7 @@ static void shut_down(struct daemon *d)
 	hand_stop(d);
 	state_write(d);
 	server_stop(d);
+	schedule_stop(d);
 	gpulock_drop(d, 0);
 	rbt_holdings_finish(&d->mine);
 	state_finish(d);
@@ -293,6 +380,8 @@ int main(int argc, char **argv)
 		.signals.fd = -1,
 		.timer.fd = -1,
 		.hand.fd = -1,
+		.turn_timer.fd = -1,
+		.waker.fd = -1,
 		.next_hold_id = 1,
 		.idle_since_ns = rbt_now_ns(),
 	};
@@ -312,7 +401,11 @@ int main(int argc, char **argv)
 		announce(&ready_fd);
 		return 0;
 	}
-	if (r == 0 && (r = setup_loop(&d)) == 0) {
+	/* One that was named must be right; with the default one, programs matter more. */
+	if (r == 0 && read_config(&d, &d.config) < 0 && d.config_path != NULL) {
+		return 1;
+	}
+	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0) {
 		state_heal(&d);
 		r = server_start(&d);
 	}

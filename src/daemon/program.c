@@ -61,6 +61,7 @@ struct program *program_obtain(struct daemon *d, pid_t pid, int *ret_error)
 	}
 	p->pid = pid;
 	p->priority = RBT_PRIORITY_NORMAL;
+	p->weight = 1;
 	p->pidfd = (struct source){.fd = rbt_pidfd_open(pid), .ready = on_exit_of_program};
 	LIST_INIT(&p->holds);
 	int r = p->pidfd.fd < 0 ? p->pidfd.fd : rbt_proc_start_time(pid, &p->start_time);
@@ -87,7 +88,7 @@ static void hold_release(struct daemon *d, struct hold *h)
 			hand_set_slice(d, h, gpu, 0);
 		}
 	}
-	if (h->suspended) {
+	if (h->off != RBT_ON) {
 		hand_resume(d, h);
 	}
 	if (h->in_hand) {
@@ -103,6 +104,7 @@ void program_release(struct daemon *d, struct program *p)
 	struct hold *h;
 	struct peer *peer;
 
+	schedule_forget(d, p);
 	while ((h = LIST_FIRST(&p->holds)) != NULL) {
 		hold_release(d, h);
 	}
@@ -185,7 +187,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 	return 0;
 }
 
-int program_put_board(struct program *p, int fd)
+int program_put_board(struct daemon *d, struct program *p, int fd)
 {
 	struct rbt_board *board;
 	struct rbt_board_reading first;
@@ -194,11 +196,16 @@ int program_put_board(struct program *p, int fd)
 	if (r < 0) {
 		return r;
 	}
+	schedule_forget_board(d, p);
 	rbt_board_unmap(p->board);
 	p->board = board;
+	p->board_is_new = true;
+	d->dirty = true;
 	/* What was counted before is no news; from here on the program leaves its times. */
 	memset(&p->board_watch, 0, sizeof(p->board_watch));
 	rbt_board_look(board, &p->board_watch, rbt_now_ns(), &first);
+	memcpy(p->gaps, first.gaps, sizeof(p->gaps));
+	p->edge_gap_ns = 0;
 	return 0;
 }
 

@@ -26,6 +26,7 @@
 #define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR"  /* where socket, lock and state file live */
 #define RBT_ENV_PRIORITY    "RUBATO_PRIORITY"     /* 0…15 */
 #define RBT_ENV_TIMESLICE   "RUBATO_TIMESLICE_US" /* overrides the priority's slice */
+#define RBT_ENV_WEIGHT      "RUBATO_WEIGHT"       /* 1…1000 */
 #define RBT_ENV_FORCE       "RUBATO_FORCE"        /* 1: write to unknown drivers too */
 #define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"    /* 1: the shim acts alone */
 
@@ -41,12 +42,14 @@ enum rbt_msg_type {
 	RBT_MSG_RENICE,  /* struct rbt_msg_renice */
 	RBT_MSG_SUSPEND, /* struct rbt_msg_suspend */
 	RBT_MSG_RESUME,  /* struct rbt_msg_pid */
-	/* struct rbt_msg_pid: the program with the next larger pid, or a RESULT after the last */
+	/* struct rbt_msg_pid: the program with the next larger pid, or a RESULT after the last.
+	 * Its flags may ask for more */
 	RBT_MSG_LIST,
 
 	/* from the daemon */
-	RBT_MSG_RESULT,  /* struct rbt_msg_result */
-	RBT_MSG_PROGRAM, /* struct rbt_msg_program, task states */
+	RBT_MSG_RESULT, /* struct rbt_msg_result */
+	/* struct rbt_msg_program, task states; struct rbt_program_turns if it was asked for */
+	RBT_MSG_PROGRAM,
 
 	/* from `rubato run`, header only, not answered: the sender is about to become a program,
 	 * which may take its time to use the GPU. */
@@ -55,6 +58,9 @@ enum rbt_msg_type {
 	/* from a shim, header only, one fd, not answered: the program's board (board/board.h), in
 	 * place of any that was sent before. After HELLO. */
 	RBT_MSG_BOARD,
+
+	/* from a shim, struct rbt_msg_weight, not answered. After HELLO; without it, 1. */
+	RBT_MSG_WEIGHT,
 };
 
 struct rbt_msg_header {
@@ -87,10 +93,18 @@ struct rbt_msg_client {
 	uint32_t client;
 };
 
+struct rbt_msg_weight {
+	struct rbt_msg_header h;
+	uint32_t weight;
+	uint32_t pad;
+};
+
+enum { RBT_LIST_TURNS = 1 << 0 };
+
 struct rbt_msg_pid {
 	struct rbt_msg_header h;
 	int32_t pid;
-	uint32_t pad;
+	uint32_t flags; /* of a LIST: RBT_LIST_* */
 };
 
 #define RBT_PRIORITY_KEEP UINT32_MAX
@@ -100,8 +114,8 @@ struct rbt_msg_renice {
 	int32_t pid;
 	uint32_t priority; /* or RBT_PRIORITY_KEEP */
 	uint32_t force;
-	uint32_t pad;
-	uint64_t timeslice_us; /* 0: by priority */
+	uint32_t weight;       /* 0: as it is */
+	uint64_t timeslice_us; /* 0: by priority; as it is when there is only a weight */
 };
 
 struct rbt_msg_suspend {
@@ -121,7 +135,8 @@ struct rbt_msg_result {
 enum {
 	RBT_PROGRAM_ATTACHED = 1 << 0,
 	RBT_PROGRAM_SUSPENDED = 1 << 1,
-	RBT_PROGRAM_HELD_BACK = 1 << 2
+	RBT_PROGRAM_HELD_BACK = 1 << 2,
+	RBT_PROGRAM_WAITING = 1 << 3, /* kept off by turns or a reserve, not by command */
 };
 
 struct rbt_msg_program {
@@ -139,6 +154,18 @@ struct rbt_msg_program {
 	/* struct rbt_task_state[n_tasks] follow */
 };
 
+/* How a program fares under its daemon's policy. Times since it was known. */
+struct rbt_program_turns {
+	char policy[16];
+	uint32_t weight;
+	uint32_t has_board; /* what it submits is known: reserve, no turns while idle */
+	uint64_t on_ns, waited_ns;
+	uint64_t n_turns, n_owed_turns;
+	uint64_t n_reserves, reserved_ns;
+	uint64_t hold_ns;    /* the window learnt; 0 also when there is none yet */
+	uint64_t n_requests; /* as told by the program */
+};
+
 struct rbt_task_state {
 	struct rbt_task task;
 	uint64_t timeslice_us;
@@ -150,6 +177,7 @@ static_assert(sizeof(struct rbt_msg_hello) == 24, "wire");
 static_assert(sizeof(struct rbt_msg_record) == 32, "wire");
 static_assert(sizeof(struct rbt_msg_renice) == 32, "wire");
 static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
+static_assert(sizeof(struct rbt_program_turns) == 88, "wire");
 static_assert(sizeof(struct rbt_task_state) == 64, "wire");
 
 #endif

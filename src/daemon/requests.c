@@ -72,9 +72,11 @@ static const char *denial_text(enum rbt_denial denial)
 	case RBT_DENIED_LOCK:
 		return "default slice: another scheduler holds this GPU";
 	case RBT_DENIED_COMPANY:
-		return "default slice: shares the GPU with another best-effort task";
+		return "default slice: has several compute tasks on the GPU";
 	case RBT_DENIED_RIVAL:
 		return "default slice: another scheduler has a best-effort task on the GPU";
+	case RBT_DENIED_ADMISSION:
+		return "treated as normal: too many latency programs on the GPU";
 	default:
 		return "";
 	}
@@ -177,10 +179,14 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	unsigned old_priority = p->priority;
+	uint32_t old_weight = p->weight;
 	uint64_t old_us = p->timeslice_us;
+	bool only_weight =
+		msg->weight != 0 && msg->priority == RBT_PRIORITY_KEEP && msg->timeslice_us == 0;
 	unsigned priority = msg->priority == RBT_PRIORITY_KEEP ? old_priority : msg->priority;
-	if (priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US) {
-		answer(peer, -EINVAL, "priority or timeslice out of range");
+	if (priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US ||
+		msg->weight > RBT_WEIGHT_MAX) {
+		answer(peer, -EINVAL, "priority, timeslice or weight out of range");
 		return;
 	}
 	if (priority > old_priority && !may_raise(peer, priority)) {
@@ -189,7 +195,8 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	p->priority = priority;
-	p->timeslice_us = msg->timeslice_us;
+	p->timeslice_us = only_weight ? old_us : msg->timeslice_us;
+	p->weight = msg->weight != 0 ? msg->weight : old_weight;
 	/* Once is enough: what was forced must be undone without. */
 	if (msg->force && !p->force) {
 		allow_force(d, p);
@@ -199,6 +206,7 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	if (r < 0 && (p = program_find(d, msg->pid)) != NULL) {
 		p->priority = old_priority;
 		p->timeslice_us = old_us;
+		p->weight = old_weight;
 		settle(d, msg->pid);
 	}
 	answer_settled(d, peer, msg->pid, r);
@@ -212,7 +220,8 @@ static void resume(struct program *p)
 	p->suspended = false;
 	p->resume_at_ns = 0;
 	LIST_FOREACH (h, &p->holds, link) {
-		h->suspended = true;
+		h->off = RBT_OFF_COMMAND;
+		h->rest_off = true;
 	}
 }
 
@@ -292,13 +301,14 @@ static void on_attach(
 	answer(peer, r, "%s", r < 0 ? strerror(-r) : "");
 }
 
-static void fill_task(struct daemon *d, const struct rbt_holding *mine, uint32_t i, bool suspended,
+static void fill_task(const struct hold *h, const struct rbt_holding *mine, uint32_t i,
 	struct rbt_task_state *ret)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 	const struct rbt_task *t = &mine->rec.tasks[i];
+	bool is_off = t->kind == RBT_TASK_COMPUTE ? h->off != RBT_ON : h->rest_off;
 
-	*ret = (struct rbt_task_state){.task = *t, .suspended = suspended};
+	*ret = (struct rbt_task_state){.task = *t, .suspended = is_off};
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 
@@ -315,6 +325,26 @@ static void fill_memory(
 	}
 }
 
+static void fill_turns(struct daemon *d, struct program *p, struct rbt_program_turns *ret)
+{
+	struct rbt_sched_stats stats = {0};
+
+	*ret = (struct rbt_program_turns){.weight = p->weight, .has_board = p->board != NULL};
+	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));
+	if (p->sched == NULL) {
+		return;
+	}
+	rbt_sched_stats(d->sched, p->sched, &stats);
+	ret->on_ns = stats.on_ns;
+	ret->waited_ns = stats.kept_off_ns;
+	ret->n_turns = stats.turns;
+	ret->n_owed_turns = stats.guard_turns;
+	ret->n_reserves = stats.reserves;
+	ret->reserved_ns = stats.reserved_ns;
+	ret->hold_ns = stats.window_ns;
+	ret->n_requests = stats.requests;
+}
+
 static size_t describe(struct daemon *d, struct program *p, char *buf, size_t size)
 {
 	struct rbt_msg_program msg = {
@@ -324,6 +354,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		.priority = p->priority,
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
 			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
+			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
 			 (is_held_back(p->denial) ? RBT_PROGRAM_HELD_BACK : 0),
 		.wanted_us = program_wanted_us(p),
 	};
@@ -340,7 +371,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		for (uint32_t i = 0;
 			i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {
 			struct rbt_task_state state;
-			fill_task(d, mine, i, h->suspended, &state);
+			fill_task(h, mine, i, &state);
 			memcpy(buf + at, &state, sizeof(state));
 			at += sizeof(state);
 			msg.n_tasks++;
@@ -363,7 +394,14 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 		answer(peer, 0, "%s", "");
 		return;
 	}
-	rbt_send(peer->source.fd, buf, describe(d, p, buf, sizeof(buf)), NULL, 0, MSG_DONTWAIT);
+	struct rbt_program_turns turns;
+	size_t n = describe(d, p, buf, sizeof(buf) - sizeof(turns));
+	if ((msg->flags & RBT_LIST_TURNS) != 0) {
+		fill_turns(d, p, &turns);
+		memcpy(buf + n, &turns, sizeof(turns));
+		n += sizeof(turns);
+	}
+	rbt_send(peer->source.fd, buf, n, NULL, 0, MSG_DONTWAIT);
 }
 
 void request_handle(

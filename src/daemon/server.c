@@ -95,18 +95,34 @@ static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, 
 	return 0;
 }
 
-static int on_board(struct peer *peer, size_t size, const int *fds, size_t n_fds)
+static int on_board(struct daemon *d, struct peer *peer, size_t size, const int *fds, size_t n_fds)
 {
 	if (peer->program == NULL || size != sizeof(struct rbt_msg_header) || n_fds != 1) {
 		return -EBADMSG;
 	}
-	int r = program_put_board(peer->program, fds[0]);
+	int r = program_put_board(d, peer->program, fds[0]);
 	/* A board of another version, or no memory for one: the program goes without. */
 	if (r == -EPROTONOSUPPORT || r == -ENOMEM || r == -EMFILE || r == -ENFILE) {
 		rbt_debug("process %d goes without a board: %s", (int)peer->pid, strerror(-r));
 		return 0;
 	}
 	return r;
+}
+
+static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_t size)
+{
+	struct rbt_msg_weight msg;
+
+	if (peer->program == NULL || size != sizeof(msg)) {
+		return -EBADMSG;
+	}
+	memcpy(&msg, buf, sizeof(msg));
+	if (msg.weight < 1 || msg.weight > RBT_WEIGHT_MAX) {
+		return -EBADMSG;
+	}
+	peer->program->weight = msg.weight;
+	d->dirty = true;
+	return 0;
 }
 
 static int on_await(struct daemon *d, struct peer *peer)
@@ -143,8 +159,10 @@ static int dispatch(
 		return on_client_gone(d, peer, buf, size);
 	case RBT_MSG_AWAIT:
 		return on_await(d, peer);
+	case RBT_MSG_WEIGHT:
+		return on_weight(d, peer, buf, size);
 	case RBT_MSG_BOARD:
-		return on_board(peer, size, fds, n_fds);
+		return on_board(d, peer, size, fds, n_fds);
 	default:
 		request_handle(d, peer, buf, size, fds, n_fds);
 		return 0;

@@ -75,10 +75,15 @@ static int write_all(struct daemon *d, FILE *f)
 {
 	struct program *p;
 	struct unhealed *u;
+	bool any = false;
 	int r = 0;
 
+	/* Who wants nothing special may be kept off for somebody who does. */
 	LIST_FOREACH (p, &d->programs, link) {
-		if (r == 0 && !program_is_plain(p)) {
+		any = any || !program_is_plain(p);
+	}
+	LIST_FOREACH (p, &d->programs, link) {
+		if (r == 0 && any) {
 			r = write_program(d, f, p);
 		}
 	}

@@ -87,7 +87,7 @@ static int act(struct hand *hand, const struct rbt_hand_request *req)
 	case RBT_HAND_SUSPEND:
 		return rbt_holding_suspend(h, req->scope, req->mode, req->value);
 	default:
-		return rbt_holding_resume(h);
+		return rbt_holding_resume(h, req->scope);
 	}
 }
 
@@ -114,21 +114,46 @@ static int execute(struct hand *hand, const struct rbt_hand_request *req, struct
 	}
 }
 
+static bool is_late(const struct rbt_holding *h, uint64_t now_ns)
+{
+	return h->suspended && h->deadline_ns <= now_ns;
+}
+
+/* The owner has stopped in the midst of turns: nobody takes the GPU away from whoever has it, and
+ * those who are let back must not meet at short slices. */
+static void end_turns(struct hand *hand, uint64_t now_ns)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < hand->holdings.n; i++) {
+		any = any ||
+		      (hand->holdings.list[i].in_turns && is_late(&hand->holdings.list[i], now_ns));
+	}
+	for (size_t i = 0; any && i < hand->holdings.n; i++) {
+		struct rbt_holding *h = &hand->holdings.list[i];
+		rbt_holding_restore_slices(h);
+		if (h->suspended && h->in_turns) {
+			h->deadline_ns = now_ns;
+		}
+	}
+}
+
 /* Resumes what is past its deadline; returns the time to the next
  * one for poll(), -1 when there is none. */
 static int expire(struct hand *hand)
 {
 	uint64_t now_ns = rbt_now_ns(), next_ns = UINT64_MAX;
 
+	end_turns(hand, now_ns);
 	for (size_t i = 0; i < hand->holdings.n; i++) {
 		struct rbt_holding *h = &hand->holdings.list[i];
 		if (!h->suspended) {
 			continue;
 		}
-		if (h->deadline_ns <= now_ns) {
+		if (is_late(h, now_ns)) {
 			rbt_debug("suspend of client %#x ran out", h->rec.client);
 			hand->lapsed++;
-			if (rbt_holding_resume(h) < 0) {
+			if (rbt_holding_resume(h, RBT_SCOPE_ALL) < 0) {
 				h->deadline_ns = now_ns + RETRY_NS;
 			}
 		}

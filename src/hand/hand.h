@@ -5,8 +5,9 @@
  * in order, one reply each.
  *
  * Every suspend has a deadline. The owner renews it while it means it; when the owner stops, the
- * hand resumes by itself; when the owner dies, the hand restores default slices, then resumes
- * everything, and exits.
+ * hand resumes by itself. Programs that take turns are off at short slices, and would meet: when
+ * one of their deadlines passes, all default slices are restored first. When the owner dies, the
+ * hand restores default slices, then resumes everything, and exits.
  */
 #ifndef RBT_HAND_HAND_H
 #define RBT_HAND_HAND_H
@@ -21,7 +22,7 @@ enum rbt_hand_op {
 	RBT_HAND_DROP,      /* id. Nothing is restored */
 	RBT_HAND_SET_SLICE, /* id, gpu, value = µs, 0 for the tasks' own */
 	RBT_HAND_SUSPEND,   /* id, scope, mode, value = deadline_ns (monotonic clock) */
-	RBT_HAND_RESUME,    /* id */
+	RBT_HAND_RESUME,    /* id, scope: ALL, or REST when the compute tasks stay off */
 	/* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
 	RBT_HAND_RENEW,
 	/* gpu; one fd: the GPU's lock, held by both so that it outlives either */

@@ -116,12 +116,13 @@ int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_su
 		return first;
 	}
 	h->suspended = true;
+	h->in_turns = scope == RBT_SCOPE_COMPUTE;
 	h->deadline_ns = deadline_ns;
 	note_error(&first, b->suspend(&h->rec, scope, mode));
 	return first;
 }
 
-int rbt_holding_resume(struct rbt_holding *h)
+int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 {
 	int first = 0;
 	const struct rbt_backend *b = writer(h, &first);
@@ -129,12 +130,14 @@ int rbt_holding_resume(struct rbt_holding *h)
 	if (b == NULL) {
 		return first;
 	}
-	note_error(&first, b->resume(&h->rec, RBT_SCOPE_ALL));
-	h->suspended = first < 0;
+	note_error(&first, b->resume(&h->rec, scope));
+	if (scope == RBT_SCOPE_ALL) {
+		h->suspended = first < 0;
+	}
 	return first;
 }
 
-static void restore_slices(struct rbt_holding *h)
+void rbt_holding_restore_slices(struct rbt_holding *h)
 {
 	int error = 0;
 	const struct rbt_backend *b = writer(h, &error);
@@ -157,7 +160,7 @@ static void restore_slices(struct rbt_holding *h)
 
 static void restore_running(struct rbt_holding *h)
 {
-	int r = h->suspended ? rbt_holding_resume(h) : 0;
+	int r = h->suspended ? rbt_holding_resume(h, RBT_SCOPE_ALL) : 0;
 
 	if (r < 0) {
 		rbt_warn("could not resume client %#x: %s", h->rec.client, strerror(-r));
@@ -166,14 +169,14 @@ static void restore_running(struct rbt_holding *h)
 
 void rbt_holding_restore(struct rbt_holding *h)
 {
-	restore_slices(h);
+	rbt_holding_restore_slices(h);
 	restore_running(h);
 }
 
 void rbt_holdings_restore(struct rbt_holdings *hs)
 {
 	for (size_t i = 0; i < hs->n; i++) {
-		restore_slices(&hs->list[i]);
+		rbt_holding_restore_slices(&hs->list[i]);
 	}
 	for (size_t i = 0; i < hs->n; i++) {
 		restore_running(&hs->list[i]);

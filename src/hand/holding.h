@@ -19,6 +19,7 @@ struct rbt_holding {
 	struct rbt_record rec;
 	bool slices_changed;
 	bool suspended;
+	bool in_turns;        /* only its compute tasks, which may be back at any time */
 	uint64_t deadline_ns; /* of the suspend, on the monotonic clock */
 };
 
@@ -46,8 +47,11 @@ void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id);
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us);
 int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
 	uint64_t deadline_ns);
-/* What cannot be resumed stays marked as suspended. */
-int rbt_holding_resume(struct rbt_holding *h);
+/* ALL: what cannot be resumed stays marked as suspended. REST: the compute tasks stay off. */
+int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
+
+/* Gives the tasks back their own slices, if they were changed. */
+void rbt_holding_restore_slices(struct rbt_holding *h);
 
 /* Puts one holding back: its tasks' own slices, then resume. Touches only what was changed. */
 void rbt_holding_restore(struct rbt_holding *h);

@@ -9,6 +9,7 @@
 
 #define RBT_PRIORITY_MAX    15
 #define RBT_PRIORITY_NORMAL 8
+#define RBT_WEIGHT_MAX      1000
 
 /* Timeslice 0 stands for "what the program's own driver chose". */
 #define RBT_TIMESLICE_OWN    0

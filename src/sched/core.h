@@ -27,11 +27,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sched/class.h"
 #include "sched/policy.h"
 #include "sched/rule.h"
 
 #define RBT_SCHED_MAX_GPUS 32
-#define RBT_WEIGHT_MAX     1000
 
 /* A machine, and a program on it. */
 struct rbt_sched;

@@ -55,6 +55,9 @@ static void read_environment(struct shim_config *c)
 	c->priority = (uint32_t)v;
 	c->no_daemon = flag(RBT_ENV_NO_DAEMON);
 	c->force = flag(RBT_ENV_FORCE);
+	if (parse_u64(secure_getenv(RBT_ENV_WEIGHT), RBT_WEIGHT_MAX, &v) == 0) {
+		c->weight = (uint32_t)v;
+	}
 	if (parse_u64(secure_getenv(RBT_ENV_TIMESLICE), RBT_TIMESLICE_MAX_US, &v) == 0) {
 		c->timeslice_us = v;
 	}

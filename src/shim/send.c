@@ -51,7 +51,16 @@ static int send_hello(int sock)
 		.timeslice_us = shim_config.timeslice_us,
 	};
 
-	return shim_sys_send(sock, &msg, sizeof(msg), -1);
+	struct rbt_msg_weight weight = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_WEIGHT},
+		.weight = shim_config.weight,
+	};
+
+	int r = shim_sys_send(sock, &msg, sizeof(msg), -1);
+	if (r < 0 || shim_config.weight == 0) {
+		return r;
+	}
+	return shim_sys_send(sock, &weight, sizeof(weight), -1);
 }
 
 static enum shim_link connect_daemon(struct shim *s, uint64_t now_ns)

@@ -203,15 +203,20 @@ void shim_count_rest(uint32_t kind)
 uint32_t shim_sync_begin(void)
 {
 	struct rbt_board_slot *s = obtain_slot();
+	uint32_t depth;
 
 	if (s == NULL) {
 		return 0;
 	}
 	if (shares) {
-		return atomic_fetch_add_explicit(&s->in_sync, 1, memory_order_relaxed);
+		depth = atomic_fetch_add_explicit(&s->in_sync, 1, memory_order_relaxed);
+	} else {
+		depth = atomic_load_explicit(&s->in_sync, memory_order_relaxed);
+		atomic_store_explicit(&s->in_sync, depth + 1, memory_order_relaxed);
 	}
-	uint32_t depth = atomic_load_explicit(&s->in_sync, memory_order_relaxed);
-	atomic_store_explicit(&s->in_sync, depth + 1, memory_order_relaxed);
+	/* Whoever was silent for a while is taken for idle, and may be kept off the GPU with work
+	 * on it that this waits for. As with submissions, the daemon looks once more. */
+	wake_daemon(shim_board_of(s));
 	return depth;
 }
 

@@ -114,6 +114,7 @@ class Session:
         self.env = dict(os.environ, RUBATO_IDLE_EXIT_S="2")
         # A sanitized librubato is preloaded into programs whose own runtime comes later in their list.
         self.env["ASAN_OPTIONS"] = self.env.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+        self.env["XDG_CONFIG_HOME"] = os.path.join(self.dir, "config")
         # (meson names the folders of all libraries that were built.)
         for name in ("RUBATO_SOFTGPU", "RUBATO_RUNTIME_DIR", "LD_PRELOAD", "LD_LIBRARY_PATH"):
             self.env.pop(name, None)
@@ -174,6 +175,16 @@ class Session:
     def is_running(self, pid):
         tasks = self.tasks(pid, None)
         return bool(tasks) and all(t["enabled"] == t["channels"] for t in tasks)
+
+    def is_off(self, pid):
+        """Its compute tasks may not run, its others may: kept off by turns or a reserve."""
+        tasks = self.tasks(pid, None)
+        return bool(tasks) and all(t["enabled"] == (0 if t["engine"] == "compute" else t["channels"]) for t in tasks)
+
+    def short(self):
+        """Who may run at a slice shorter than the driver's, a pid for each such task."""
+        return [t["pid"] for t in self.state()["tsgs"]
+                if t["engine"] == "compute" and t["enabled"] > 0 and t["timeslice_us"] < 2048]
 
     def is_default(self, pid):
         return self.is_running(pid) and all(us == 2048 for us in self.slices(pid)) and \

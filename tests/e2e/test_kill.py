@@ -85,7 +85,8 @@ def one_round(s, rng):
 
 
 def default_but_wanted(s, p, programs):
-    """Running; and short only if it is the one best-effort program that a new daemon may have picked up."""
+    """Running; and short only if it is the one best-effort program that a new daemon may have picked up. (A latency
+    program without a board reserves nothing.)"""
     return s.is_running(p.pid) and (s.is_default(p.pid) or (p is programs[0] and s.slices(p.pid) == [1]))
 
 

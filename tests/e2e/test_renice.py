@@ -56,10 +56,11 @@ def test_two_attached_programs_never_meet(s):
     a, b = s.program(), s.program()
     s.rubato("renice", a.pid, "--class", "best-effort")
     done = s.rubato("renice", b.pid, "--class", "best-effort")
-    assert "default slice" in done.stdout
-    assert s.is_default(a.pid) and s.is_default(b.pid)
+    assert done.stdout == f"{b.pid}: best-effort, priority 2\n", done.stdout
+    assert s.slices(a.pid) == s.slices(b.pid) == [1]
+    assert all(len(s.short()) <= 1 for _ in range(20))
     s.rubato("renice", a.pid, "--class", "normal")
-    assert s.slices(b.pid) == [1]
+    assert s.slices(b.pid) == [1] and s.is_running(b.pid) and s.is_default(a.pid)
 
 
 def test_it_exits_and_execs(s):
@@ -88,9 +89,10 @@ def test_many_at_once(s):
     programs = [s.program() for _ in range(8)]
     done = s.rubato("renice", *[p.pid for p in programs], "--priority", 2)
     assert done.stdout.count("\n") == 8
-    assert all(s.is_default(p.pid) for p in programs)
+    assert all(s.slices(p.pid) == [1] for p in programs) and len(s.short()) == 1
     s.rubato("renice", *[p.pid for p in programs[1:]], "--class", "normal")
-    assert s.slices(programs[0].pid) == [1]
+    assert s.slices(programs[0].pid) == [1] and s.is_running(programs[0].pid)
+    assert all(s.is_default(p.pid) for p in programs[1:])
 
 
 def test_a_refusal_is_not_remembered(s):
@@ -123,8 +125,10 @@ def test_a_timeslice_alone_keeps_the_priority(s):
     done = s.rubato("renice", p.pid, "-t", 70)
     assert done.stdout == f"{p.pid}: best-effort, priority 2, timeslice 70 us\n", done.stdout
     assert s.slices(p.pid) == [70] and s.ps()[p.pid]["priority"] == 2
+    s.rubato("renice", p.pid, "--weight", 7)
+    assert s.slices(p.pid) == [70] and s.ps()[p.pid]["weight"] == 7, "and a weight alone keeps both"
     s.rubato("renice", p.pid, "--priority", 3)
-    assert s.slices(p.pid) == [50]
+    assert s.slices(p.pid) == [50] and s.ps()[p.pid]["weight"] == 7
 
 
 @device("--driver", "999.10")

@@ -71,11 +71,12 @@ def test_new_tasks_of_a_suspended_program(s):
 
 def test_suspended_is_no_company(s):
     a, b = s.run("--class", "best-effort"), s.run("--class", "best-effort")
-    eventually("held back", lambda: s.ps().get(b.pid, {}).get("held_back"))
+    eventually("in turns", lambda: s.slices(a.pid) == s.slices(b.pid) == [1])
     s.rubato("suspend", a.pid)
-    assert s.slices(b.pid) == [1] and s.slices(a.pid) == [2048]
+    assert s.slices(b.pid) == [1] and s.slices(a.pid) == [2048] and s.is_suspended(a.pid)
+    assert all(s.is_running(b.pid) for _ in range(15)), "the other has all turns"
     s.rubato("resume", a.pid)
-    assert s.slices(b.pid) == [2048] and s.is_running(a.pid)
+    assert s.slices(a.pid) == [1] and not s.is_suspended(a.pid) and len(s.short()) == 1
 
 
 def test_the_daemon_is_killed(s):

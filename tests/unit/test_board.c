@@ -188,6 +188,14 @@ static void ticks_never_stop_at_zero(void)
 	b->slots[55].n[0]++;
 	CHECK(!rbt_board_rest(b, &w));
 	CHECK(b->asleep == 0);
+	b->slots[55].n[0]--;
+	/* With a request open, until its deadline has passed. */
+	b->requests_open = 1;
+	CHECK(!rbt_board_rest(b, &w));
+	b->deadline_ns = 1;
+	CHECK(rbt_board_rest(b, &w));
+	rbt_board_look(b, &w, MS, &r);
+	CHECK(r.requests_open == 1 && !r.in_request && r.active_ns < MS);
 	rbt_board_set_window(b, 77);
 	CHECK_INT(b->window_ns, 77);
 	close(fd);

@@ -242,6 +242,13 @@ static void one_wake_at_the_edge(void)
 	CHECK(b->asleep == 0 && b->n_edges == 21);
 	CHECK(!rbt_board_rest(b, &watch));
 	rubato_request_end();
+	/* So does waiting for what was submitted long ago; and who waits does not rest. */
+	look(b);
+	CHECK(rbt_board_rest(b, &watch));
+	uint32_t depth = shim_sync_begin();
+	CHECK(b->asleep == 0 && b->n_edges == 22 && !rbt_board_rest(b, &watch));
+	shim_sync_end(depth);
+	CHECK(rbt_board_rest(b, &watch));
 }
 
 static int not_ready(a_ a)

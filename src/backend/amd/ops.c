@@ -91,7 +91,14 @@ static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *ta
 
 static uint32_t kinds_of(enum rbt_scope scope)
 {
-	return scope == RBT_SCOPE_ALL ? RBT_AMD_COMPUTE | RBT_AMD_SDMA : RBT_AMD_COMPUTE;
+	switch (scope) {
+	case RBT_SCOPE_COMPUTE:
+		return RBT_AMD_COMPUTE;
+	case RBT_SCOPE_REST:
+		return RBT_AMD_SDMA;
+	default:
+		return RBT_AMD_COMPUTE | RBT_AMD_SDMA;
+	}
 }
 
 /* Whether the record's process is still the one it was made of: a pid may be another's by now. The
@@ -118,7 +125,8 @@ static int check_tasks(const struct rbt_record *rec, enum rbt_scope scope)
 	}
 	for (uint32_t i = 0; i < rec->n_tasks; i++) {
 		const struct rbt_task *task = &rec->tasks[i];
-		if (scope == RBT_SCOPE_COMPUTE && task->kind != RBT_TASK_COMPUTE) {
+		bool is_compute = task->kind == RBT_TASK_COMPUTE;
+		if (scope != RBT_SCOPE_ALL && is_compute != (scope == RBT_SCOPE_COMPUTE)) {
 			continue;
 		}
 		any = true;

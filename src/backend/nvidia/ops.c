@@ -134,7 +134,10 @@ static void add_channels(struct walk *w, const struct rbt_task *task)
 
 static bool in_scope(const struct rbt_task *task, enum rbt_scope scope)
 {
-	return task->n_channels > 0 && (scope == RBT_SCOPE_ALL || task->kind == RBT_TASK_COMPUTE);
+	bool is_compute = task->kind == RBT_TASK_COMPUTE;
+
+	return task->n_channels > 0 &&
+	       (scope == RBT_SCOPE_ALL || is_compute == (scope == RBT_SCOPE_COMPUTE));
 }
 
 /* A control goes through one subdevice, so tasks are taken subdevice by subdevice: each when its

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Carries out what the core has decided. Order matters: slices are lengthened and programs taken
+ * off before anything is let back or shortened, so that at no moment two short-slice tasks are
+ * runnable together. Should the driver refuse to take somebody off, the core is told before anybody
+ * is let back in its place, and decides again.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "daemon/daemon.h"
+#include "sched/class.h"
+#include "util/log.h"
+#include "util/time.h"
+
+static void note(struct program *p, int r)
+{
+	/* A lost hand is dealt with by the next round. */
+	if (r < 0 && r != -ENOTCONN) {
+		p->error = r;
+		rbt_debug("process %d: %s", (int)p->pid, strerror(-r));
+	}
+}
+
+bool program_is_waiting(const struct program *p)
+{
+	enum rbt_off off = p->sched != NULL ? rbt_sched_decision(p->sched)->off : RBT_ON;
+
+	return off == RBT_OFF_SCHEDULING || off == RBT_OFF_FULL;
+}
+
+/*
+ * Whether the hold's tasks on a GPU have to be told. A stale record also means that the program may
+ * have set a slice of its own after ours: then even "its own" is said again, now that we know what
+ * that is.
+ */
+static bool slice_differs(struct daemon *d, const struct hold *h, uint32_t gpu, uint64_t us)
+{
+	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	return h->slice_us[gpu] != us ||
+	       (h->stale && (us != RBT_TIMESLICE_OWN || (mine != NULL && mine->slices_changed)));
+}
+
+/* Sets slices: those that get longer when `lengthen`, else those that get shorter. */
+static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
+{
+	const struct rbt_decision *decision = rbt_sched_decision(p->sched);
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+			uint64_t us = decision->slice_us[gpu], had_us = h->slice_us[gpu];
+			bool longer = us == RBT_TIMESLICE_OWN || (had_us != 0 && us > had_us);
+
+			if (p->params.tasks[gpu].n_compute == 0 && had_us == 0) {
+				continue;
+			}
+			if (longer == lengthen && slice_differs(d, h, gpu, us)) {
+				note(p, hand_set_slice(d, h, gpu, us));
+			}
+		}
+	}
+}
+
+/* What only lets the running slice expire needs one that is short, and in force. */
+static enum rbt_off way_off(const struct program *p, const struct hold *h, enum rbt_off off)
+{
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
+		if (off == RBT_OFF_SCHEDULING && tasks->n_compute > 0 &&
+			!rbt_rule_is_short(h->slice_us[gpu], tasks->own_us)) {
+			return RBT_OFF_FULL;
+		}
+	}
+	return off;
+}
+
+/* Negative when the driver refused to take off a program whose turn it is not. */
+static int apply_off(struct daemon *d, struct program *p)
+{
+	enum rbt_off off = rbt_sched_decision(p->sched)->off;
+	uint64_t deadline_ns = rbt_now_ns() + LEASE_NS;
+	struct hold *h;
+	int refused = 0;
+
+	if (off == RBT_OFF_COMMAND && p->resume_at_ns != 0 && p->resume_at_ns < deadline_ns) {
+		deadline_ns = p->resume_at_ns;
+	}
+	LIST_FOREACH (h, &p->holds, link) {
+		/* Which way it was taken off makes no difference any more. */
+		bool is_done = off == RBT_OFF_COMMAND
+				       ? h->off == off
+				       : h->off != RBT_ON && h->off != RBT_OFF_COMMAND;
+		if (off == RBT_ON || (is_done && !h->stale)) {
+			continue;
+		}
+		int r = hand_suspend(d, h, way_off(p, h, off), deadline_ns);
+		note(p, r);
+		refused = r < 0 && r != -ENOTCONN ? r : refused;
+	}
+	return off == RBT_OFF_COMMAND ? 0 : refused;
+}
+
+static void apply_on(struct daemon *d, struct program *p)
+{
+	enum rbt_off off = rbt_sched_decision(p->sched)->off;
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		if (off == RBT_ON && h->off != RBT_ON) {
+			note(p, hand_resume(d, h));
+		} else if (off != RBT_ON && off != RBT_OFF_COMMAND && h->rest_off) {
+			note(p, hand_resume_rest(d, h));
+		}
+	}
+}
+
+static void mark_pending(struct daemon *d, struct program *p)
+{
+	if (!p->is_pending) {
+		p->is_pending = true;
+		LIST_INSERT_HEAD(&d->pending, p, pending);
+	}
+}
+
+static void collect(struct daemon *d)
+{
+	const struct rbt_decision *ignored;
+	struct program *p;
+
+	while ((p = rbt_sched_next_change(d->sched, &ignored)) != NULL) {
+		mark_pending(d, p);
+	}
+}
+
+/* 0, or -EAGAIN when the core has decided again. */
+static int make_room(struct daemon *d)
+{
+	struct program *p;
+	int r = 0;
+
+	LIST_FOREACH (p, &d->pending, pending) {
+		apply_slices(d, p, true);
+	}
+	LIST_FOREACH (p, &d->pending, pending) {
+		if (apply_off(d, p) < 0) {
+			p->no_turns_until_ns = rbt_now_ns() + NO_TURNS_NS;
+			r = -EAGAIN;
+		}
+	}
+	LIST_FOREACH (p, &d->pending, pending) {
+		if (r < 0 && schedule_tell(d, p) < 0) {
+			d->dirty = true;
+		}
+	}
+	return r;
+}
+
+/* What is applied now is applied to the tasks there are now. A hold that the hand has lost again
+ * stays as it is; what was refused is to be said again. */
+static void mark_fresh(struct program *p)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		h->stale = h->refused || (h->stale && !h->in_hand);
+		h->refused = false;
+	}
+}
+
+static void apply(struct daemon *d)
+{
+	struct program *p;
+	int r;
+
+	/* Whoever has been refused once takes no turns, so that this ends. */
+	do {
+		collect(d);
+		r = make_room(d);
+	} while (r == -EAGAIN && !d->dirty);
+	if (r < 0) {
+		return; /* nobody is let back before that is known: reconcile() goes on */
+	}
+	LIST_FOREACH (p, &d->pending, pending) {
+		apply_on(d, p);
+	}
+	while ((p = LIST_FIRST(&d->pending)) != NULL) {
+		LIST_REMOVE(p, pending);
+		p->is_pending = false;
+		apply_slices(d, p, false);
+		p->denial = rbt_sched_decision(p->sched)->denial;
+		mark_fresh(p);
+	}
+}
+
+void apply_changes(struct daemon *d)
+{
+	collect(d);
+	/* Without a hand everything is as it would be without us; the next one is told all. */
+	if (LIST_EMPTY(&d->pending) || d->hand_pid <= 0) {
+		return;
+	}
+	apply(d);
+}
+
+void apply_all(struct daemon *d)
+{
+	struct program *p;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->sched != NULL) {
+			mark_pending(d, p);
+		}
+	}
+	apply(d);
+}

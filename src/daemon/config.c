@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The configuration file: lines "key = value", a # begins a comment. A key that is not there has
+ * its default; one that is not known, or given twice, is an error, and so is the whole file.
+ */
+#include "daemon/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/log.h"
+#include "util/parse.h"
+
+#define MAX_LINE 256
+
+/* Numbers. With 0 the file means none, and the core means its default: hence zero_is_never. */
+static const struct key {
+	const char *name;
+	size_t offset;
+	uint32_t min, max;
+	bool zero_is_never;
+	bool is_percent; /* with a fraction; kept in thousandths, as are min and max */
+} keys[] = {
+	{"turn_ms", offsetof(struct rbt_sched_config, turn_ms), 60, 100, false, false},
+	{"max_hold_us", offsetof(struct rbt_sched_config, max_hold_us), 0, 30000, true, false},
+	{"max_reserve_ms", offsetof(struct rbt_sched_config, max_reserve_ms), 1, 3600000, false,
+		false},
+	{"min_share", offsetof(struct rbt_sched_config, min_share_permille), 0, 100, true, true},
+	{"max_latency", offsetof(struct rbt_sched_config, max_latency), 0, 1000, true, false},
+};
+#define N_KEYS (sizeof(keys) / sizeof(keys[0]))
+
+/* Where we are, for messages, and what was seen. */
+struct reading {
+	const char *path;
+	unsigned line;
+	bool has_policy, has[N_KEYS];
+	struct rbt_sched_config config;
+};
+
+static int complain(const struct reading *r, const char *what, const char *value)
+{
+	rbt_error("%s:%u: %s%s%s", r->path, r->line, what, value != NULL ? ": " : "",
+		value != NULL ? value : "");
+	return -EINVAL;
+}
+
+/* "2", "2.5" and "2 %" to 20, 25 and 20. */
+static int parse_percent(char *value, uint64_t min, uint64_t max, uint64_t *ret)
+{
+	uint64_t whole, tenths = 0;
+	char *percent = strchr(value, '%');
+
+	if (percent != NULL && percent[1] == '\0') {
+		do {
+			*percent = '\0';
+		} while (percent-- > value && isspace((unsigned char)*percent));
+	}
+	char *point = strchr(value, '.');
+	if (point != NULL) {
+		*point = '\0';
+		if (rbt_parse_u64(point + 1, 0, 9, &tenths) < 0 || strlen(point + 1) != 1) {
+			return -EINVAL;
+		}
+	}
+	int r = rbt_parse_u64(value, 0, max, &whole);
+	if (r < 0) {
+		return r;
+	}
+	uint64_t permille = whole * 10 + tenths;
+	if (permille < min || permille > max) {
+		return -ERANGE;
+	}
+	*ret = permille;
+	return 0;
+}
+
+static int set_number(struct reading *r, size_t i, char *value)
+{
+	const struct key *k = &keys[i];
+	char text[MAX_LINE + 96];
+	uint64_t v;
+
+	if (r->has[i]) {
+		return complain(r, "given twice", k->name);
+	}
+	r->has[i] = true;
+	snprintf(text, sizeof(text), "%s is a %s from %u to %u%s, not %s", k->name,
+		k->is_percent ? "share" : "whole number", k->is_percent ? k->min / 10 : k->min,
+		k->is_percent ? k->max / 10 : k->max, k->is_percent ? " %" : "", value);
+	int error = k->is_percent ? parse_percent(value, k->min, k->max, &v)
+				  : rbt_parse_u64(value, k->min, k->max, &v);
+	if (error < 0) {
+		return complain(r, text, NULL);
+	}
+	uint32_t *to = (uint32_t *)((char *)&r->config + k->offset);
+	*to = v == 0 && k->zero_is_never ? RBT_SCHED_NEVER : (uint32_t)v;
+	return 0;
+}
+
+static int set_policy(struct reading *r, const char *value)
+{
+	if (r->has_policy) {
+		return complain(r, "given twice", "policy");
+	}
+	r->has_policy = true;
+	r->config.policy = rbt_sched_policy_find(value);
+	return r->config.policy != NULL ? 0 : complain(r, "no such policy", value);
+}
+
+static char *trim(char *s)
+{
+	size_t n = strlen(s);
+
+	while (n > 0 && isspace((unsigned char)s[n - 1])) {
+		s[--n] = '\0';
+	}
+	while (isspace((unsigned char)*s)) {
+		s++;
+	}
+	return s;
+}
+
+static int read_line(struct reading *r, char *line)
+{
+	line[strcspn(line, "#")] = '\0';
+	char *key = trim(line);
+	if (key[0] == '\0') {
+		return 0;
+	}
+	char *value = strchr(key, '=');
+	if (value == NULL) {
+		return complain(r, "not of the form key = value", key);
+	}
+	*value++ = '\0';
+	key = trim(key);
+	value = trim(value);
+	if (strcmp(key, "policy") == 0) {
+		return set_policy(r, value);
+	}
+	for (size_t i = 0; i < N_KEYS; i++) {
+		if (strcmp(key, keys[i].name) == 0) {
+			return set_number(r, i, value);
+		}
+	}
+	return complain(r, "no such key", key);
+}
+
+int config_read(const char *path, struct rbt_sched_config *ret)
+{
+	struct reading r = {.path = path};
+	char line[MAX_LINE];
+	FILE *f = fopen(path, "re");
+	int error = 0;
+
+	if (f == NULL) {
+		return -errno;
+	}
+	while (error == 0 && fgets(line, sizeof(line), f) != NULL) {
+		r.line++;
+		bool is_whole = strchr(line, '\n') != NULL || feof(f);
+		error = is_whole ? read_line(&r, line) : complain(&r, "line too long", NULL);
+	}
+	if (error == 0 && ferror(f)) {
+		error = -EIO;
+	}
+	fclose(f);
+	if (error == 0) {
+		*ret = r.config;
+	}
+	return error;
+}
+
+int config_default_path(char *buf, size_t size)
+{
+	const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	int n = -1;
+
+	/* Whose variables root has may be somebody else's. */
+	if (geteuid() == 0) {
+		n = snprintf(buf, size, "/etc/rubato/rubatod.conf");
+	} else if (dir != NULL && dir[0] == '/') {
+		n = snprintf(buf, size, "%s/rubato/rubatod.conf", dir);
+	} else if (home != NULL && home[0] == '/') {
+		n = snprintf(buf, size, "%s/.config/rubato/rubatod.conf", home);
+	}
+	return n < 0 ? -ENOENT : (size_t)n >= size ? -ENAMETOOLONG : 0;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rubatod's configuration file: how the decision core is to decide. rubatod(8) has its keys.
+ */
+#ifndef RBT_DAEMON_CONFIG_H
+#define RBT_DAEMON_CONFIG_H
+
+#include "sched/core.h"
+
+/* 0; -EINVAL when something in it is wrong, which has been said with its line; or -errno. */
+int config_read(const char *path, struct rbt_sched_config *ret);
+
+/* Where it is looked for when nobody says: /etc/rubato for root, else the user's own. */
+int config_default_path(char *buf, size_t size);
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the model and the decision core (sched/core.h): what the core is told of programs, GPUs
+ * and boards, and when it is asked.
+ *
+ * Nothing here spins. The core names the next moment at which it has something to do, and a timer
+ * is set to that; a program that is taken to be idle is waited for on its board's futex, which a
+ * thread of the board's waiter turns into an event of the loop. With everybody idle, or alone,
+ * there is no timer at all. Only the end of a request that a program has announced is looked for,
+ * less and less often: it makes no call that we would see.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/time.h"
+
+/* A program can make its board say that it paused ever so often: only its own window suffers, but
+ * not our time. */
+#define MAX_GAPS 512
+
+/* How often the end of a request is looked for: at first, at last, and in between after a share of
+ * the time that it has taken. */
+#define HINT_MIN_NS (200 * RBT_NS_PER_US)
+#define HINT_MAX_NS (20 * RBT_NS_PER_MS)
+#define HINT_SHARE  32
+
+/* The length to take for a gap of a class: just below its upper end, so that a window that is
+ * learnt from it covers what it stands for. */
+static uint64_t gap_ns_of(uint32_t bucket)
+{
+	return ((uint64_t)RBT_BOARD_GAP_UNIT_NS << bucket) / 16 * 15;
+}
+
+/* The core sees the gap before a program becomes busy by itself; the board has counted it too, if
+ * it came after a synchronisation. */
+static void forget_edge_gap(struct program *p, const uint32_t *gaps)
+{
+	uint32_t bucket = rbt_board_bucket(p->edge_gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS);
+	uint32_t lowest = bucket > 0 ? bucket - 1 : 0;
+
+	if (p->edge_gap_ns == 0) {
+		return;
+	}
+	p->edge_gap_ns = 0;
+	for (uint32_t i = bucket + 1; i-- > lowest;) {
+		if (gaps[i] != p->gaps[i]) {
+			p->gaps[i]++;
+			return;
+		}
+	}
+}
+
+static void tell_gaps(struct program *p, const struct rbt_board_reading *reading)
+{
+	forget_edge_gap(p, reading->gaps);
+	for (uint32_t i = 0; i < RBT_BOARD_GAPS; i++) {
+		uint32_t n = reading->gaps[i] - p->gaps[i];
+
+		p->gaps[i] = reading->gaps[i];
+		if (n > 0) {
+			rbt_sched_gap(p->sched, gap_ns_of(i), n < MAX_GAPS ? n : MAX_GAPS);
+		}
+	}
+}
+
+static void read_board(
+	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_board_reading *ret)
+{
+	rbt_board_look(p->board, &p->board_watch, now_ns, ret);
+	p->has_open_request = ret->in_request;
+	p->request_deadline_ns = ret->deadline_ns;
+	d->hints_changed = d->hints_changed || p->has_open_request != p->is_hinted;
+}
+
+static bool look(void *ctx, void *owner, struct rbt_activity *ret)
+{
+	struct program *p = owner;
+	struct rbt_board_reading reading;
+
+	if (p->board == NULL) {
+		return false;
+	}
+	read_board(ctx, p, rbt_now_ns(), &reading);
+	tell_gaps(p, &reading);
+	*ret = (struct rbt_activity){.last_ns = reading.active_ns, .waiting = reading.in_sync};
+	return true;
+}
+
+static bool rest(void *ctx, void *owner)
+{
+	struct daemon *d = ctx;
+	struct program *p = owner;
+
+	if (p->board == NULL) {
+		return true;
+	}
+	if (!rbt_board_rest(p->board, &p->board_watch)) {
+		return false;
+	}
+	int r = rbt_board_waiter_add(d->waiter, p->board);
+	if (r < 0) {
+		/* It will be looked at instead. */
+		rbt_debug("process %d cannot be waited for: %s", (int)p->pid, strerror(-r));
+		rbt_board_awake(p->board);
+		return false;
+	}
+	return true;
+}
+
+static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
+
+static struct program *find_by_board(struct daemon *d, const struct rbt_board *board)
+{
+	struct program *p;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->board == board) {
+			return p;
+		}
+	}
+	return NULL;
+}
+
+/* When the end of an announced request is to be looked for next. */
+static void plan_look(struct daemon *d)
+{
+	uint64_t now_ns = rbt_now_ns();
+	const struct program *p;
+
+	d->hint_look_ns = UINT64_MAX;
+	if (d->n_hinted == 0) {
+		return;
+	}
+	LIST_FOREACH (p, &d->programs, link) {
+		uint64_t wait_ns = (now_ns - p->hinted_ns) / HINT_SHARE;
+
+		wait_ns = wait_ns > HINT_MIN_NS ? wait_ns : HINT_MIN_NS;
+		wait_ns = wait_ns < HINT_MAX_NS ? wait_ns : HINT_MAX_NS;
+		if (p->is_hinted && now_ns + wait_ns < d->hint_look_ns) {
+			d->hint_look_ns = now_ns + wait_ns;
+		}
+	}
+}
+
+/* Requests that boards say have begun or ended since the core was told. Not from within look(). */
+static void tell_requests(struct daemon *d)
+{
+	struct program *p;
+	uint64_t now_ns = rbt_now_ns();
+
+	if (!d->hints_changed) {
+		return;
+	}
+	d->hints_changed = false;
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->sched == NULL || p->has_open_request == p->is_hinted) {
+			continue;
+		}
+		p->is_hinted = p->has_open_request;
+		if (p->is_hinted) {
+			p->hinted_ns = now_ns;
+			d->n_hinted++;
+			rbt_sched_request_begin(d->sched, now_ns, p->sched, p->request_deadline_ns);
+		} else {
+			d->n_hinted--;
+			rbt_sched_request_end(d->sched, now_ns, p->sched);
+		}
+	}
+	plan_look(d);
+}
+
+static void look_for_ends(struct daemon *d)
+{
+	struct rbt_board_reading reading;
+	struct program *p;
+
+	if (rbt_now_ns() < d->hint_look_ns) {
+		return;
+	}
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->is_hinted && p->board != NULL) {
+			read_board(d, p, rbt_now_ns(), &reading);
+			tell_gaps(p, &reading);
+		}
+	}
+	plan_look(d);
+}
+
+static void on_busy(struct daemon *d, struct source *s, uint32_t events)
+{
+	struct rbt_board *board;
+
+	while ((board = rbt_board_waiter_next(d->waiter)) != NULL) {
+		struct program *p = find_by_board(d, board);
+		struct rbt_board_reading reading;
+		uint64_t now_ns = rbt_now_ns(), last_ns = 0;
+
+		if (p == NULL || p->sched == NULL) {
+			continue;
+		}
+		for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+			uint64_t ns = p->board_watch.active_ns[i];
+			last_ns = ns > last_ns ? ns : last_ns;
+		}
+		read_board(d, p, now_ns, &reading);
+		p->edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
+		rbt_sched_busy(d->sched, now_ns, p->sched);
+	}
+	tell_requests(d);
+}
+
+static void on_turn(struct daemon *d, struct source *s, uint32_t events)
+{
+	uint64_t expirations;
+	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
+
+	(void)ignored;
+	d->turn_armed_ns = UINT64_MAX;
+	look_for_ends(d);
+	tell_requests(d);
+	rbt_sched_tick(d->sched, rbt_now_ns());
+	tell_requests(d);
+}
+
+const char *schedule_policy(const struct daemon *d)
+{
+	size_t n;
+
+	return d->config.policy != NULL ? d->config.policy->name : rbt_sched_policies(&n)->name;
+}
+
+void schedule_arm(struct daemon *d)
+{
+	uint64_t at_ns = rbt_sched_next_tick(d->sched);
+	struct itimerspec spec = {0};
+
+	at_ns = at_ns < d->hint_look_ns ? at_ns : d->hint_look_ns;
+	if (at_ns == d->turn_armed_ns) {
+		return;
+	}
+	d->turn_armed_ns = at_ns;
+	if (at_ns != UINT64_MAX) {
+		/* All zero would mean never. */
+		spec.it_value.tv_sec = (time_t)(at_ns / RBT_NS_PER_S);
+		spec.it_value.tv_nsec = (long)(at_ns % RBT_NS_PER_S) + (at_ns == 0);
+	}
+	timerfd_settime(d->turn_timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+int schedule_start(struct daemon *d)
+{
+	int r = rbt_sched_create(&d->config, &ops, d, &d->sched);
+
+	if (r < 0 || (r = rbt_board_waiter_create(&d->waiter)) < 0) {
+		return r;
+	}
+	d->turn_armed_ns = d->hint_look_ns = UINT64_MAX;
+	d->turn_timer = (struct source){
+		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+		.ready = on_turn,
+	};
+	if (d->turn_timer.fd < 0) {
+		return -errno;
+	}
+	d->waker = (struct source){.fd = rbt_board_waiter_fd(d->waiter), .ready = on_busy};
+	r = watch(d, &d->turn_timer);
+	return r < 0 ? r : watch(d, &d->waker);
+}
+
+int schedule_configure(struct daemon *d, const struct rbt_sched_config *config)
+{
+	int r = rbt_sched_configure(d->sched, rbt_now_ns(), config);
+
+	if (r == 0) {
+		d->config = *config;
+		d->dirty = true;
+	}
+	return r;
+}
+
+void schedule_stop(struct daemon *d)
+{
+	unwatch(d, &d->turn_timer);
+	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->waker.fd, NULL);
+	rbt_board_waiter_destroy(d->waiter);
+	rbt_sched_destroy(d->sched);
+}
+
+/* The program's compute tasks over all its clients. Those we may not write to are none of ours. */
+static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_params *params)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		if (mine == NULL || !hold_is_writable(mine)) {
+			continue;
+		}
+		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {
+			const struct rbt_task *t = &mine->rec.tasks[i];
+			if (t->kind != RBT_TASK_COMPUTE || t->gpu >= RBT_SCHED_MAX_GPUS) {
+				continue;
+			}
+			struct rbt_sched_tasks *tasks = &params->tasks[t->gpu];
+			if (tasks->n_compute == 0 || t->own_timeslice_us < tasks->own_us) {
+				tasks->own_us = t->own_timeslice_us;
+			}
+			tasks->n_compute++;
+		}
+	}
+}
+
+static void fill_params(
+	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_sched_params *ret)
+{
+	*ret = (struct rbt_sched_params){0};
+	ret->priority = p->priority;
+	ret->weight = p->weight;
+	ret->timeslice_us = p->timeslice_us;
+	ret->suspended = p->suspended;
+	ret->is_known = p->board != NULL;
+	/* Half of it off would be worse than none. */
+	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p);
+	count_tasks(d, p, ret);
+}
+
+/* In what fill_params() fills in. */
+static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_params *b)
+{
+	bool same = a->priority == b->priority && a->weight == b->weight &&
+		    a->timeslice_us == b->timeslice_us && a->suspended == b->suspended &&
+		    a->is_known == b->is_known && a->cannot_suspend == b->cannot_suspend;
+
+	for (uint32_t gpu = 0; same && gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		same = a->tasks[gpu].n_compute == b->tasks[gpu].n_compute &&
+		       a->tasks[gpu].own_us == b->tasks[gpu].own_us;
+	}
+	return same;
+}
+
+int schedule_tell(struct daemon *d, struct program *p)
+{
+	uint64_t now_ns = rbt_now_ns();
+	struct rbt_sched_params params;
+	int r = 0;
+
+	fill_params(d, p, now_ns, &params);
+	if (now_ns < p->no_turns_until_ns && d->retry_ns == 0) {
+		d->retry_ns = p->no_turns_until_ns;
+	}
+	if (p->sched == NULL) {
+		r = rbt_sched_add(d->sched, now_ns, &params, p, &p->sched);
+	} else if (!is_same(&params, &p->params)) {
+		r = rbt_sched_change(d->sched, now_ns, p->sched, &params);
+	}
+	if (r < 0) {
+		rbt_warn("process %d cannot be scheduled: %s", (int)p->pid, strerror(-r));
+		return r;
+	}
+	p->params = params;
+	/* What it had submitted before we saw its board may still be running. */
+	if (p->board_is_new) {
+		p->board_is_new = false;
+		rbt_sched_busy(d->sched, now_ns, p->sched);
+	}
+	return 0;
+}
+
+void schedule_forget_board(struct daemon *d, struct program *p)
+{
+	if (p->board != NULL) {
+		rbt_board_waiter_remove(d->waiter, p->board);
+	}
+}
+
+void schedule_forget(struct daemon *d, struct program *p)
+{
+	schedule_forget_board(d, p);
+	if (p->is_pending) {
+		LIST_REMOVE(p, pending);
+		p->is_pending = false;
+	}
+	d->n_hinted -= p->is_hinted;
+	p->is_hinted = false;
+	if (p->sched != NULL) {
+		rbt_sched_remove(d->sched, rbt_now_ns(), p->sched);
+		p->sched = NULL;
+	}
+}
+
+void schedule_tell_gpus(struct daemon *d)
+{
+	rbt_sched_set_gpus(d->sched, rbt_now_ns(), &d->gpus);
+}
