@@ -2,6 +2,7 @@
 #include "backend/amd/discover.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,8 @@
 #include "backend/amd/device.h"
 #include "util/fd.h"
 #include "util/proc.h"
+
+#define REFUSED_WAIT_MS 50
 
 static void fill_gpu(const struct rbt_amd_gpu *from, struct rbt_gpu_info *to)
 {
@@ -144,7 +147,7 @@ static int borrow_file(pid_t pid, int pidfd, struct rbt_record *rec)
 	return 0;
 }
 
-int rbt_amd_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n)
+static int discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n)
 {
 	struct rbt_record *rec = malloc(sizeof(*rec));
 	struct rbt_amd_queue *queues = NULL;
@@ -177,6 +180,19 @@ int rbt_amd_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_
 	*ret = rec;
 	*ret_n = 1;
 	return 0;
+}
+
+int rbt_amd_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+	int r = discover(pid, pidfd, ret, ret_n);
+
+	/* A process on its way out, or in the middle of exec, is its owner's no more: a moment
+	 * later it is either gone or accessible again. */
+	if (r == -EPERM || r == -EACCES) {
+		r = poll(&p, 1, REFUSED_WAIT_MS) == 1 ? -ESRCH : discover(pid, pidfd, ret, ret_n);
+	}
+	return r;
 }
 
 bool rbt_amd_task_is_in(const struct rbt_record *rec, const struct rbt_task *task,
