@@ -132,7 +132,8 @@ static void fill_standard_files(void)
 /* The KFD tools under their own names: links to this program. NULL when it is called rubato. */
 static char *tool_name(char *path)
 {
-	static const char *const names[] = {"queue_monitor", "kfd_preemption_poc", "get_queue_info"};
+	static const char *const names[] = {
+		"queue_monitor", "kfd_preemption_poc", "get_queue_info"};
 	char *base = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

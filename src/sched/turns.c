@@ -7,7 +7,7 @@
  *
  * Who is first: whoever is owed something (guard.c), then the higher level, then the smaller key of
  * the policy. A turn ends when its time is up and somebody else is first, when its unit idles, or
- * at once when a higher level wants the GPU. With nobody else wanting it, it does not end: no timer.
+ * at once when a higher level wants the GPU. Where nobody else wants it, it does not end: no timer.
  *
  * A unit on several GPUs needs all of them at once, when it is its turn on each. While some are in
  * the midst of another's turn, the next in line may use the others; after one turn of such waiting

@@ -30,7 +30,7 @@ struct gpus *gpus_create(struct server *s)
 	return g;
 }
 
-/* A program waits for its one answer: when it does not fit into the socket, the peer is not ours. */
+/* A program waits for its one answer: when that does not fit into the socket, it is not ours. */
 static void reply(
 	struct conn *c, const struct gpu_reply *answer, size_t size, const int *fds, size_t n_fds)
 {

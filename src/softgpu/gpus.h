@@ -2,8 +2,8 @@
 /*
  * The devices behind the RM model, in the device server: a thread and a lock for each GPU that
  * programs run kernels on, and the contexts of the connections that made them (gpu_link.h). A
- * context is bound to the channel group and channels that its program made through RM: gpus_refresh()
- * carries over what was done to those.
+ * context is bound to the channel group and channels that its program made through RM:
+ * gpus_refresh() carries over what was done to those.
  */
 #ifndef RBT_SOFTGPU_GPUS_H
 #define RBT_SOFTGPU_GPUS_H
@@ -21,7 +21,8 @@ struct server;
 /* `s` is borrowed. NULL without memory. A device starts with its first program. */
 struct gpus *gpus_create(struct server *s);
 
-/* One message of a program's; false when its type is not one of ours. `fd` (-1: none) is borrowed. */
+/* One message of a program's; false when its type is not one of ours. `fd` (-1: none) is
+ * borrowed. */
 bool gpus_handle(struct gpus *g, struct conn *c, const uint8_t *msg, size_t size, int fd);
 
 /* The connection has ended: so do its contexts. */
