@@ -170,6 +170,8 @@ uint64_t program_wanted_us(const struct program *p);
 bool hold_is_writable(const struct rbt_holding *mine);
 /* Whether anything about it differs from an unmanaged program. */
 bool program_is_plain(const struct program *p);
+/* Whether something of what was done to it is not undone. */
+bool program_is_changed(const struct program *p);
 /* Whether it has tasks that its records do not name. */
 bool program_is_partial(struct daemon *d, const struct program *p);
 /* Attached programs that have exec'ed or closed the device have
@@ -194,6 +196,8 @@ void schedule_forget_board(struct daemon *d, struct program *p);
 void schedule_tell_gpus(struct daemon *d);
 /* The name of the policy in force. */
 const char *schedule_policy(const struct daemon *d);
+/* Whether programs of this priority take turns under it. */
+bool schedule_takes_turns(const struct daemon *d, unsigned priority);
 /* Sets the timer for what the core wants next. */
 void schedule_arm(struct daemon *d);
 
@@ -235,7 +239,9 @@ void state_write(struct daemon *d);
 void state_heal(struct daemon *d);
 /* Whether `pid` was left changed and is still to be put back; asked
  * once a record of it arrives, then forgotten. */
-bool state_take_unhealed(struct daemon *d, pid_t pid);
+bool state_take_unhealed(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client);
+/* Whether a later start would have something to put back, if we and the hand died now. */
+bool state_is_needed(struct daemon *d);
 void state_finish(struct daemon *d);
 
 #endif

@@ -176,7 +176,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		return r;
 	}
 	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-	if (state_take_unhealed(d, p->pid)) {
+	if (state_take_unhealed(d, p->pid, h->backend, h->client)) {
 		/* Left behind by a scheduler that was killed: put it back before anything else. */
 		mine->slices_changed = mine->suspended = true;
 		rbt_holding_restore(mine);
@@ -246,6 +246,20 @@ bool program_is_partial(struct daemon *d, const struct program *p)
 bool program_is_plain(const struct program *p)
 {
 	return !p->suspended && p->timeslice_us == 0 && p->priority == RBT_PRIORITY_NORMAL;
+}
+
+bool program_is_changed(const struct program *p)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+			if (h->off != RBT_ON || h->slice_us[gpu] != 0) {
+				return true;
+			}
+		}
+	}
+	return false;
 }
 
 void program_check_attached(struct daemon *d, struct program *p)

@@ -38,21 +38,6 @@ static void give_to_hand(struct daemon *d)
 	}
 }
 
-/* Whether something is left to be put back, as far as we know. */
-static bool is_changed(const struct program *p)
-{
-	struct hold *h;
-
-	LIST_FOREACH (h, &p->holds, link) {
-		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			if (h->off != RBT_ON || h->slice_us[gpu] != 0) {
-				return true;
-			}
-		}
-	}
-	return false;
-}
-
 static bool is_spoken_for(struct daemon *d, const struct program *p)
 {
 	struct peer *peer;
@@ -73,7 +58,7 @@ static void let_go(struct daemon *d)
 
 	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
 		next = LIST_NEXT(p, link);
-		if (program_is_plain(p) && !is_spoken_for(d, p) && !is_changed(p)) {
+		if (program_is_plain(p) && !is_spoken_for(d, p) && !program_is_changed(p)) {
 			program_release(d, p);
 		}
 	}
@@ -133,6 +118,10 @@ static int reconcile_once(struct daemon *d)
 	apply_all(d);
 	drop_locks(d);
 	let_go(d);
+	/* Not before all of it is undone. */
+	if (!state_is_needed(d)) {
+		state_write(d);
+	}
 	return 0;
 }
 

@@ -194,6 +194,11 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 			"raising above normal needs root or membership of group " GROUP_NAME);
 		return;
 	}
+	if (msg->weight > old_weight && !may_raise(peer, RBT_PRIORITY_MAX)) {
+		answer(peer, -EPERM,
+			"raising a weight needs root or membership of group " GROUP_NAME);
+		return;
+	}
 	p->priority = priority;
 	p->timeslice_us = only_weight ? old_us : msg->timeslice_us;
 	p->weight = msg->weight != 0 ? msg->weight : old_weight;

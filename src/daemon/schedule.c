@@ -228,6 +228,14 @@ static void on_turn(struct daemon *d, struct source *s, uint32_t events)
 	tell_requests(d);
 }
 
+bool schedule_takes_turns(const struct daemon *d, unsigned priority)
+{
+	const struct rbt_sched_policy *policy = rbt_sched_policy_find(schedule_policy(d));
+
+	return policy != NULL && policy->turns_up_to != RBT_PRIORITY_NOBODY &&
+	       priority <= policy->turns_up_to;
+}
+
 const char *schedule_policy(const struct daemon *d)
 {
 	size_t n;

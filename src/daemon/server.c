@@ -120,7 +120,8 @@ static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_
 	if (msg.weight < 1 || msg.weight > RBT_WEIGHT_MAX) {
 		return -EBADMSG;
 	}
-	peer->program->weight = msg.weight;
+	/* A share taken from other users is a privilege; the program runs all the same. */
+	peer->program->weight = may_raise(peer, RBT_PRIORITY_MAX) ? msg.weight : 1;
 	d->dirty = true;
 	return 0;
 }

@@ -71,17 +71,27 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 	return 0;
 }
 
+/* Who wants nothing special may be kept off for somebody who does, or because the policy gives
+ * turns to all; and what was done is not undone yet when nobody wants it any more. */
+bool state_is_needed(struct daemon *d)
+{
+	struct program *p;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (!program_is_plain(p) || program_is_changed(p)) {
+			return true;
+		}
+	}
+	return !LIST_EMPTY(&d->programs) && schedule_takes_turns(d, RBT_PRIORITY_NORMAL);
+}
+
 static int write_all(struct daemon *d, FILE *f)
 {
 	struct program *p;
 	struct unhealed *u;
-	bool any = false;
+	bool any = state_is_needed(d);
 	int r = 0;
 
-	/* Who wants nothing special may be kept off for somebody who does. */
-	LIST_FOREACH (p, &d->programs, link) {
-		any = any || !program_is_plain(p);
-	}
 	LIST_FOREACH (p, &d->programs, link) {
 		if (r == 0 && any) {
 			r = write_program(d, f, p);
@@ -216,14 +226,19 @@ void state_heal(struct daemon *d)
 	state_write(d);
 }
 
-bool state_take_unhealed(struct daemon *d, pid_t pid)
+bool state_take_unhealed(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client)
 {
 	struct unhealed *u, *next;
+	struct rbt_msg_record msg;
 	bool found = false;
 
 	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
 		next = LIST_NEXT(u, link);
-		if (u->entry.pid == pid) {
+		if (u->entry.size < sizeof(msg)) {
+			continue;
+		}
+		memcpy(&msg, u->record, sizeof(msg));
+		if (u->entry.pid == pid && msg.backend == backend && msg.client == client) {
 			found = true;
 			LIST_REMOVE(u, link);
 			free(u);

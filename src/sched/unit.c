@@ -322,7 +322,15 @@ void rbt_unit_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
 		return;
 	}
 	if (u->mask != mask_before || u->level != level_before) {
-		memset(u->vtime_ns, 0, sizeof(u->vtime_ns)); /* of other clocks */
+		/* Of other clocks; but on GPUs where it was it keeps its account, or whoever makes
+		 * and frees a task elsewhere would always be first. */
+		uint32_t fresh = u->level != level_before ? UINT32_MAX : u->mask & ~mask_before;
+
+		for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+			if (fresh >> gpu & 1) {
+				u->vtime_ns[gpu] = 0;
+			}
+		}
 		rbt_unit_settle(s, u);
 		rbt_guard_enter(s, u);
 	}

@@ -509,5 +509,24 @@ def test_policies(s):
     assert s.daemon() == d.pid
 
 
+def test_both_are_killed_where_all_take_turns(s):
+    """Programs that asked for nothing are kept off too: the next start finds them."""
+    d = Daemon(s, "policy = fair\nturn_ms = 60\n")
+    s.programs.append(d)
+    programs = [s.run("--class", "normal"), s.run("--class", "normal")]
+    for p in programs:
+        eventually("it waits", lambda: s.is_off(p.pid))
+    hand = s.hand()
+    kill(d.pid, signal.SIGSTOP)
+    kill(hand)
+    kill(d.pid)
+    eventually("both gone", lambda: not alive(d.pid) and not alive(hand))
+    assert any(s.is_off(p.pid) for p in programs), "nothing to heal"
+    assert os.path.exists(os.path.join(s.run_dir, "state")), os.listdir(s.run_dir)
+    s.run("--class", "normal")
+    for p in programs:
+        eventually("it runs again", lambda: s.is_running(p.pid))
+
+
 if __name__ == "__main__":
     harness.main()

@@ -58,6 +58,27 @@ static void test_weights(void)
 	sim_finish(&sim);
 }
 
+/* Making and freeing a task on another GPU, again and again, gains nothing on this one. */
+static void test_toggled_task(void)
+{
+	struct sim sim;
+
+	sim_init(&sim, NULL);
+	struct sim_prog *honest = sim_add(&sim, BEST_EFFORT, false, NULL);
+	struct sim_prog *other = sim_add(&sim, BEST_EFFORT, false, NULL);
+	for (unsigned i = 0; i < 500; i++) {
+		other->params.tasks[31] = (struct rbt_sched_tasks){i % 2, SIM_OWN_US};
+		sim_change(other);
+		sim_run(&sim, 40 * SIM_MS);
+	}
+	struct rbt_sched_stats a, b;
+	rbt_sched_stats(sim.s, honest->handle, &a);
+	rbt_sched_stats(sim.s, other->handle, &b);
+	CHECK(a.on_ns > 9 * SIM_S);
+	CHECK(b.on_ns < 11 * SIM_S);
+	sim_finish(&sim);
+}
+
 /* Who comes late has not saved anything up, and is not made to pay for it either. */
 static void test_late(void)
 {
@@ -442,6 +463,7 @@ int main(void)
 	test_equal(3, true);
 	test_equal(8, true);
 	test_weights();
+	test_toggled_task();
 	test_late();
 	test_work_conserving();
 	test_next_after_idling();
