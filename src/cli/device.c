@@ -19,13 +19,13 @@
 enum choice { CHOICE_DEVICE, CHOICE_SMS, CHOICE_MEM, N_CHOICES };
 static const char *const names[N_CHOICES] = {"--device", "--sms", "--mem"};
 
-/* Which of ours `arg` is, and where its value is ("" when it must be the next argument). */
+/* Which of ours `arg` is, and its value (NULL when that is the next argument). */
 static enum choice which(const char *arg, const char **ret_value)
 {
 	for (unsigned i = 0; i < N_CHOICES; i++) {
 		size_t n = strlen(names[i]);
 		if (strncmp(arg, names[i], n) == 0 && (arg[n] == '\0' || arg[n] == '=')) {
-			*ret_value = arg[n] == '=' ? arg + n + 1 : "";
+			*ret_value = arg[n] == '=' ? arg + n + 1 : NULL;
 			return (enum choice)i;
 		}
 	}
@@ -57,10 +57,10 @@ static int take(const struct command *cmd, int argc, char **argv, const char **v
 		const char *value;
 		enum choice choice = which(argv[i], &value);
 		if (choice < N_CHOICES) {
-			if (value[0] == '\0' && ++i == argc) {
+			if (value == NULL && ++i == argc) {
 				return -1;
 			}
-			values[choice] = value[0] != '\0' ? value : argv[i];
+			values[choice] = value != NULL ? value : argv[i];
 			continue;
 		}
 		if (cmd == &cmd_run && argv[i][0] != '-') {

@@ -21,7 +21,7 @@ enum gpu_link_type {
 	GPU_ALLOC,       /* struct gpu_memory; value: the address */
 	GPU_PIN,         /* struct gpu_memory, with address; answered with the memory */
 	GPU_FREE,        /* struct gpu_memory, with address */
-	/* struct gpu_module and an fd of any file that holds the text from its start. value: the
+	/* struct gpu_module and an fd of a memfd that holds the text from its start. value: the
 	 * module's number; then uint64_t addresses of its variables, `count` of them. On failure
 	 * `text` says why, for the program's log. */
 	GPU_MODULE,

@@ -2,6 +2,7 @@
 #include "softgpu/gpus.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -194,10 +195,11 @@ static void handle_memory(struct gpus *g, struct conn *c, uint32_t type, const u
 	rbt_close(&fd);
 }
 
-/* The file is the program's and may change or shrink: it is read, never mapped. */
+/* The file is the program's and may change or shrink: it is read, never mapped. It is in memory
+ * (only such files know of seals), or reading it might never end. */
 static int read_text(int fd, uint64_t size, char **ret)
 {
-	if (fd < 0 || size == 0 || size > GPU_MAX_TEXT) {
+	if (fd < 0 || size == 0 || size > GPU_MAX_TEXT || fcntl(fd, F_GET_SEALS) < 0) {
 		return -EINVAL;
 	}
 	char *text = malloc(size + 1);

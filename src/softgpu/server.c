@@ -68,6 +68,7 @@ static int write_state(struct server *s, bool json)
 		return -err;
 	}
 	s->n_opens = nodes_sweep(s->nodes);
+	gpus_refresh(s->gpus);
 	if (json) {
 		rbt_json_init(&j, out);
 		rbt_json_object(&j, NULL);
@@ -230,8 +231,9 @@ static void handle(struct server *s, struct conn *c, const uint8_t *msg, size_t 
 		}
 		break;
 	default:
-		c->broken =
-			h.magic != LINK_MAGIC || !gpus_handle(s->gpus, c, msg, size, s->received);
+		if (h.magic != LINK_MAGIC || !gpus_handle(s->gpus, c, msg, size, s->received)) {
+			c->broken = true;
+		}
 		break;
 	}
 }

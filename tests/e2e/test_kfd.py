@@ -94,10 +94,11 @@ def test_own_names(s):
 def test_monitor(s):
     p = client(s, "--busy")
     facts = json.loads(tool(s, "monitor", p.pid, "0.5", "0.1", "--json").stdout)
-    assert facts["statistics"]["samples"] == 5 and facts["statistics"]["stable"] is True, facts["statistics"]
-    assert [i["seen"] for i in facts["statistics"]["ids"]] == [5, 5, 5, 5]
+    n = facts["statistics"]["samples"]  # fewer where the machine is busy
+    assert 2 <= n <= 6 and facts["statistics"]["stable"] is True, facts["statistics"]
+    assert [i["seen"] for i in facts["statistics"]["ids"]] == [n] * 4
     lines = tool(s, "monitor", p.pid, "0.3", "0.1", "--csv", "--addresses").stdout.splitlines()
-    assert lines[0].startswith("time_s,queue,gpu_id") and len(lines) == 1 + 3 * 4, lines
+    assert lines[0].startswith("time_s,queue,gpu_id") and len(lines) % 4 == 1 and len(lines) > 4, lines
     assert all(len(line.split(",")) == 11 for line in lines)
     text = tool(s, "monitor", p.pid, "0.3", "0.1", "--addresses").stdout
     assert re.search(r"4 active, \d+ pending", text) and "advice: the same queues" in text, text
@@ -112,7 +113,8 @@ def test_monitor_ends_with_statistics(s):
     p = client(s)
     watcher = start(s, "monitor", p.pid, "60", "0.1")
     time.sleep(0.7)
-    victims = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_monitor(pid, p.pid)]
+    victims = eventually("it watches", lambda: [
+        int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_monitor(pid, p.pid)])
     assert len(victims) == 1, victims
     os.kill(victims[0], signal.SIGINT)
     out, err = watcher.communicate(timeout=10)
