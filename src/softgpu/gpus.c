@@ -386,6 +386,14 @@ static void carry_over(struct bound *b, const struct rbt_rm_group *now)
 	b->seen = *now;
 }
 
+/* In what can change; member by member, for there is padding. */
+static bool is_same(const struct rbt_rm_group *a, const struct rbt_rm_group *b)
+{
+	return a->timeslice_us == b->timeslice_us && a->n_preempts == b->n_preempts &&
+	       a->interleave == b->interleave && a->scheduled == b->scheduled &&
+	       a->enabled == b->enabled && a->disabled_full == b->disabled_full;
+}
+
 void gpus_refresh(struct gpus *g)
 {
 	for (struct bound *b = g->contexts; b != NULL; b = b->next) {
@@ -396,7 +404,7 @@ void gpus_refresh(struct gpus *g)
 		if (rbt_rm_get_group(g->server->rm, b->client, b->tsg, b->channels, b->n_channels,
 			    &now) < 0) {
 			orphan(b);
-		} else if (memcmp(&now, &b->seen, sizeof(now)) != 0) {
+		} else if (!is_same(&now, &b->seen)) {
 			carry_over(b, &now);
 		}
 	}
