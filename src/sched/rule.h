@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rule that prevents collapse, by itself: what every program asks for goes in, what it gets
- * comes out. Pure: no I/O, no clock, no turns.
+ * The rule that prevents collapse, by itself; decide.c applies it. Pure.
  *
  * Two tasks with short slices that are runnable together all but stop the device (26.5 it/s fell to
  * 2.95 at 100 µs each, on an H200), so a slice shorter than the driver's own is granted only by the
@@ -11,7 +10,6 @@
 #define RBT_SCHED_RULE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum rbt_denial {
@@ -21,18 +19,6 @@ enum rbt_denial {
 	RBT_DENIED_RIVAL,     /* another scheduler has such a task */
 	RBT_DENIED_SUSPENDED, /* granted once it runs again */
 	RBT_DENIED_ADMISSION, /* too many latency programs on the GPU: treated as normal */
-};
-
-/* One program's wish on one GPU, and the answer. */
-struct rbt_claim {
-	uint32_t gpu;       /* < 32 */
-	uint32_t n_compute; /* compute tasks it has there */
-	uint64_t wanted_us; /* RBT_TIMESLICE_OWN: no wish */
-	uint64_t own_us;    /* the shortest of those tasks' own slices */
-	bool suspended;
-
-	uint64_t granted_us;    /* out; RBT_TIMESLICE_OWN: leave or restore its own */
-	enum rbt_denial denial; /* out */
 };
 
 /* What is known of the GPUs, a bit each. */
@@ -46,12 +32,5 @@ bool rbt_rule_is_short(uint64_t wanted_us, uint64_t own_us);
 
 /* Whether the GPU's lock and marks allow a short slice there. */
 enum rbt_denial rbt_rule_judge_gpu(const struct rbt_sched_gpus *gpus, uint32_t gpu);
-
-/*
- * Decides all claims. *ret_locks_wanted gets a bit for each GPU whose lock would change an answer
- * (or is still needed): take those, drop the others, plan again.
- */
-void rbt_sched_plan(struct rbt_claim *claims, size_t n, const struct rbt_sched_gpus *gpus,
-	uint32_t *ret_locks_wanted);
 
 #endif
