@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "backend/record.h"
+#include "util/hist.h"
 
 #define RBT_PROTOCOL_MAGIC 0x74627201u /* "\1rbt": the low byte is the version */
 #define RBT_MSG_MAX        65536
@@ -48,7 +49,8 @@ enum rbt_msg_type {
 
 	/* from the daemon */
 	RBT_MSG_RESULT, /* struct rbt_msg_result */
-	/* struct rbt_msg_program, task states; struct rbt_program_turns if it was asked for */
+	/* struct rbt_msg_program, task states; struct rbt_program_turns and then struct
+	 * rbt_program_account, each if it was asked for */
 	RBT_MSG_PROGRAM,
 
 	/* from `rubato run`, header only, not answered: the sender is about to become a program,
@@ -99,7 +101,10 @@ struct rbt_msg_weight {
 	uint32_t pad;
 };
 
-enum { RBT_LIST_TURNS = 1 << 0 };
+enum {
+	RBT_LIST_TURNS = 1 << 0,
+	RBT_LIST_ACCOUNT = 1 << 1,
+};
 
 struct rbt_msg_pid {
 	struct rbt_msg_header h;
@@ -166,6 +171,29 @@ struct rbt_program_turns {
 	uint64_t n_requests; /* as told by the program */
 };
 
+enum {
+	RBT_ACCOUNT_HAS_SUBMISSIONS = 1 << 0, /* it has a board */
+	RBT_ACCOUNT_HAS_REQUESTS = 1 << 1,    /* it has told of some */
+	RBT_ACCOUNT_HAS_USED = 1 << 2,        /* used_ns means time on the GPU, not time allowed */
+	RBT_ACCOUNT_HAS_PENDING = 1 << 3,     /* its queues can be read from outside */
+};
+
+/* What a program has had since it was known. What is not known has no bit in `valid`. */
+struct rbt_program_account {
+	uint32_t valid; /* RBT_ACCOUNT_* */
+	uint32_t n_requests_late;
+	uint64_t known_ns;       /* for how long it has been known */
+	uint64_t used_ns;        /* was busy and had the GPU, or a share of it */
+	uint64_t n_submissions;  /* launches, graphs, copies, memsets */
+	uint64_t n_pending;      /* submitted to its queues and not yet fetched, now */
+	uint64_t n_preemptions;  /* taken off while it wanted the GPU: by turns or a reserve */
+	uint64_t n_suspends;     /* by command */
+	struct rbt_hist off;     /* how long each time of these lasted */
+	struct rbt_hist suspend; /* what taking it off took: the driver's call */
+	struct rbt_hist resume;
+	struct rbt_hist request; /* from begin to end, as told by the program */
+};
+
 struct rbt_task_state {
 	struct rbt_task task;
 	uint64_t timeslice_us;
@@ -178,6 +206,7 @@ static_assert(sizeof(struct rbt_msg_record) == 32, "wire");
 static_assert(sizeof(struct rbt_msg_renice) == 32, "wire");
 static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
 static_assert(sizeof(struct rbt_program_turns) == 88, "wire");
+static_assert(sizeof(struct rbt_program_account) == 568, "wire");
 static_assert(sizeof(struct rbt_task_state) == 64, "wire");
 
 #endif
