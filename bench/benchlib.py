@@ -201,8 +201,9 @@ WARM_COUNT = {"c": 200, "torch": 20}
 class Session:
     """Programs and a private rubato daemon that end with it. Drops to another user first, if one is named."""
 
-    def __init__(self, build, user=None, env=None):
+    def __init__(self, build, user=None, env=None, config=None):
         self.programs = []
+        self.daemon_pids = []
         self.calls = []  # rubato's own times
         self.rubato_path = os.path.join(os.path.abspath(build), "rubato")
         if user is not None:
@@ -212,6 +213,21 @@ class Session:
         if user is not None:
             self.env["HOME"] = self.dir
             self.env.pop("XDG_RUNTIME_DIR", None)
+        if config is not None:
+            self.start_daemon(build, config)
+
+    def start_daemon(self, build, config):
+        """With a configuration of its own; `rubato run` would start one with the user's."""
+        ready, ready_too = os.pipe()
+        try:
+            subprocess.Popen([os.path.join(os.path.abspath(build), "rubatod"), "--config", config, "--ready-fd",
+                              str(ready_too)], env=self.env, pass_fds=[ready_too], stdin=subprocess.DEVNULL)
+        except OSError as error:
+            raise Failure(f"cannot start rubatod: {error.strerror}") from error
+        os.close(ready_too)
+        if os.read(ready, 1) == b"":
+            raise Failure(f"rubatod did not start with {config}")
+        os.close(ready)
 
     def __enter__(self):
         return self
@@ -244,6 +260,13 @@ class Session:
         if run.returncode != 0:
             raise Failure(f"rubato {' '.join(map(str, args))} failed ({run.returncode}): {run.stderr.strip()}")
         return run.stdout
+
+    def daemon_cpu_s(self):
+        """What the daemon and its hand have taken of the CPU so far; 0 while there is none."""
+        if not self.daemon_pids:
+            mark = f"RUBATO_RUNTIME_DIR={self.dir}".encode()
+            self.daemon_pids = [pid for pid in processes_with(mark) if name_of(pid) in ("rubatod", "rubato-hand")]
+        return sum(cpu_s(pid) for pid in self.daemon_pids)
 
     def ps(self):
         """What the tool says of every program: evidence, so that a failure is kept and ends nothing."""
@@ -281,6 +304,24 @@ def end_processes_of(runtime_dir):
             pids = processes_with(mark)
         if not pids:
             return
+
+
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def cpu_s(pid):
+    """All its threads; what has ended has taken nothing."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def processes_with(mark):

@@ -51,6 +51,7 @@ for program in latency besteffort launch shim_overhead; do
 	cp "$BUILD/bench/$program" "$stage/build/bench/" || exit 2
 done
 cp "$here"/*.py "$here"/{colocate,collapse,overhead} "$stage/bench/"
+cp -r "$here/../python" "$stage/python"
 chmod -R a+rX "$stage"
 chmod 1777 "$stage/tmp"
 export BUILD=$stage/build TMPDIR=$stage/tmp PYTHONUNBUFFERED=1

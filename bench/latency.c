@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A latency program. A request is a chain of small kernels, launched as one CUDA graph or one by
- * one, then a synchronisation. Requests arrive by a Poisson process, whether or not earlier ones
+ * one, then a synchronisation; or, with gaps, 16 such graphs, each synchronised, as a program does
+ * that generates token by token. Requests arrive by a Poisson process, whether or not earlier ones
  * are done (open loop), and are served one after another: latency counts from arrival, service from
  * the first launch. When the program itself slept past a moment of arrival, with nothing to serve,
  * the request arrived when it woke: that is its lateness, and said apart.
  *
  * Driven by lines on standard input, answered by one line of JSON each:
- *   measure graph|eager REQUESTS RATE_PER_S SEED
+ *   measure graph|eager|gaps[+hints] REQUESTS RATE_PER_S SEED
+ *           +hints: tells Rubato where each request begins and ends
  *   check   how many threads have a wrong result, over all requests
  *   quit (or end of file)
  * The length of a request is calibrated (--request-us), or the work in a kernel given (--steps).
@@ -19,16 +21,28 @@
 #include <string.h>
 
 #include "cuda_min.h"
+#include "rubato/rubato.h"
 #include "util/time.h"
 
 #define WARM_REQUESTS 5
 #define MAX_REQUESTS  1000000u
+#define GAPS_GRAPHS   16
+
+enum mode { MODE_GRAPH, MODE_EAGER, MODE_GAPS };
 
 struct server {
 	struct cuda cuda;
 	struct cuda_spin spin;
 	unsigned n_kernels;
 	void *graph; /* executable */
+};
+
+struct load {
+	enum mode mode;
+	bool hinted;
+	unsigned n;
+	double rate;
+	uint64_t seed;
 };
 
 struct sample {
@@ -54,15 +68,40 @@ static void capture_graph(struct server *s)
 	s->spin.total_steps = total_steps; /* captured, not run */
 }
 
-static void serve(struct server *s, bool use_graph)
+static void serve_graph(struct server *s)
 {
-	if (use_graph) {
-		CUDA_DO(&s->cuda, cuGraphLaunch, s->graph, s->cuda.stream);
-		s->spin.total_steps += (uint64_t)s->n_kernels * s->spin.steps;
-	} else {
-		launch_all(s);
-	}
+	CUDA_DO(&s->cuda, cuGraphLaunch, s->graph, s->cuda.stream);
+	s->spin.total_steps += (uint64_t)s->n_kernels * s->spin.steps;
 	CUDA_DO(&s->cuda, cuStreamSynchronize, s->cuda.stream);
+}
+
+static void serve(struct server *s, enum mode mode)
+{
+	switch (mode) {
+	case MODE_GRAPH:
+		serve_graph(s);
+		break;
+	case MODE_EAGER:
+		launch_all(s);
+		CUDA_DO(&s->cuda, cuStreamSynchronize, s->cuda.stream);
+		break;
+	case MODE_GAPS:
+		for (unsigned i = 0; i < GAPS_GRAPHS; i++) {
+			serve_graph(s);
+		}
+		break;
+	}
+}
+
+static void serve_told(struct server *s, const struct load *load)
+{
+	if (load->hinted) {
+		rubato_request_begin(0);
+	}
+	serve(s, load->mode);
+	if (load->hinted) {
+		rubato_request_end();
+	}
 }
 
 /* Uniform in (0, 1]: splitmix64, so that a seed means the same arrivals everywhere. */
@@ -104,8 +143,10 @@ static void print_samples(const char *key, const struct sample *samples, size_t 
 	printf("]");
 }
 
-static void measure(struct server *s, bool use_graph, unsigned n, double rate, uint64_t seed)
+static void measure(struct server *s, const struct load *load)
 {
+	unsigned n = load->n;
+	uint64_t seed = load->seed;
 	struct sample *samples = calloc(n, sizeof(*samples));
 	uint64_t arrival_ns = rbt_now_ns() + RBT_NS_PER_MS, end_ns = arrival_ns;
 
@@ -114,14 +155,14 @@ static void measure(struct server *s, bool use_graph, unsigned n, double rate, u
 		return;
 	}
 	for (unsigned i = 0; i < n + WARM_REQUESTS; i++) {
-		double gap_s = -log(next_uniform(&seed)) / rate;
+		double gap_s = -log(next_uniform(&seed)) / load->rate;
 
 		arrival_ns += (uint64_t)(gap_s * (double)RBT_NS_PER_S);
 		bool idle = arrival_ns >= end_ns;
 		wait_until(arrival_ns);
 		uint64_t start_ns = rbt_now_ns();
 
-		serve(s, use_graph);
+		serve_told(s, load);
 		end_ns = rbt_now_ns();
 		if (i >= WARM_REQUESTS) {
 			samples[i - WARM_REQUESTS] = (struct sample){
@@ -142,17 +183,39 @@ static void measure(struct server *s, bool use_graph, unsigned n, double rate, u
 	free(samples);
 }
 
+static bool parse_mode(char *word, struct load *load)
+{
+	static const char *const names[] = {
+		[MODE_GRAPH] = "graph", [MODE_EAGER] = "eager", [MODE_GAPS] = "gaps"};
+	char *plus = strchr(word, '+');
+
+	load->hinted = plus != NULL && strcmp(plus, "+hints") == 0;
+	if (plus != NULL && !load->hinted) {
+		return false;
+	}
+	if (plus != NULL) {
+		*plus = '\0';
+	}
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(word, names[i]) == 0) {
+			load->mode = (enum mode)i;
+			return true;
+		}
+	}
+	return false;
+}
+
 static void obey(struct server *s, const char *line)
 {
 	unsigned long long seed;
-	unsigned n;
-	double rate;
-	char mode[8];
+	struct load load;
+	char mode[16];
 
-	if (sscanf(line, "measure %7s %u %lf %llu", mode, &n, &rate, &seed) == 4 &&
-		(strcmp(mode, "graph") == 0 || strcmp(mode, "eager") == 0) && n >= 1 &&
-		n <= MAX_REQUESTS && rate >= 0.01 && rate <= 1e6) {
-		measure(s, strcmp(mode, "graph") == 0, n, rate, seed);
+	if (sscanf(line, "measure %15s %u %lf %llu", mode, &load.n, &load.rate, &seed) == 4 &&
+		parse_mode(mode, &load) && load.n >= 1 && load.n <= MAX_REQUESTS &&
+		load.rate >= 0.01 && load.rate <= 1e6) {
+		load.seed = seed;
+		measure(s, &load);
 	} else if (strcmp(line, "check\n") == 0) {
 		printf("{\"wrong_threads\": %zu}\n", cuda_spin_count_wrong(&s->spin));
 	} else {
@@ -178,7 +241,7 @@ int main(int argc, char **argv)
 		cuda_spin_calibrate(&s.spin, s.n_kernels, request_us);
 	}
 	capture_graph(&s);
-	serve(&s, true);
+	serve(&s, MODE_GRAPH);
 	bench_ready(&s.cuda, "latency", request_us);
 	while (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "quit\n") != 0) {
 		obey(&s, line);

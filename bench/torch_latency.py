@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The latency program of bench/latency.c, in PyTorch: a request is one ResNet-50 inference, fp16."""
+"""The latency program of bench/latency.c, in PyTorch. A request is one ResNet-50 inference (fp16), as a CUDA graph or
+eager; or, with gaps, the generation of 16 tokens by a small decoder: 16 graphs, with a synchronisation after each."""
 import sys
 
 sys.dont_write_bytecode = True
@@ -12,10 +13,66 @@ import time
 
 import torch
 import torchvision
+from torch import nn
+from torch.nn import functional as F
 
 import benchlib
 
+sys.path.insert(0, os.path.join(benchlib.HERE, os.pardir, "python"))
+import rubato  # noqa: E402
+
 WARM_REQUESTS = 5
+TOKENS = 16
+VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS = 50304, 256, 768, 12, 12
+
+
+class Layer(nn.Module):
+    """One layer of a decoder that generates: what it has seen is kept, and one token is added."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        for name in ("keys", "values"):
+            self.register_buffer(name, torch.zeros(1, HEADS, CONTEXT, WIDTH // HEADS))
+
+    def forward(self, x, place):
+        q, k, v = self.qkv(self.norm1(x)).view(1, 1, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        self.keys.index_copy_(2, place, k)
+        self.values.index_copy_(2, place, v)
+        x = x + self.out(F.scaled_dot_product_attention(q, self.keys, self.values).transpose(1, 2).reshape(1, 1, WIDTH))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.register_buffer("token", torch.zeros(1, 1, dtype=torch.long))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.long))
+
+    def forward(self):
+        x = self.tokens(self.token)
+        for layer in self.layers:
+            x = layer(x, self.place)
+        self.token.copy_(self.head(x).argmax(-1))
+        self.place.copy_((self.place + 1) % CONTEXT)
+
+
+def capture(work):
+    """A CUDA graph of it, after it has chosen its algorithms and filled the allocator."""
+    side = torch.cuda.Stream()
+    with torch.inference_mode(), torch.cuda.stream(side):
+        for _ in range(10):
+            work()
+    side.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.inference_mode(), torch.cuda.graph(graph):
+        work()
+    return graph
 
 
 class Server:
@@ -25,30 +82,31 @@ class Server:
         self.model = model.to(memory_format=torch.channels_last)
         image = torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.float16)
         self.image = image.to(memory_format=torch.channels_last)
-        side = torch.cuda.Stream()
-        with torch.inference_mode(), torch.cuda.stream(side):
-            for _ in range(10):  # chooses algorithms and fills the allocator before the capture
-                self.model(self.image)
-        side.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.inference_mode(), torch.cuda.graph(self.graph):
-            self.output = self.model(self.image)
+        self.graph = capture(lambda: self.model(self.image))
+        decoder = Decoder().half().cuda().eval()
+        self.step = capture(decoder)
         self.stream = torch.cuda.current_stream()
-        for mode in ("graph", "eager"):
+        self.modes = {"graph": self.serve, "eager": self.serve_eagerly, "gaps": self.generate}
+        for serve in self.modes.values():
             for _ in range(20):
-                self.serve(mode)
+                serve()
 
-    def serve(self, mode):
-        if mode == "graph":
-            self.graph.replay()
-        else:
-            with torch.inference_mode():
-                self.model(self.image)
+    def serve(self):
+        self.graph.replay()
         self.stream.synchronize()
 
+    def serve_eagerly(self):
+        with torch.inference_mode():
+            self.model(self.image)
+        self.stream.synchronize()
+
+    def generate(self):
+        for _ in range(TOKENS):
+            self.step.replay()
+            self.stream.synchronize()
+
     def measure(self, mode, n, rate, seed):
-        if mode not in ("graph", "eager"):
-            raise ValueError(mode)
+        serve, hinted = self.modes[mode.removesuffix("+hints")], mode.endswith("+hints")
         n, rate, arrivals = int(n), float(rate), random.Random(int(seed))
         latency_us, service_us, late_us = [], [], []
         gc.collect()
@@ -59,7 +117,11 @@ class Server:
             idle = arrival_ns >= end_ns
             wait_until(arrival_ns)
             start_ns = time.monotonic_ns()
-            self.serve(mode)
+            if hinted:
+                rubato.request_begin()
+            serve()
+            if hinted:
+                rubato.request_end()
             end_ns = time.monotonic_ns()
             # A generator that slept too long sent its request late: that is its lateness, not the request's latency.
             latency_us.append(round((end_ns - (start_ns if idle else arrival_ns)) / 1e3, 1))

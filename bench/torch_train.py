@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best-effort program of bench/besteffort.c, in PyTorch: trains a GPT-like model on random tokens (bf16).
+"""The best-effort program of bench/besteffort.c, in PyTorch: trains a GPT-like model on random tokens, or ResNet-50 on
+random images (bf16).
 
 Commands are those of bench/besteffort.c, but for `check`. They are read by a thread of their own: `count` answers
 also while the device is taken away and the training thread waits for it.
@@ -52,21 +53,44 @@ class Model(nn.Module):
         return self.head(self.norm(self.blocks(self.tokens(tokens) + places)))
 
 
-class Trainer:
+class Words:
+    """What is learnt from tokens."""
+
     def __init__(self, batch):
         self.model = Model().cuda()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
-        self.data = torch.randint(VOCABULARY, (8, batch, CONTEXT + 1), device="cuda")
+        self.data = torch.randint(VOCABULARY, (8, batch or 10, CONTEXT + 1), device="cuda")
+
+    def loss(self, i):
+        tokens = self.data[i % len(self.data)]
+        return F.cross_entropy(self.model(tokens[:, :-1]).view(-1, VOCABULARY), tokens[:, 1:].reshape(-1))
+
+
+class Pictures:
+    """What is learnt from images."""
+
+    def __init__(self, batch):
+        import torchvision
+        torch.backends.cudnn.benchmark = True
+        self.model = torchvision.models.resnet50(weights=None).cuda().to(memory_format=torch.channels_last)
+        self.data = torch.randn(batch or 64, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+        self.labels = torch.randint(1000, (len(self.data),), device="cuda")
+
+    def loss(self, _):
+        return F.cross_entropy(self.model(self.data), self.labels)
+
+
+class Trainer:
+    def __init__(self, task):
+        self.task = task
+        self.optimizer = torch.optim.AdamW(task.model.parameters(), lr=1e-4, fused=True)
         torch.cuda.synchronize()
         self.done = 0
         self.wanted = threading.Event()
         self.idle = threading.Event()
 
     def step(self, i):
-        tokens = self.data[i % len(self.data)]
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            logits = self.model(tokens[:, :-1])
-            loss = F.cross_entropy(logits.view(-1, VOCABULARY), tokens[:, 1:].reshape(-1))
+            loss = self.task.loss(i)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -114,8 +138,10 @@ def listen(trainer):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=10, help="sequences an iteration (%(default)s)")
-    trainer = Trainer(parser.parse_args().batch)
+    parser.add_argument("--model", choices=("gpt", "resnet50"), default="gpt", help="(%(default)s)")
+    parser.add_argument("--batch", type=int, help="sequences (10) or images (64) an iteration")
+    args = parser.parse_args()
+    trainer = Trainer((Words if args.model == "gpt" else Pictures)(args.batch))
     benchlib.answer(ready="torch_train", pid=os.getpid(), gpu=torch.cuda.get_device_name(),
                     torch=torch.__version__)
     threading.Thread(target=listen, args=(trainer,), daemon=True).start()

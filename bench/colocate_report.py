@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/colocate has measured, as a table to publish and an object to keep."""
+import benchlib
+from benchlib import median, percentile, summary
+
+REGIMES = ("alone", "default", "slices", "rubato", "mps")
+
+
+def of(cells, mode, regime):
+    return [cell for cell in cells if cell["mode"] == mode and cell["regime"] == regime]
+
+
+def ratios(cells, mode, regime, value):
+    """value(cell) over that of the same round's alone."""
+    alone = {cell["round"]: value(cell) for cell in of(cells, mode, "alone")}
+    return [value(cell) / alone[cell["round"]] for cell in of(cells, mode, regime) if cell["round"] in alone]
+
+
+def jain(values):
+    """1: all have the same; 1/n: one has everything."""
+    return sum(values) ** 2 / (len(values) * sum(value * value for value in values)) if any(values) else None
+
+
+def left_by_requests(run, mode, number):
+    """The part of the GPU's time that a round's requests leave, when they are served alone."""
+    cells = [cell for cell in of(run.cells, mode, "alone") if cell["round"] == number]
+    return 1 - sum(cells[0]["service_us"]) / 1e6 / cells[0]["took_s"] if cells else None
+
+
+def neighbours_summary(run, mode, cells):
+    each = [sum(cell["best_effort_per_s"][i] * cell["took_s"] for cell in cells) / sum(cell["took_s"] for cell in cells)
+            for i in range(len(run.neighbours))]
+    kept, of_left = [], []
+    for cell in cells:
+        if cell["round"] < len(run.own_rates):
+            kept.append(sum(cell["best_effort_per_s"]) / run.own_rates[cell["round"]])
+            left = left_by_requests(run, mode, cell["round"])
+            if left is not None:
+                of_left.append(kept[-1] / left)
+    return {"best_effort_per_s": sum(each), "each_per_s": each,
+            "best_effort_kept": median(kept) if kept else None, "of_left": median(of_left) if of_left else None,
+            "jain": jain([one / weight for one, weight in zip(each, run.args.weights)]) if len(each) > 1 else None}
+
+
+def cell_summary(run, mode, regime):
+    """One row: percentiles over all requests of the cell, medians of the ratios of its rounds."""
+    cells = of(run.cells, mode, regime)
+    pooled = [us for cell in cells for us in cell["latency_us"]]
+    row = {"mode": mode, "regime": regime, "requests": len(pooled), **summary(pooled)}
+    for name in ("p50", "p99"):
+        against = ratios(run.cells, mode, regime, lambda cell, name=name: cell[name])
+        row[f"{name}_ratio"] = median(against) if against else None
+    service = ratios(run.cells, mode, regime, lambda cell: percentile(cell["service_us"], 99))
+    row["service_p99_ratio"] = median(service) if service else None
+    row["late_p99"] = percentile([us for cell in cells for us in cell["late_us"]], 99)
+    row["daemon_share"] = median([cell["daemon_share"] for cell in cells])
+    if regime != "alone":
+        row.update(neighbours_summary(run, mode, cells))
+    return row
+
+
+def target_lines(args, rows, renice_ms):
+    def line(what, value, met):
+        return f"- target {what}: {value}, **{'met' if met else 'missed'}**"
+
+    for row in (row for row in rows if row["regime"] in ("rubato", "mps")):
+        name = f"{row['mode']}, {row['regime']}"
+        at_most = [("p50", "p50", args.target_p50), ("p99", "p99", args.target_p99),
+                   ("service p99", "service_p99", args.target_p99)]
+        for words, key, target in at_most:
+            ratio = row[f"{key}_ratio"]
+            if target and ratio:
+                yield line(f"({name}) {words} ≤ {target} × alone", f"{ratio:.3f}", ratio <= target)
+        at_least = [("best-effort ≥ {:.0%} of one's own rate", "best_effort_kept", args.target_rate, ".1%"),
+                    ("best-effort ≥ {:.0%} of what the requests leave", "of_left", args.target_left, ".1%"),
+                    ("Jain's fairness ≥ {}", "jain", args.target_jain, ".4f")]
+        for words, key, target, form in at_least:
+            if target and row[key]:
+                yield line(f"({name}) {words.format(target)}", format(row[key], form), row[key] >= target)
+    if args.target_renice_ms and renice_ms:
+        yield line(f"renice < {args.target_renice_ms:g} ms", f"at most {max(renice_ms):.1f} ms",
+                   max(renice_ms) < args.target_renice_ms)
+
+
+def note_lines(args, run, rows, renice_ms):
+    if run.own_rates:
+        yield f"- one neighbour's own rate: {median(run.own_rates):.1f}/s (median of {len(run.own_rates)} rounds)"
+    for row in rows:
+        if len(row.get("each_per_s", [])) > 1:
+            yield (f"- {row['mode']}, {row['regime']}: the neighbours' rates "
+                   f"{' + '.join(f'{one:.2f}' for one in row['each_per_s'])} /s"
+                   f"{f', weights {args.weights}' if len(set(args.weights)) > 1 else ''}")
+    if renice_ms:
+        yield (f"- `rubato renice`: {len(renice_ms)} calls, first {renice_ms[0]:.1f} ms, median "
+               f"{median(renice_ms):.1f} ms, longest {max(renice_ms):.1f} ms (process start included)")
+    if args.trainer_run < args.trainers and not args.mps:
+        for mode in args.modes:
+            p50 = [cell["p50"] / 1e3 for cell in of(run.cells, mode, "default")]
+            if len(p50) > 1:
+                yield (f"- reversed: {mode} p50 under default {p50[0]:.2f} ms before the first renice, "
+                       f"{', '.join(f'{ms:.2f}' for ms in p50[1:])} ms after renicing back")
+    yield from (f"- {note}" for note in run.notes)
+    # A class that was not granted in full is said behind a semicolon.
+    for said in sorted({call["said"] for call in run.session.calls if call["args"][0] == "renice"}):
+        if ";" in said:
+            yield f"- `rubato renice` said: {said}"
+    yield "- the load generator woke late by (p99): " + ", ".join(
+        f"{row['mode']} {row['regime']} {row['late_p99'] / 1e3:.2f} ms" for row in rows)
+
+
+def number(value, form):
+    return "–" if value is None else format(value, form)
+
+
+def head_line(args, facts):
+    n = args.trainers
+    how = "under MPS" if args.mps else ", ".join(
+        words for words, n_such in (("{} under `rubato run`".format("all" if args.trainer_run == n else args.trainer_run),
+                                     args.trainer_run),
+                                    ("{} started plain, then reniced".format("all" if args.trainer_run == 0 else
+                                                                             n - args.trainer_run),
+                                     n - args.trainer_run)) if n_such)
+    return (f"{benchlib.machine_line(facts)}; {args.programs} programs, {n} neighbour{'s' if n > 1 else ''}"
+            f"{f' training {args.train}' if args.programs == 'torch' else ''} ({how})"
+            f"{', the latency program under `rubato run`' if args.latency_run else ''}"
+            f"{f', as user {args.user}' if args.user else ''}; {args.rate:g} requests/s"
+            f"{f' of {args.batch} images' if args.programs == 'torch' and set(args.modes) & {'graph', 'eager'} else ''}.")
+
+
+def report(args, facts, run, failure):
+    """(Markdown, JSON object) of whatever was measured."""
+    rows = [cell_summary(run, mode, regime) for mode in args.modes for regime in REGIMES
+            if of(run.cells, mode, regime)]
+    renice_ms = [call["ms"] for call in run.session.calls if call["args"][0] == "renice"]
+    head = ["mode", "regime", "requests", "p50 ms", "p90", "p99", "max", "p50 × alone", "p99 × alone",
+            "service p99 × alone", "best-effort /s", "of one's own", "of what is left", "Jain", "daemon, of a core"]
+    body = [[row["mode"], row["regime"], str(row["requests"]),
+             *(f"{row[p] / 1e3:.2f}" for p in ("p50", "p90", "p99", "max")), number(row["p50_ratio"], ".3f"),
+             number(row["p99_ratio"], ".3f"), number(row["service_p99_ratio"], ".3f"),
+             number(row.get("best_effort_per_s"), ".1f"), number(row.get("best_effort_kept"), ".1%"),
+             number(row.get("of_left"), ".1%"), number(row.get("jain"), ".4f"), number(row["daemon_share"], ".2%")]
+            for row in rows]
+    if facts["gpu"] is None and run.latency.ready:
+        facts["gpu"] = run.latency.ready["gpu"]
+    lines = [f"### {args.title}", "", head_line(args, facts), "", benchlib.table(head, body), "",
+             *note_lines(args, run, rows, renice_ms), *target_lines(args, rows, renice_ms)]
+    if failure is not None:
+        lines.append(f"- **failed**: {failure}")
+    return "\n".join(lines) + "\n", {
+        "tool": "colocate", "machine": facts, "options": vars(args), "cells": rows, "rounds": run.cells,
+        "own_rates": run.own_rates, "programs": [p.ready for p in run.session.programs],
+        "rubato_calls": run.session.calls, "ps": run.ps, "notes": run.notes, "failure": failure and str(failure)}
