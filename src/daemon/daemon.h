@@ -64,6 +64,7 @@ struct program {
 	uint32_t weight;       /* of its turns */
 	uint64_t timeslice_us; /* explicit wish; 0: by priority */
 	bool force;
+	bool may_reserve; /* its user may have latency programs */
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */

@@ -333,6 +333,7 @@ static void fill_params(
 	ret->timeslice_us = p->timeslice_us;
 	ret->suspended = p->suspended;
 	ret->is_known = p->board != NULL;
+	ret->may_reserve = p->may_reserve;
 	/* Half of it off would be worse than none. */
 	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p);
 	count_tasks(d, p, ret);
@@ -343,7 +344,8 @@ static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_par
 {
 	bool same = a->priority == b->priority && a->weight == b->weight &&
 		    a->timeslice_us == b->timeslice_us && a->suspended == b->suspended &&
-		    a->is_known == b->is_known && a->cannot_suspend == b->cannot_suspend;
+		    a->is_known == b->is_known && a->may_reserve == b->may_reserve &&
+		    a->cannot_suspend == b->cannot_suspend;
 
 	for (uint32_t gpu = 0; same && gpu < RBT_SCHED_MAX_GPUS; gpu++) {
 		same = a->tasks[gpu].n_compute == b->tasks[gpu].n_compute &&

@@ -60,6 +60,7 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 	}
 	peer->program->priority =
 		may_raise(peer, msg.priority) ? msg.priority : RBT_PRIORITY_NORMAL;
+	peer->program->may_reserve = may_raise(peer, RBT_PRIORITY_MAX);
 	peer->program->timeslice_us = msg.timeslice_us;
 	peer->program->force = msg.force != 0;
 	d->dirty = true;

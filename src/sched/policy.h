@@ -22,10 +22,10 @@ struct rbt_sched_policy {
 	/* Programs up to this priority take turns, one at a time on a GPU; those above it stay
 	 * runnable and share by slice. */
 	unsigned turns_up_to;
-	/* Programs from this priority on that do not take turns reserve the GPU while busy. */
+	/* Programs from this priority on that do not take turns reserve the GPU while busy; below
+	 * class latency, only those that have the rights for it. */
 	unsigned reserve_from;
-	bool reserve_is_limited; /* by max_reserve_ms */
-	bool is_strict;          /* between priorities; otherwise they do not count */
+	bool is_strict; /* between priorities; otherwise they do not count */
 	/* Who is first on a GPU among those of a priority: the unit with the smallest. */
 	uint64_t (*key)(const struct rbt_sched_unit *u, uint32_t gpu);
 	/* How long a turn lasts at most. */

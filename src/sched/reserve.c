@@ -23,12 +23,18 @@ unsigned rbt_reserve_level(const struct rbt_sched_gpu *gpu)
 	return gpu->reserve_bits == 0 ? 0 : 31 - (unsigned)__builtin_clz(gpu->reserve_bits);
 }
 
+/* Keeping others off is what class latency needs rights for: who has neither does not. */
+static bool has_right(const struct rbt_sched_prog *p)
+{
+	return rbt_class_of(p->params.priority) == RBT_CLASS_LATENCY || p->params.may_reserve;
+}
+
 bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	const struct rbt_sched_unit *u = p->unit;
 
 	return u->role == RBT_ROLE_FREE && !u->is_blocked && p->mask != 0 &&
-	       u->priority >= s->config.policy->reserve_from &&
+	       u->priority >= s->config.policy->reserve_from && has_right(p) &&
 	       (p->params.is_known || p->requests > 0);
 }
 
@@ -142,8 +148,7 @@ uint64_t rbt_reserve_next(const struct rbt_sched *s, const struct rbt_sched_prog
 		p->params.max_reserve_ms != 0 ? p->params.max_reserve_ms : s->config.max_reserve_ms;
 
 	if (p->is_holding) {
-		return s->config.policy->reserve_is_limited ? p->held_since_ns + rbt_ms(most_ms)
-							    : RBT_NEVER;
+		return p->held_since_ns + rbt_ms(most_ms);
 	}
 	return p->has_overstayed ? RBT_NEVER : p->engage_ns;
 }

@@ -64,6 +64,7 @@ static void read_params(struct rbt_sched_params *params)
 	params->priority = flags & 31;
 	params->suspended = (flags & 32) != 0;
 	params->is_known = (flags & 64) != 0;
+	params->may_reserve = (more & 16) != 0;
 	params->cannot_suspend = (flags & 128) != 0 && (more & 1) != 0;
 	params->weight = more & 3;
 	params->group = more >> 2 & 3;

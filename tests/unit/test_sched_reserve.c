@@ -266,28 +266,72 @@ static void test_own_limits(void)
 	sim_finish(&sim);
 }
 
-/* Even where no reserve has a limit, nobody starves. */
-static void test_unlimited(uint32_t min_share_permille)
+/* Where normal programs reserve too, that takes the rights that class latency takes; and the limit
+ * and the others' share hold for everybody. */
+static void test_policy_priority(unsigned priority, bool may_reserve, uint32_t min_share_permille)
 {
 	const struct rbt_sched_config config = {.policy = rbt_sched_policy_find("priority"),
 		.min_share_permille = min_share_permille};
-	double least = min_share_permille == RBT_SCHED_NEVER ? 0 : 0.02;
+	bool reserves = priority == LATENCY || may_reserve;
+	struct rbt_sched_params params = {.priority = priority,
+		.is_known = true,
+		.may_reserve = may_reserve,
+		.tasks[0] = {.n_compute = 1, .own_us = SIM_OWN_US}};
 	struct sim sim;
 
 	sim_init(&sim, &config);
-	sim_add(&sim, LATENCY, true, NULL);
-	for (unsigned i = 0; i < 3; i++) {
-		sim_add(&sim, i == 0 ? NORMAL : BEST_EFFORT, false, NULL);
-	}
+	struct sim_prog *p = sim_add_params(&sim, &params, NULL);
+	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, false, NULL);
+	sim_run(&sim, 100 * SIM_MS);
+	CHECK_INT(trainer->applied.off != RBT_ON, reserves);
 	sim_run(&sim, 5 * SIM_S);
+	CHECK_INT(stats_of(p).reserves, reserves);
+	CHECK(stats_of(p).reserved_ns <= 2000 * SIM_MS);
 	sim_reset(&sim);
 	sim_run(&sim, 30 * SIM_S);
-	for (unsigned i = 1; i < 4; i++) {
-		CHECK(sim.progs[i]->done_ns >= 0.8 * least * 30e9);
-		CHECK(sim.progs[i]->done_ns <= 1.5 * least * 30e9);
+	CHECK_INT(trainer->applied.off, RBT_ON);
+	if (min_share_permille != RBT_SCHED_NEVER) {
+		CHECK(trainer->done_ns >= 0.8 * 0.02 * 30e9);
 	}
 	check_kept(&sim);
 	sim_finish(&sim);
+}
+
+/* Whatever the policy, who has no rights does not keep others off but for their share of it. */
+static void test_nobody_starves(const struct rbt_sched_policy *policy, unsigned priority)
+{
+	const struct rbt_sched_config config = {.policy = policy};
+	struct sim sim;
+
+	sim_init(&sim, &config);
+	sim_add(&sim, priority, true, NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		sim_add(&sim, i == 0 ? NORMAL - 1 : BEST_EFFORT, i < 2, NULL);
+	}
+	sim_run(&sim, 10 * SIM_S);
+	sim_reset(&sim);
+	sim_run(&sim, 30 * SIM_S);
+	for (unsigned i = 1; i < 4; i++) {
+		CHECK(sim.progs[i]->done_ns >= 0.8 * 0.02 * 30e9);
+	}
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
+static void test_policies(void)
+{
+	size_t n;
+	const struct rbt_sched_policy *policies = rbt_sched_policies(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		test_nobody_starves(&policies[i], 5);
+		test_nobody_starves(&policies[i], NORMAL + 2);
+		test_nobody_starves(&policies[i], LATENCY);
+	}
+	test_policy_priority(NORMAL + 2, false, 0);
+	test_policy_priority(NORMAL + 2, true, 0);
+	test_policy_priority(NORMAL + 2, true, RBT_SCHED_NEVER);
+	test_policy_priority(LATENCY, false, 0);
 }
 
 /* Beside a normal program that is known to be busy, a short slice is worth nothing. */
@@ -448,8 +492,7 @@ int main(void)
 	test_relearns();
 	test_max_reserve();
 	test_own_limits();
-	test_unlimited(0);
-	test_unlimited(RBT_SCHED_NEVER);
+	test_policies();
 	test_beside_normal();
 	test_whom();
 	test_hints();
