@@ -22,10 +22,25 @@
 #define FUTEX_IS_32   2
 #define POLL_NS       RBT_NS_PER_MS
 #define SMALLEST_SIZE 16
+/* A program may wake us for nothing as often as it likes: after so many times it is looked at now
+ * and then instead, for a while. That is its own loss; the others are waited for as before. */
+#define MAX_FALSE     4
+#define MUTE_NS       (100 * RBT_NS_PER_MS)
+#define MUTED_LOOK_NS (10 * RBT_NS_PER_MS)
+/* Whatever else may make the call return at once: no more than so many rounds in a moment. */
+#define MAX_ROUNDS 64
+#define ROUNDS_NS  (10 * RBT_NS_PER_MS)
 
 struct waitv {
 	uint64_t value, address;
 	uint32_t flags, reserved;
+};
+
+struct entry {
+	struct rbt_board *board;
+	unsigned n_false; /* woken for nothing, since false_ns */
+	uint64_t false_ns;
+	uint64_t muted_ns; /* not waited for before this */
 };
 
 struct rbt_board_waiter {
@@ -34,9 +49,13 @@ struct rbt_board_waiter {
 	bool started, stop;
 	_Atomic uint32_t changed; /* a futex: the thread looks anew when it changes */
 	int fd;
-	struct rbt_board **boards; /* waited for, then woken */
-	size_t n, n_woken, size;   /* boards[0 .. n), of which the last n_woken are woken */
+	struct entry *boards;    /* waited for, then woken */
+	size_t n, n_woken, size; /* boards[0 .. n), of which the last n_woken are woken */
+	/* The thread's own. */
 	struct waitv waits[MAX_WAITV];
+	const struct rbt_board *waited[MAX_WAITV];
+	unsigned n_rounds; /* that came to nothing, since rounds_ns */
+	uint64_t rounds_ns;
 };
 
 static bool is_woken(const struct rbt_board *b)
@@ -44,74 +63,129 @@ static bool is_woken(const struct rbt_board *b)
 	return atomic_load_explicit(&b->asleep, memory_order_acquire) != 1;
 }
 
-/* Under the lock. Boards that have woken go to the end. */
-static void sort_woken(struct rbt_board_waiter *w)
+/* Under the lock. Boards that have woken go to the end. Whether there were any. */
+static bool sort_woken(struct rbt_board_waiter *w)
 {
 	uint64_t one = 1;
 	bool any = false;
 
 	for (size_t i = 0; i < w->n - w->n_woken;) {
-		if (!is_woken(w->boards[i])) {
+		if (!is_woken(w->boards[i].board)) {
 			i++;
 			continue;
 		}
 		size_t last = w->n - w->n_woken - 1;
-		struct rbt_board *b = w->boards[i];
+		struct entry e = w->boards[i];
 		w->boards[i] = w->boards[last];
-		w->boards[last] = b;
+		w->boards[last] = e;
 		w->n_woken++;
 		any = true;
 	}
-	/* It can only fail when it is readable already. */
 	if (any && write(w->fd, &one, sizeof(one)) < 0) {
-		return;
+		/* It is readable already. */
 	}
+	return any;
 }
 
-/* Under the lock. How many there are to wait for, our own first; the addresses are for the kernel
- * alone, which does not mind if they are gone by then. */
-static unsigned prepare(struct rbt_board_waiter *w)
+/* Under the lock. How many there are to wait for, our own first, and until when; the addresses are
+ * for the kernel alone, which does not mind if they are gone by then. */
+static unsigned prepare(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t *ret_until_ns)
 {
 	unsigned n = 1;
 
+	*ret_until_ns = UINT64_MAX;
 	w->waits[0] = (struct waitv){
 		.value = w->changed, .address = (uintptr_t)&w->changed, .flags = FUTEX_IS_32};
-	for (size_t i = 0; i < w->n - w->n_woken && n < MAX_WAITV; i++) {
-		w->waits[n++] = (struct waitv){.value = 1,
-			.address = (uintptr_t)&w->boards[i]->asleep,
-			.flags = FUTEX_IS_32};
+	w->waited[0] = NULL;
+	for (size_t i = 0; i < w->n - w->n_woken; i++) {
+		const struct entry *e = &w->boards[i];
+		uint64_t look_ns = now_ns + (e->muted_ns > now_ns ? MUTED_LOOK_NS : POLL_NS);
+		if (e->muted_ns <= now_ns && n < MAX_WAITV) {
+			w->waited[n] = e->board;
+			w->waits[n++] = (struct waitv){.value = 1,
+				.address = (uintptr_t)&e->board->asleep,
+				.flags = FUTEX_IS_32};
+		} else if (look_ns < *ret_until_ns) {
+			*ret_until_ns = look_ns;
+		}
 	}
 	return n;
 }
 
-static void wait_for(struct rbt_board_waiter *w, unsigned n, bool complete)
+/* Until something changes, or for a moment if there are boards to look at. */
+static void pause_for(struct rbt_board_waiter *w, bool has_boards)
 {
-	uint64_t until_ns = rbt_now_ns() + POLL_NS;
-	struct timespec until = {.tv_sec = (time_t)(until_ns / RBT_NS_PER_S),
-		.tv_nsec = (long)(until_ns % RBT_NS_PER_S)};
 	struct timespec pause = {.tv_nsec = (long)POLL_NS};
 
-	if (syscall(SYS_futex_waitv, w->waits, n, 0, complete ? NULL : &until, CLOCK_MONOTONIC) >=
-			0 ||
-		errno != ENOSYS) {
-		return;
-	}
-	/* Without boards until there are some, else for a moment. */
 	syscall(SYS_futex, &w->changed, FUTEX_WAIT, (uint32_t)w->waits[0].value,
-		n > 1 ? &pause : NULL, NULL, 0);
+		has_boards ? &pause : NULL, NULL, 0);
+}
+
+/* The board that was woken, if that is known. */
+static const struct rbt_board *wait_for(struct rbt_board_waiter *w, unsigned n, uint64_t until_ns)
+{
+	struct timespec until = {.tv_sec = (time_t)(until_ns / RBT_NS_PER_S),
+		.tv_nsec = (long)(until_ns % RBT_NS_PER_S)};
+	long i = syscall(SYS_futex_waitv, w->waits, n, 0, until_ns == UINT64_MAX ? NULL : &until,
+		CLOCK_MONOTONIC);
+
+	if (i >= 0) {
+		return i < n ? w->waited[i] : NULL;
+	}
+	/* It is not there before 5.16, sandboxes refuse it, a board may have gone by now: whatever
+	 * it is, it must not be asked again at once. */
+	if (errno != EAGAIN && errno != ETIMEDOUT && errno != EINTR) {
+		pause_for(w, n > 1 || until_ns != UINT64_MAX);
+	}
+	return NULL;
+}
+
+/* Under the lock. It was woken and has not become busy. */
+static void note_false(struct rbt_board_waiter *w, const struct rbt_board *b, uint64_t now_ns)
+{
+	for (size_t i = 0; i < w->n - w->n_woken; i++) {
+		struct entry *e = &w->boards[i];
+		if (e->board != b) {
+			continue;
+		}
+		if (now_ns - e->false_ns >= MUTE_NS) {
+			e->false_ns = now_ns;
+			e->n_false = 0;
+		}
+		if (++e->n_false >= MAX_FALSE) {
+			e->muted_ns = now_ns + MUTE_NS;
+		}
+	}
+}
+
+static bool is_spinning(struct rbt_board_waiter *w, uint64_t now_ns)
+{
+	if (now_ns - w->rounds_ns >= ROUNDS_NS) {
+		w->rounds_ns = now_ns;
+		w->n_rounds = 0;
+	}
+	return ++w->n_rounds > MAX_ROUNDS;
 }
 
 static void *run(void *data)
 {
 	struct rbt_board_waiter *w = data;
+	const struct rbt_board *woken = NULL;
+	uint64_t until_ns;
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stop) {
-		sort_woken(w);
-		unsigned n = prepare(w);
-		bool complete = n - 1 == w->n - w->n_woken;
+		uint64_t now_ns = rbt_now_ns();
+		bool is_idle = !sort_woken(w) && w->waits[0].value == w->changed;
+		if (woken != NULL) {
+			note_false(w, woken, now_ns);
+		}
+		unsigned n = prepare(w, now_ns, &until_ns);
 		pthread_mutex_unlock(&w->lock);
-		wait_for(w, n, complete);
+		if (is_idle && is_spinning(w, now_ns)) {
+			pause_for(w, true);
+		}
+		woken = wait_for(w, n, until_ns);
 		pthread_mutex_lock(&w->lock);
 	}
 	pthread_mutex_unlock(&w->lock);
@@ -186,7 +260,7 @@ static int start(struct rbt_board_waiter *w)
 static size_t find(const struct rbt_board_waiter *w, const struct rbt_board *b)
 {
 	for (size_t i = 0; i < w->n; i++) {
-		if (w->boards[i] == b) {
+		if (w->boards[i].board == b) {
 			return i;
 		}
 	}
@@ -198,7 +272,7 @@ static int insert(struct rbt_board_waiter *w, struct rbt_board *b)
 {
 	if (w->n == w->size) {
 		size_t size = w->size > 0 ? 2 * w->size : SMALLEST_SIZE;
-		struct rbt_board **more = realloc(w->boards, size * sizeof(*more));
+		struct entry *more = realloc(w->boards, size * sizeof(*more));
 		if (more == NULL) {
 			return -ENOMEM;
 		}
@@ -207,7 +281,7 @@ static int insert(struct rbt_board_waiter *w, struct rbt_board *b)
 	}
 	size_t first_woken = w->n - w->n_woken;
 	w->boards[w->n++] = w->boards[first_woken];
-	w->boards[first_woken] = b;
+	w->boards[first_woken] = (struct entry){.board = b};
 	return 0;
 }
 
@@ -250,7 +324,7 @@ struct rbt_board *rbt_board_waiter_next(struct rbt_board_waiter *w)
 
 	pthread_mutex_lock(&w->lock);
 	if (w->n_woken > 0) {
-		b = w->boards[--w->n];
+		b = w->boards[--w->n].board;
 		w->n_woken--;
 	}
 	/* Emptied together with the list, under the same lock. */

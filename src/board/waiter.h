@@ -4,7 +4,8 @@
  * thread, started with the first board, sleeps on all of them.
  *
  * A board is waited for once: what a program does to its futex afterwards, however often, wakes
- * nobody until it is added again.
+ * nobody until it is added again. One that wakes the thread for nothing, again and again, is looked
+ * at every 10 ms for a while instead.
  */
 #ifndef RBT_BOARD_WAITER_H
 #define RBT_BOARD_WAITER_H
