@@ -93,6 +93,13 @@ static bool is_waiting(const struct rbt_board_slot *s)
 	return n > 0 && n < (1u << 22);
 }
 
+static uint32_t slots_used(const struct rbt_board *b)
+{
+	uint32_t n = get32(&b->n_used);
+
+	return n < RBT_BOARD_SLOTS ? n : RBT_BOARD_SLOTS;
+}
+
 /* A request that was to be over by now is taken for over: its end may never be told. */
 static bool is_overdue(uint64_t deadline_ns, uint64_t now_ns)
 {
@@ -141,7 +148,7 @@ static void next_tick(struct rbt_board *b)
 void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
 	struct rbt_board_reading *ret)
 {
-	uint32_t n_used = get32(&b->n_used);
+	uint32_t n_used = slots_used(b);
 	struct rbt_board_reading r = {
 		.requests_open = get32(&b->requests_open),
 		.n_edges = get64(&b->n_edges),
@@ -152,9 +159,6 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 		.deadline_ns = get64(&b->deadline_ns),
 	};
 
-	if (n_used > RBT_BOARD_SLOTS) {
-		n_used = RBT_BOARD_SLOTS;
-	}
 	for (uint32_t i = 0; i < n_used; i++) {
 		look_at_slot(&b->slots[i], w, i, now_ns, &r);
 	}
@@ -205,7 +209,9 @@ void rbt_board_sleep(struct rbt_board *b)
 /* By the same sum as look_at_slot(). */
 static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
 {
-	for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+	uint32_t n_used = slots_used(b);
+
+	for (uint32_t i = 0; i < n_used; i++) {
 		uint64_t total = get64(&b->slots[i].n_polls);
 		if (is_waiting(&b->slots[i])) {
 			return true;

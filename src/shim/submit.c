@@ -20,6 +20,8 @@ static __thread struct {
 	uint64_t began_ns, deadline_ns;
 } requests[MAX_NESTED] __attribute__((tls_model("initial-exec")));
 static __thread uint32_t n_requests __attribute__((tls_model("initial-exec")));
+/* Synchronisations of this thread that have not returned, one within the other. */
+static __thread uint32_t sync_depth __attribute__((tls_model("initial-exec")));
 static __thread bool shares __attribute__((tls_model("initial-exec"))); /* slot 0, for good */
 
 static _Atomic(struct rbt_board *) board;
@@ -28,9 +30,61 @@ static atomic_bool fork_watched;
 static _Atomic uint32_t owners[RBT_BOARD_SLOTS]; /* thread ids; slot 0 is nobody's */
 static _Atomic uint32_t next_victim = 1;
 
+/*
+ * What is going on. A board is replaced while others go on, and what they write to it in that
+ * moment is lost; of counters that is no matter, but this would stay wrong. So the truth is here,
+ * and the board has copies of it. in_sync is its slot's owner's; slot 0's is everybody's.
+ */
+static struct {
+	_Atomic uint32_t in_sync[RBT_BOARD_SLOTS];
+	_Atomic uint32_t requests_open;
+	_Atomic uint64_t deadline_ns;
+} ongoing;
+
 extern int __register_atfork(
 	void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso_handle);
 extern void *__dso_handle __attribute__((visibility("hidden")));
+
+/*
+ * Copies, until both agree: whoever changes the truth does so before they write their copy of it. A
+ * full barrier is between our copy and the second look, so that either we see their change, or
+ * their copy comes after ours.
+ */
+static void publish32(_Atomic uint32_t *to, const _Atomic uint32_t *truth)
+{
+	uint32_t value;
+
+	do {
+		value = atomic_load(truth);
+		atomic_exchange(to, value);
+	} while (atomic_load(truth) != value);
+}
+
+static void publish64(_Atomic uint64_t *to, const _Atomic uint64_t *truth)
+{
+	uint64_t value;
+
+	do {
+		value = atomic_load(truth);
+		atomic_exchange(to, value);
+	} while (atomic_load(truth) != value);
+}
+
+static void publish_requests(struct rbt_board *b)
+{
+	publish64(&b->deadline_ns, &ongoing.deadline_ns);
+	publish32(&b->requests_open, &ongoing.requests_open);
+}
+
+static void forget_ongoing(void)
+{
+	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+		ongoing.in_sync[i] = 0;
+	}
+	ongoing.requests_open = 0;
+	ongoing.deadline_ns = 0;
+	sync_depth = 0;
+}
 
 static void after_fork_in_child(void)
 {
@@ -45,6 +99,7 @@ static void after_fork_in_child(void)
 		atomic_store_explicit(&b->n_used, mine + 1, memory_order_relaxed);
 	}
 	n_requests = 0;
+	forget_ongoing();
 }
 
 static struct rbt_board *obtain_board(void)
@@ -90,7 +145,8 @@ static struct rbt_board_slot *find_slot(struct rbt_board *b)
 			continue;
 		}
 		/* Its counters go on from where they are; only its last owner's wait ended. */
-		atomic_store_explicit(&b->slots[i].in_sync, 0, memory_order_relaxed);
+		atomic_store_explicit(&ongoing.in_sync[i], 0, memory_order_relaxed);
+		atomic_store_explicit(&b->slots[i].in_sync, 0, memory_order_release);
 		uint32_t used = atomic_load_explicit(&b->n_used, memory_order_relaxed);
 		while (used <= i && !atomic_compare_exchange_weak(&b->n_used, &used, i + 1)) {
 		}
@@ -200,20 +256,30 @@ void shim_count_rest(uint32_t kind)
 	}
 }
 
+static void set_in_sync(struct rbt_board_slot *s, uint32_t depth)
+{
+	struct rbt_board *b = shim_board_of(s);
+
+	if (shares) {
+		/* Added and taken away modulo 2^32. */
+		atomic_fetch_add(&ongoing.in_sync[0], depth - sync_depth);
+		publish32(&s->in_sync, &ongoing.in_sync[0]);
+	} else {
+		atomic_store_explicit(&ongoing.in_sync[s - b->slots], depth, memory_order_relaxed);
+		atomic_store_explicit(&s->in_sync, depth, memory_order_release);
+	}
+	sync_depth = depth;
+}
+
 uint32_t shim_sync_begin(void)
 {
 	struct rbt_board_slot *s = obtain_slot();
-	uint32_t depth;
+	uint32_t depth = sync_depth;
 
 	if (s == NULL) {
 		return 0;
 	}
-	if (shares) {
-		depth = atomic_fetch_add_explicit(&s->in_sync, 1, memory_order_relaxed);
-	} else {
-		depth = atomic_load_explicit(&s->in_sync, memory_order_relaxed);
-		atomic_store_explicit(&s->in_sync, depth + 1, memory_order_relaxed);
-	}
+	set_in_sync(s, depth + 1);
 	/* Whoever was silent for a while is taken for idle, and may be kept off the GPU with work
 	 * on it that this waits for. As with submissions, the daemon looks once more. */
 	wake_daemon(shim_board_of(s));
@@ -233,12 +299,13 @@ void shim_sync_end(uint32_t depth)
 	}
 	if (shares) {
 		atomic_fetch_add_explicit(&s->n_syncs, 1, memory_order_relaxed);
-		atomic_fetch_sub_explicit(&s->in_sync, 1, memory_order_relaxed);
 	} else {
 		uint64_t n = atomic_load_explicit(&s->n_syncs, memory_order_relaxed);
 		atomic_store_explicit(&s->n_syncs, n + 1, memory_order_relaxed);
-		/* As it was before, and not one less: the board may be another by now. */
-		atomic_store_explicit(&s->in_sync, depth, memory_order_relaxed);
+	}
+	/* In a child that was forked in the midst of it, it is over already. */
+	if (depth < sync_depth) {
+		set_in_sync(s, depth);
 	}
 	atomic_store_explicit(&s->tick, 0, memory_order_release);
 }
@@ -258,12 +325,12 @@ void shim_count_poll(void)
 }
 
 /* The earliest deadline of all that are open, or a bit too early: it goes when all have ended. */
-static void note_deadline(struct rbt_board *b, uint64_t deadline_ns)
+static void note_deadline(uint64_t deadline_ns)
 {
-	uint64_t old_ns = atomic_load_explicit(&b->deadline_ns, memory_order_relaxed);
+	uint64_t old_ns = ongoing.deadline_ns;
 
 	while ((old_ns == 0 || deadline_ns < old_ns) &&
-		!atomic_compare_exchange_weak(&b->deadline_ns, &old_ns, deadline_ns)) {
+		!atomic_compare_exchange_weak(&ongoing.deadline_ns, &old_ns, deadline_ns)) {
 	}
 }
 
@@ -278,15 +345,16 @@ void shim_request_begin(uint64_t deadline_ns)
 	uint64_t now_ns = shim_raw_now_ns();
 	if (deadline_ns != 0) {
 		deadline_ns = deadline_ns < UINT64_MAX - now_ns ? now_ns + deadline_ns : UINT64_MAX;
-		note_deadline(b, deadline_ns);
+		note_deadline(deadline_ns);
 	}
 	if (n_requests < MAX_NESTED) {
 		requests[n_requests].began_ns = now_ns;
 		requests[n_requests].deadline_ns = deadline_ns;
 	}
 	n_requests++;
+	ongoing.requests_open++;
 	/* A full barrier: what somebody sleeps for is on the board before we look for them. */
-	atomic_fetch_add(&b->requests_open, 1);
+	publish_requests(b);
 	wake_daemon(b);
 }
 
@@ -312,16 +380,16 @@ void shim_request_end(void)
 		return;
 	}
 	struct rbt_board *b = shim_board_of(s);
-	uint32_t open = atomic_load_explicit(&b->requests_open, memory_order_relaxed);
-	/* Ended more often than begun, or begun on a board that is gone. */
+	uint32_t open = ongoing.requests_open;
 	do {
 		if (open == 0) {
-			return;
+			return; /* ended more often than begun */
 		}
-	} while (!atomic_compare_exchange_weak(&b->requests_open, &open, open - 1));
+	} while (!atomic_compare_exchange_weak(&ongoing.requests_open, &open, open - 1));
 	if (open == 1) {
-		atomic_store_explicit(&b->deadline_ns, 0, memory_order_relaxed);
+		ongoing.deadline_ns = 0;
 	}
+	publish_requests(b);
 	atomic_fetch_add_explicit(&b->n_requests, 1, memory_order_relaxed);
 	/* Begun by another thread: how long it took is not known. */
 	if (n_requests > 0 && --n_requests < MAX_NESTED) {
@@ -351,17 +419,15 @@ static void copy32(_Atomic uint32_t *to, const _Atomic uint32_t *from)
 		to, atomic_load_explicit(from, memory_order_relaxed), memory_order_relaxed);
 }
 
-/* What was counted, and what is going on; nothing that a daemon set, and no times. */
+/* What was counted; nothing that a daemon set, no times, and not what is going on. */
 static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 {
 	rbt_board_init(to);
 	copy32(&to->n_used, &from->n_used);
-	copy32(&to->requests_open, &from->requests_open);
 	copy64(&to->n_bursts, &from->n_bursts);
 	copy64(&to->n_requests, &from->n_requests);
 	copy64(&to->n_late, &from->n_late);
 	copy64(&to->request_ns, &from->request_ns);
-	copy64(&to->deadline_ns, &from->deadline_ns);
 	for (uint32_t i = 0; i < RBT_BOARD_GAPS; i++) {
 		copy32(&to->gaps[i], &from->gaps[i]);
 	}
@@ -374,7 +440,6 @@ static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 		}
 		copy64(&to->slots[i].n_syncs, &from->slots[i].n_syncs);
 		copy64(&to->slots[i].n_polls, &from->slots[i].n_polls);
-		copy32(&to->slots[i].in_sync, &from->slots[i].in_sync);
 	}
 }
 
@@ -398,6 +463,11 @@ int shim_board_share(void)
 		shim_sys_close(fd);
 		return -ENOMEM;
 	}
+	/* Nobody writes to the old one any more. */
+	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+		publish32(&b->slots[i].in_sync, &ongoing.in_sync[i]);
+	}
+	publish_requests(b);
 	return fd;
 }
 

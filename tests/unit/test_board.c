@@ -185,6 +185,7 @@ static void ticks_never_stop_at_zero(void)
 	/* Going to rest after the last submission, and too early. */
 	CHECK(rbt_board_rest(b, &w));
 	CHECK(b->asleep == 1);
+	b->n_used = RBT_BOARD_SLOTS;
 	b->slots[55].n[0]++;
 	CHECK(!rbt_board_rest(b, &w));
 	CHECK(b->asleep == 0);
@@ -232,6 +233,27 @@ static void lies_stay_within_bounds(void)
 	rbt_board_unmap(b);
 }
 
+/* Or a program could have itself looked at for ever. */
+static void slots_that_are_not_in_use_are_no_news(void)
+{
+	int fd;
+	struct rbt_board *b = make_board(&fd);
+	struct rbt_board_watch w = {0};
+	struct rbt_board_reading r;
+
+	b->n_used = 3;
+	b->slots[2].n[RBT_BOARD_COPY] = 1;
+	b->slots[3].n[RBT_BOARD_LAUNCH] = 7;
+	b->slots[RBT_BOARD_SLOTS - 1].in_sync = 1;
+	rbt_board_look(b, &w, MS, &r);
+	CHECK_INT(rbt_board_submissions(&r), 1);
+	CHECK(rbt_board_rest(b, &w) && b->asleep == 1);
+	b->slots[2].n[RBT_BOARD_COPY] = 2;
+	CHECK(!rbt_board_rest(b, &w));
+	close(fd);
+	rbt_board_unmap(b);
+}
+
 static void durations_fall_into_classes(void)
 {
 	CHECK_INT(rbt_board_bucket(0, 16000, 16), 0);
@@ -250,6 +272,7 @@ int main(void)
 	looks_tell_when_it_was_active();
 	ticks_never_stop_at_zero();
 	lies_stay_within_bounds();
+	slots_that_are_not_in_use_are_no_news();
 	durations_fall_into_classes();
 	return check_result();
 }

@@ -386,6 +386,69 @@ static void threads_lose_nothing(void)
 	CHECK(b->n_used <= RBT_BOARD_SLOTS);
 }
 
+#define N_WAITERS 60 /* more than there are slots */
+
+static _Atomic unsigned n_rounds, n_done;
+
+static void *wait_and_ask(void *data)
+{
+	unsigned length = (unsigned)(uintptr_t)data;
+
+	for (unsigned round = 1; n_rounds != UINT32_MAX; round++) {
+		while (n_rounds < round) {
+			usleep(50);
+		}
+		if (n_rounds == UINT32_MAX) {
+			break;
+		}
+		rubato_request_begin(length % 2 == 0 ? 0 : 100 * RBT_NS_PER_S);
+		uint32_t outer = shim_sync_begin();
+		uint32_t inner = shim_sync_begin();
+		for (volatile unsigned i = 0; i < length * 200; i = i + 1) {
+		}
+		shim_sync_end(inner);
+		shim_sync_end(outer);
+		rubato_request_end();
+		n_done++;
+	}
+	return NULL;
+}
+
+/* Whoever ends meanwhile has ended on the new board too. */
+static void shared_anew_while_others_wait(void)
+{
+	pthread_t threads[N_WAITERS];
+	struct rbt_board *b = share();
+
+	for (uintptr_t i = 0; i < N_WAITERS; i++) {
+		CHECK(pthread_create(&threads[i], NULL, wait_and_ask, (void *)i) == 0);
+	}
+	for (unsigned round = 1; round <= 100; round++) {
+		n_rounds = round;
+		do {
+			rbt_board_unmap(b);
+			b = share();
+		} while (n_done < round * N_WAITERS);
+		memset(&watch, 0, sizeof(watch));
+		struct rbt_board_reading r = look(b);
+		CHECK(!r.in_sync && r.requests_open == 0 && r.deadline_ns == 0);
+	}
+	n_rounds = UINT32_MAX;
+	for (unsigned i = 0; i < N_WAITERS; i++) {
+		pthread_join(threads[i], NULL);
+	}
+	/* And who has not, has not. */
+	rubato_request_begin(100 * RBT_NS_PER_S);
+	uint32_t depth = shim_sync_begin();
+	b = share();
+	struct rbt_board_reading r = look(b);
+	CHECK(r.in_sync && r.requests_open == 1 && r.deadline_ns > rbt_now_ns());
+	shim_sync_end(depth);
+	rubato_request_end();
+	r = look(b);
+	CHECK(!r.in_sync && r.requests_open == 0 && r.deadline_ns == 0);
+}
+
 static void requests_nest(void)
 {
 	struct rbt_board *b = share();
@@ -433,6 +496,7 @@ static const struct {
 	{"ends are exact and gaps known", ends_are_exact_and_gaps_known, false},
 	{"children count for themselves", children_count_for_themselves, false},
 	{"threads lose nothing", threads_lose_nothing, false},
+	{"shared anew while others wait", shared_anew_while_others_wait, false},
 	{"requests nest", requests_nest, false},
 };
 
