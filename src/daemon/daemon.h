@@ -47,7 +47,7 @@ struct hold {
 	bool in_hand;     /* the hand has the current record */
 	enum rbt_off off; /* applied */
 	bool rest_off;    /* applied: its other tasks too, as with RBT_OFF_COMMAND */
-	bool stale;       /* the record has tasks that know nothing of what was applied */
+	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
 	bool refused;     /* the driver refused it something: said again with the next change */
 	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
 	LIST_ENTRY(hold) link;
@@ -230,14 +230,17 @@ int hand_resume(struct daemon *d, struct hold *h);
 /* All but its compute tasks. */
 int hand_resume_rest(struct daemon *d, struct hold *h);
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep);
-/* Renews every suspend. Returns how many had lapsed, or -errno. */
-int hand_renew(struct daemon *d, uint64_t deadline_ns);
+/* Renews every suspend. Returns how many had lapsed, or -errno; *ret_failed: some of what the hand
+ * then wanted to restore was refused by the driver. */
+int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed);
 void hand_stop(struct daemon *d);
 
 /* state.c: what a later start must put back if we and the hand die together */
 void state_write(struct daemon *d);
 /* Puts back what a previous daemon left changed, as far as it can be reached. */
 void state_heal(struct daemon *d);
+/* Keeps what cannot be put back now: its record may come again, or a later start will try. */
+void state_keep(struct daemon *d, const struct program *p, const struct rbt_record *rec);
 /* Whether `pid` was left changed and is still to be put back; asked
  * once a record of it arrives, then forgotten. */
 bool state_take_unhealed(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client);

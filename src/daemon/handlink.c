@@ -33,7 +33,26 @@
 #define STATE_TRIES      50
 #define STATE_TRY_US     2000
 
-/* Everything is back at its default: say so in the model. */
+static void forget_one(struct daemon *d, struct hold *h)
+{
+	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	h->in_hand = false;
+	/* What the driver did not let us restore is still so, and the next hand goes on with it. */
+	if (mine != NULL && mine->suspended) {
+		h->stale = true;
+	} else {
+		h->off = RBT_ON;
+		h->rest_off = false;
+	}
+	if (mine != NULL && mine->slices_changed) {
+		h->stale = true;
+	} else {
+		memset(h->slice_us, 0, sizeof(h->slice_us));
+	}
+}
+
+/* Everything is back at its default, or nearly: say so in the model. */
 static void forget_applied(struct daemon *d)
 {
 	struct program *p;
@@ -41,9 +60,7 @@ static void forget_applied(struct daemon *d)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			h->in_hand = h->rest_off = false;
-			h->off = RBT_ON;
-			memset(h->slice_us, 0, sizeof(h->slice_us));
+			forget_one(d, h);
 		}
 	}
 }
@@ -103,8 +120,10 @@ static void child(const struct daemon *d, int sock)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	rbt_hand_run(3);
-	remove_state(d);
+	/* What could not be restored is for the next start, if the program lives so long. */
+	if (rbt_hand_run(3) == 0) {
+		remove_state(d);
+	}
 	_exit(0);
 }
 
@@ -147,8 +166,8 @@ int hand_ensure(struct daemon *d)
 	return 0;
 }
 
-static int call(
-	struct daemon *d, struct rbt_hand_request *req, size_t size, int fd, uint32_t *ret_lapsed)
+static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int fd,
+	struct rbt_hand_reply *ret)
 {
 	struct rbt_hand_reply reply;
 	int fds[RBT_MAX_FDS_PER_MSG];
@@ -168,8 +187,8 @@ static int call(
 		hand_lost(d, n == -EAGAIN ? "it does not answer" : "it ended");
 		return -ENOTCONN;
 	}
-	if (ret_lapsed != NULL) {
-		*ret_lapsed = reply.lapsed;
+	if (ret != NULL) {
+		*ret = reply;
 	}
 	return reply.error;
 }
@@ -190,7 +209,13 @@ int hand_hold(struct daemon *d, struct hold *h)
 	if (mine == NULL) {
 		return -ENOENT;
 	}
-	buf.req = (struct rbt_hand_request){.op = RBT_HAND_HOLD, .id = h->id, .force = mine->force};
+	buf.req = (struct rbt_hand_request){
+		.op = RBT_HAND_HOLD,
+		.id = h->id,
+		.force = mine->force,
+		.value = (mine->slices_changed ? RBT_HAND_SLICES_CHANGED : 0u) |
+			 (mine->suspended ? RBT_HAND_SUSPENDED : 0u),
+	};
 	ssize_t n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf.bytes + sizeof(buf.req),
 		sizeof(buf.bytes) - sizeof(buf.req));
 	if (n < 0) {
@@ -208,8 +233,9 @@ int hand_drop(struct daemon *d, uint32_t id)
 
 /*
  * In those below, our own copy of the holding learns first what is about to happen: if the hand
- * dies on the way, we know what to put back. When there is none any more (-ENOTCONN), everything is
- * back at its default. When the driver refuses, some tasks may have obeyed.
+ * dies on the way, we know what to put back. When there is none any more (-ENOTCONN), hand_lost()
+ * has put everything back at its default, and the model right, as far as the driver let it. When
+ * the driver refuses, some tasks may have obeyed.
  */
 
 int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
@@ -218,6 +244,9 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 
 	if (mine == NULL) {
 		return -ENOENT;
+	}
+	if (d->hand_pid <= 0) {
+		return -ENOTCONN;
 	}
 	uint64_t had_us = h->slice_us[gpu];
 	mine->slices_changed = mine->slices_changed || us != 0;
@@ -228,10 +257,13 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 		.value = us,
 	};
 	int r = call_simple(d, req);
-	h->slice_us[gpu] = r == -ENOTCONN ? 0 : us;
-	h->refused = h->refused || (r < 0 && r != -ENOTCONN);
+	if (r == -ENOTCONN) {
+		return r;
+	}
+	h->slice_us[gpu] = us;
+	h->refused = h->refused || r < 0;
 	/* Who may not write has not changed anything before, either. */
-	if (us == 0 && r < 0 && r != -ENOTCONN && r != -EPERM && r != -EACCES) {
+	if (us == 0 && r < 0 && r != -EPERM && r != -EACCES) {
 		h->slice_us[gpu] = had_us;
 		d->retry_ns = rbt_now_ns() + RETRY_NS;
 	}
@@ -246,6 +278,9 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 	if (mine == NULL) {
 		return -ENOENT;
 	}
+	if (d->hand_pid <= 0) {
+		return -ENOTCONN;
+	}
 	mine->suspended = true;
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SUSPEND,
@@ -255,10 +290,13 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 		.value = deadline_ns,
 	};
 	int r = call_simple(d, req);
-	h->off = r == -ENOTCONN ? RBT_ON : how;
-	h->rest_off = r != -ENOTCONN && (by_command || h->rest_off);
+	if (r == -ENOTCONN) {
+		return r;
+	}
+	h->off = how;
+	h->rest_off = by_command || h->rest_off;
 	d->any_off = true;
-	h->refused = h->refused || (r < 0 && r != -ENOTCONN);
+	h->refused = h->refused || r < 0;
 	return r;
 }
 
@@ -268,7 +306,10 @@ int hand_resume(struct daemon *d, struct hold *h)
 	struct rbt_hand_request req = {.op = RBT_HAND_RESUME, .id = h->id, .scope = RBT_SCOPE_ALL};
 	int r = call_simple(d, req);
 
-	if (r < 0 && r != -ENOTCONN) {
+	if (r == -ENOTCONN) {
+		return r;
+	}
+	if (r < 0) {
 		h->refused = true;
 		d->retry_ns = rbt_now_ns() + RETRY_NS;
 		return r;
@@ -286,7 +327,10 @@ int hand_resume_rest(struct daemon *d, struct hold *h)
 	struct rbt_hand_request req = {.op = RBT_HAND_RESUME, .id = h->id, .scope = RBT_SCOPE_REST};
 	int r = call_simple(d, req);
 
-	h->rest_off = r < 0 && r != -ENOTCONN;
+	if (r == -ENOTCONN) {
+		return r;
+	}
+	h->rest_off = r < 0;
 	h->refused = h->refused || h->rest_off;
 	return r;
 }
@@ -299,13 +343,17 @@ int hand_lock(struct daemon *d, uint32_t gpu, bool keep)
 	return call(d, &req, sizeof(req), keep ? d->gpu_locks[gpu] : -1, NULL);
 }
 
-int hand_renew(struct daemon *d, uint64_t deadline_ns)
+int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_RENEW, .value = deadline_ns};
-	uint32_t lapsed = 0;
-	int r = call(d, &req, sizeof(req), -1, &lapsed);
+	struct rbt_hand_reply reply;
+	int r = call(d, &req, sizeof(req), -1, &reply);
 
-	return r < 0 ? r : (int)lapsed;
+	if (r < 0) {
+		return r;
+	}
+	*ret_failed = reply.failed > 0;
+	return (int)reply.lapsed;
 }
 
 void hand_stop(struct daemon *d)

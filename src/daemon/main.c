@@ -91,6 +91,7 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 {
 	struct program *p;
 	struct hold *h;
+	bool failed = false;
 
 	d->any_off = false;
 	LIST_FOREACH (p, &d->programs, link) {
@@ -102,16 +103,19 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 			d->dirty = true;
 		}
 	}
-	if (!d->any_off || hand_renew(d, now_ns + LEASE_NS) <= 0) {
+	if (!d->any_off || hand_renew(d, now_ns + LEASE_NS, &failed) <= 0) {
 		return;
 	}
 	/* We were stopped for longer than a lease; the hand let them run, at their own slices. What
-	 * was meant still is: all of it is said again. */
+	 * was meant still is: all of it is said again. If the driver did not let it, somebody is
+	 * still off or short: then nobody is taken to be restored. */
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			h->off = RBT_ON;
 			h->stale = true;
-			memset(h->slice_us, 0, sizeof(h->slice_us));
+			if (!failed) {
+				h->off = RBT_ON;
+				memset(h->slice_us, 0, sizeof(h->slice_us));
+			}
 		}
 	}
 	d->dirty = true;

@@ -81,17 +81,35 @@ struct program *program_obtain(struct daemon *d, pid_t pid, int *ret_error)
 	return p;
 }
 
-static void hold_release(struct daemon *d, struct hold *h)
+/* Negative when the hand could not do it, or there is none. */
+static int restore_by_hand(struct daemon *d, struct hold *h)
 {
+	int first = 0, r;
+
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (h->slice_us[gpu] != 0) {
-			hand_set_slice(d, h, gpu, 0);
+		if (h->slice_us[gpu] != 0 && (r = hand_set_slice(d, h, gpu, 0)) < 0) {
+			first = r;
 		}
 	}
-	if (h->off != RBT_ON) {
-		hand_resume(d, h);
+	if (h->off != RBT_ON && (r = hand_resume(d, h)) < 0) {
+		first = r;
 	}
-	if (h->in_hand) {
+	return first;
+}
+
+static void hold_release(struct daemon *d, struct program *p, struct hold *h)
+{
+	int r = restore_by_hand(d, h);
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	/* By our own copy of its file; and if even that does not go, somebody must know. (Who may
+	 * not write has not changed anything before, either.) */
+	r = r < 0 && mine != NULL ? rbt_holding_restore(mine) : 0;
+	if (r < 0 && r != -EPERM && r != -EACCES) {
+		state_keep(d, p, &mine->rec);
+	}
+	/* It may have an older record though it lacks the current one. */
+	if (d->hand_pid > 0) {
 		hand_drop(d, h->id);
 	}
 	rbt_holdings_drop(&d->mine, h->id);
@@ -106,7 +124,7 @@ void program_release(struct daemon *d, struct program *p)
 
 	schedule_forget(d, p);
 	while ((h = LIST_FIRST(&p->holds)) != NULL) {
-		hold_release(d, h);
+		hold_release(d, p, h);
 	}
 	if (p->peer != NULL) {
 		p->peer->program = NULL;
@@ -172,7 +190,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 	}
 	r = rbt_holdings_put(&d->mine, h->id, p->force, rec);
 	if (r < 0) {
-		hold_release(d, h);
+		hold_release(d, p, h);
 		return r;
 	}
 	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
@@ -180,6 +198,9 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		/* Left behind by a scheduler that was killed: put it back before anything else. */
 		mine->slices_changed = mine->suspended = true;
 		rbt_holding_restore(mine);
+		/* What the driver refused is tried again with the rest. */
+		h->off = mine->suspended ? RBT_OFF_COMMAND : h->off;
+		h->rest_off = mine->suspended || h->rest_off;
 	}
 	h->in_hand = false;
 	h->stale = true;
@@ -214,7 +235,7 @@ void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, 
 	struct hold *h = find_hold(p, backend, client);
 
 	if (h != NULL) {
-		hold_release(d, h);
+		hold_release(d, p, h);
 		d->dirty = true;
 	}
 }
@@ -276,7 +297,7 @@ void program_check_attached(struct daemon *d, struct program *p)
 		/* Not allowed to compare is no sign of anything. */
 		if (same == 0 || same == -EBADF || same == -ESRCH) {
 			rbt_debug("process %d has closed the device", (int)p->pid);
-			hold_release(d, h);
+			hold_release(d, p, h);
 			d->dirty = true;
 		}
 	}

@@ -166,9 +166,9 @@ static int heal_one(struct daemon *d, const struct entry *e, const char *record)
 	}
 	struct rbt_holding h = {
 		.rec = rec, .force = true, .slices_changed = true, .suspended = true};
-	rbt_holding_restore(&h);
+	r = rbt_holding_restore(&h);
 	rbt_record_finish(&h.rec);
-	return 0;
+	return r;
 }
 
 static void keep_unhealed(struct daemon *d, const struct entry *e, const char *record)
@@ -224,6 +224,28 @@ void state_heal(struct daemon *d)
 	}
 	close(fd);
 	state_write(d);
+}
+
+void state_keep(struct daemon *d, const struct program *p, const struct rbt_record *rec)
+{
+	static char buf[RBT_RECORD_MSG_MAX];
+	ssize_t n = rbt_record_encode(rec, RBT_MSG_RECORD, buf, sizeof(buf));
+	struct entry e = {
+		.magic = STATE_MAGIC,
+		.pid = p->pid,
+		.start_time = p->start_time,
+		.size = n > 0 ? (uint32_t)n : 0,
+	};
+
+	/* Nothing is left of a program that has ended. */
+	if (n <= 0 || rbt_pidfd_has_exited(p->pidfd.fd)) {
+		return;
+	}
+	rbt_warn(
+		"process %d may still be held: the driver refused to let it go; `rubato resume %d` "
+		"tries again",
+		(int)e.pid, (int)e.pid);
+	keep_unhealed(d, &e, buf);
 }
 
 bool state_take_unhealed(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client)

@@ -21,7 +21,7 @@
 
 struct hand {
 	int sock;
-	uint32_t lapsed;
+	uint32_t lapsed, failed;
 	struct rbt_holdings holdings;
 	int locks[RBT_MAX_GPUS];
 };
@@ -51,7 +51,17 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 		return r;
 	}
 	rec.fd = take_fd(p);
-	return rbt_holdings_put(&hand->holdings, req->id, req->force != 0, &rec);
+	r = rbt_holdings_put(&hand->holdings, req->id, req->force != 0, &rec);
+	if (r < 0) {
+		return r;
+	}
+	struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
+	h->slices_changed = h->slices_changed || (req->value & RBT_HAND_SLICES_CHANGED) != 0;
+	if ((req->value & RBT_HAND_SUSPENDED) != 0 && !h->suspended) {
+		h->suspended = true;
+		h->deadline_ns = rbt_now_ns() + RETRY_NS;
+	}
+	return 0;
 }
 
 static void renew(struct hand *hand, uint64_t deadline_ns)
@@ -131,7 +141,7 @@ static void end_turns(struct hand *hand, uint64_t now_ns)
 	}
 	for (size_t i = 0; any && i < hand->holdings.n; i++) {
 		struct rbt_holding *h = &hand->holdings.list[i];
-		rbt_holding_restore_slices(h);
+		hand->failed += rbt_holding_restore_slices(h) < 0;
 		if (h->suspended && h->in_turns) {
 			h->deadline_ns = now_ns;
 		}
@@ -154,6 +164,7 @@ static int expire(struct hand *hand)
 			rbt_debug("suspend of client %#x ran out", h->rec.client);
 			hand->lapsed++;
 			if (rbt_holding_resume(h, RBT_SCOPE_ALL) < 0) {
+				hand->failed++;
 				h->deadline_ns = now_ns + RETRY_NS;
 			}
 		}
@@ -191,7 +202,8 @@ static bool serve_one(struct hand *hand)
 	}
 	if (req.op == RBT_HAND_RENEW) {
 		reply.lapsed = hand->lapsed;
-		hand->lapsed = 0;
+		reply.failed = hand->failed;
+		hand->lapsed = hand->failed = 0;
 	}
 	for (size_t i = 0; i < RBT_MAX_FDS_PER_MSG; i++) {
 		rbt_close(&p.fds[i]);
@@ -221,12 +233,12 @@ int rbt_hand_run(int sock)
 			break;
 		}
 	}
-	rbt_holdings_restore(&hand.holdings);
+	int r = rbt_holdings_restore(&hand.holdings);
 	/* Only now may another scheduler come in. */
 	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
 		rbt_close(&hand.locks[i]);
 	}
 	rbt_holdings_finish(&hand.holdings);
 	rbt_close(&hand.sock);
-	return 0;
+	return r;
 }

@@ -17,7 +17,8 @@
 #include <stdint.h>
 
 enum rbt_hand_op {
-	/* id, force; an encoded RECORD follows; one fd. Replaces the record of the same id */
+	/* id, force, value = RBT_HAND_*; an encoded RECORD follows; one fd. Replaces the record of
+	 * the same id */
 	RBT_HAND_HOLD = 1,
 	RBT_HAND_DROP,      /* id. Nothing is restored */
 	RBT_HAND_SET_SLICE, /* id, gpu, value = µs, 0 for the tasks' own */
@@ -28,6 +29,12 @@ enum rbt_hand_op {
 	/* gpu; one fd: the GPU's lock, held by both so that it outlives either */
 	RBT_HAND_KEEP_LOCK,
 	RBT_HAND_DROP_LOCK, /* gpu */
+};
+
+/* Of a HOLD: what was done to it before, by a hand that is gone, and could not be undone. */
+enum {
+	RBT_HAND_SLICES_CHANGED = 1 << 0,
+	RBT_HAND_SUSPENDED = 1 << 1,
 };
 
 struct rbt_hand_request {
@@ -44,13 +51,14 @@ static_assert(sizeof(struct rbt_hand_request) == 40, "travels between processes"
 
 struct rbt_hand_reply {
 	uint32_t seq;
-	int32_t error;   /* 0 or negative errno */
-	uint32_t lapsed; /* suspends that ended by their deadline since the last RENEW */
-	uint32_t pad;
+	int32_t error;    /* 0 or negative errno */
+	uint32_t lapsed;  /* suspends that ended by their deadline since the last RENEW */
+	uint32_t failed;  /* what could not be restored by then */
 	uint64_t took_ns; /* on the device */
 };
 
-/* Runs the hand on `sock` until the owner is gone; then restores and returns 0. */
+/* Runs the hand on `sock` until the owner is gone; then restores and returns 0, or -errno when
+ * the driver refused some of it. */
 int rbt_hand_run(int sock);
 
 /* The GPU's lock: an fd that holds it, or -EBUSY when another scheduler does, or -errno. */

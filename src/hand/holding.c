@@ -137,48 +137,67 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	return first;
 }
 
-void rbt_holding_restore_slices(struct rbt_holding *h)
+/* Says so once: it is tried again and again. */
+static void note_failure(struct rbt_holding *h, const char *what, int r)
 {
-	int error = 0;
+	if (!h->restore_failed) {
+		rbt_warn("could not %s client %#x: %s", what, h->rec.client, strerror(-r));
+	}
+	h->restore_failed = true;
+}
+
+int rbt_holding_restore_slices(struct rbt_holding *h)
+{
+	int error = 0, first = 0;
 	const struct rbt_backend *b = writer(h, &error);
 
-	if (!h->slices_changed) {
-		return;
-	}
-	for (uint32_t i = 0; b != NULL && i < h->rec.n_tasks; i++) {
+	/* Whom we may not write to, we have not written to. */
+	for (uint32_t i = 0; h->slices_changed && b != NULL && i < h->rec.n_tasks; i++) {
 		const struct rbt_task *t = &h->rec.tasks[i];
 		if (t->kind == RBT_TASK_COMPUTE) {
-			note_error(&error, b->set_timeslice(&h->rec, t, t->own_timeslice_us));
+			note_error(&first, b->set_timeslice(&h->rec, t, t->own_timeslice_us));
 		}
 	}
-	if (error < 0) {
-		rbt_warn("could not restore timeslices of client %#x: %s", h->rec.client,
-			strerror(-error));
+	if (first < 0) {
+		note_failure(h, "restore timeslices of", first);
+		return first;
 	}
 	h->slices_changed = false;
+	return 0;
 }
 
-static void restore_running(struct rbt_holding *h)
+static int restore_running(struct rbt_holding *h)
 {
-	int r = h->suspended ? rbt_holding_resume(h, RBT_SCOPE_ALL) : 0;
+	int error = 0, r = 0;
 
+	if (h->suspended && writer(h, &error) != NULL) {
+		r = rbt_holding_resume(h, RBT_SCOPE_ALL);
+	}
 	if (r < 0) {
-		rbt_warn("could not resume client %#x: %s", h->rec.client, strerror(-r));
+		note_failure(h, "resume", r);
+		return r;
 	}
+	h->suspended = false;
+	return 0;
 }
 
-void rbt_holding_restore(struct rbt_holding *h)
+int rbt_holding_restore(struct rbt_holding *h)
 {
-	rbt_holding_restore_slices(h);
-	restore_running(h);
+	int first = rbt_holding_restore_slices(h);
+
+	note_error(&first, restore_running(h));
+	return first;
 }
 
-void rbt_holdings_restore(struct rbt_holdings *hs)
+int rbt_holdings_restore(struct rbt_holdings *hs)
 {
+	int first = 0;
+
 	for (size_t i = 0; i < hs->n; i++) {
-		rbt_holding_restore_slices(&hs->list[i]);
+		note_error(&first, rbt_holding_restore_slices(&hs->list[i]));
 	}
 	for (size_t i = 0; i < hs->n; i++) {
-		restore_running(&hs->list[i]);
+		note_error(&first, restore_running(&hs->list[i]));
 	}
+	return first;
 }

@@ -19,6 +19,7 @@ struct rbt_holding {
 	struct rbt_record rec;
 	bool slices_changed;
 	bool suspended;
+	bool restore_failed;  /* and that was said */
 	bool in_turns;        /* only its compute tasks, which may be back at any time */
 	uint64_t deadline_ns; /* of the suspend, on the monotonic clock */
 };
@@ -50,14 +51,19 @@ int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_su
 /* ALL: what cannot be resumed stays marked as suspended. REST: the compute tasks stay off. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
 
+/*
+ * Those below answer 0 when all is as it would be without us. What the driver refused stays marked
+ * as changed, and can be tried again; the first error is returned.
+ */
+
 /* Gives the tasks back their own slices, if they were changed. */
-void rbt_holding_restore_slices(struct rbt_holding *h);
+int rbt_holding_restore_slices(struct rbt_holding *h);
 
 /* Puts one holding back: its tasks' own slices, then resume. Touches only what was changed. */
-void rbt_holding_restore(struct rbt_holding *h);
+int rbt_holding_restore(struct rbt_holding *h);
 
 /* Default slices first, for all of them, then resume all: between the two nobody is runnable at a
  * short slice in company. */
-void rbt_holdings_restore(struct rbt_holdings *hs);
+int rbt_holdings_restore(struct rbt_holdings *hs);
 
 #endif

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <linux/kcmp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,13 @@ pid_t rbt_pidfd_pid(int pidfd)
 	}
 	long pid = strtol(line + 5, NULL, 10);
 	return pid > 0 ? (pid_t)pid : -ESRCH;
+}
+
+bool rbt_pidfd_has_exited(int pidfd)
+{
+	struct pollfd pfd = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&pfd, 1, 0) > 0;
 }
 
 int rbt_proc_start_time(pid_t pid, uint64_t *ret)

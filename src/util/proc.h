@@ -5,6 +5,7 @@
 #ifndef RBT_UTIL_PROC_H
 #define RBT_UTIL_PROC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,6 +19,9 @@ int rbt_pidfd_getfd(int pidfd, int target_fd);
 
 /* The pid behind a pidfd, in our namespace; -ESRCH when it has gone. */
 pid_t rbt_pidfd_pid(int pidfd);
+
+/* Whether the process behind a pidfd has ended, reaped or not. */
+bool rbt_pidfd_has_exited(int pidfd);
 
 /* Start time in clock ticks since boot: with the pid, names a process for good. 0 or -errno. */
 int rbt_proc_start_time(pid_t pid, uint64_t *ret);

@@ -193,6 +193,56 @@ def test_a_refused_resume_is_tried_again(s):
     eventually("resumed all the same", lambda: s.is_running(p.pid), 4)
 
 
+def refuse_all(s):
+    for command in (SET_TIMESLICE, DISABLE_CHANNELS):
+        s.softgpu("fault", "--cmd", command, "--status", "65")
+
+
+def test_a_lost_hand_and_a_refused_resume(s):
+    """What could not be put back when the hand was lost is put back later, though nobody wants it off by then."""
+    p = s.program()
+    s.rubato("suspend", p.pid, "--for", "2")
+    refuse_all(s)
+    for _ in range(3):  # then there is none for 5 s
+        hand = s.hand()
+        os.kill(hand, signal.SIGKILL)
+        eventually("gone", lambda: not alive(hand))
+    assert s.is_suspended(p.pid)
+    time.sleep(2)
+    s.softgpu("fault", "clear")
+    assert not s.processes("rubato-hand") and s.is_suspended(p.pid)
+    eventually("resumed", lambda: s.is_running(p.pid), 8)
+
+
+def test_a_killed_daemon_and_a_refused_restore(s):
+    """The hand could not put it back: the next daemon does."""
+    p, q = s.program(), s.program()
+    s.rubato("renice", p.pid, "--class", "best-effort")
+    s.rubato("suspend", q.pid)
+    refuse_all(s)
+    hand = s.hand()
+    os.kill(s.daemon(), signal.SIGKILL)
+    eventually("gone", lambda: not alive(hand))
+    s.softgpu("fault", "clear")
+    assert s.slices(p.pid) == [1] and s.is_suspended(q.pid)
+    s.rubato("resume", q.pid)
+    assert s.is_default(p.pid) and s.is_default(q.pid)
+    eventually("nothing is left to do", lambda: not os.path.exists(os.path.join(s.run_dir, "state")))
+
+
+def test_a_refused_release(s):
+    """An attached program that is let go of, or a daemon that ends, while the driver refuses."""
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    refuse_all(s)
+    os.kill(s.daemon(), signal.SIGTERM)
+    eventually("gone", lambda: not s.processes("rubatod"), 8)
+    s.softgpu("fault", "clear")
+    assert s.is_suspended(p.pid) and os.path.exists(os.path.join(s.run_dir, "state"))
+    s.rubato("resume", p.pid)
+    assert s.is_default(p.pid)
+
+
 def test_a_program_that_starts_slowly(s):
     """The daemon that `run` started waits for the program's first task, however long that takes."""
     started_by_run = s.program(under=[binary("rubato"), "run", "--class", "best-effort", "--", "sh", "-c",
