@@ -93,6 +93,7 @@ struct rbt_sched_unit {
 	bool had_turn;    /* when it left, to be changed */
 	bool was_wanting; /* the same */
 	uint64_t left_ns; /* of its turn */
+	bool is_over;     /* nothing is left of its turn, and nobody has looked at that yet */
 	uint64_t order;   /* when it came, for first come first served and for ties */
 	uint64_t vtime_ns[RBT_SCHED_MAX_GPUS]; /* fair.c */
 	bool is_forced;                        /* has waited long enough for all its GPUs at once */

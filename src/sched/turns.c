@@ -87,6 +87,7 @@ static void stop(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	rbt_unit_settle(s, u);
 	u->is_current = false;
+	u->is_over = false;
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		rbt_first_gpu(s, m)->current = NULL;
 	}
@@ -333,6 +334,10 @@ static void look_at(struct rbt_sched *s, uint32_t g)
 	struct rbt_sched_unit *cur = gpu->current, *u = rbt_ready_top(gpu, g);
 
 	rbt_gpu_settle(s, gpu);
+	if (cur != NULL && cur->is_over) {
+		cur->is_over = false;
+		cur->order = ++s->next_order;
+	}
 	if (u != NULL && gives_way(s, g, u, true)) {
 		u = can_start(s, u, 0) ? u : find_stopgap(s, g, u);
 		if (u != NULL) {
@@ -363,7 +368,6 @@ static void end_turn(struct rbt_sched *s, struct rbt_sched_unit *u)
 		return; /* it was kept off meanwhile */
 	}
 	rbt_guard_end(s, u);
-	u->order = ++s->next_order;
 	s->resched |= u->mask;
 }
 

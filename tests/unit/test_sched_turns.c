@@ -456,8 +456,49 @@ static void test_policy_fifo(void)
 	sim_finish(&sim);
 }
 
+/* Whoever ticks us is late, and something else happens first: the turn is over all the same. */
+static void test_late_ticks(const char *policy)
+{
+	const struct rbt_sched_config config = {.policy = rbt_sched_policy_find(policy)};
+	struct rbt_sched_params params = {.priority = BEST_EFFORT, .weight = 1};
+	struct rbt_sched_prog *trainers[3], *p;
+	struct rbt_sched_stats stats[3];
+	const struct rbt_decision *ignored;
+	struct rbt_sched *s;
+	uint64_t now_ns = SIM_S;
+
+	CHECK_INT(rbt_sched_create(&config, NULL, NULL, &s), 0);
+	rbt_sched_set_gpus(s, now_ns, &(struct rbt_sched_gpus){.locked = 1});
+	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
+	for (unsigned i = 0; i < 3; i++) {
+		CHECK_INT(rbt_sched_add(s, now_ns, &params, NULL, &trainers[i]), 0);
+	}
+	params.priority = 13;
+	params.is_known = true;
+	CHECK_INT(rbt_sched_add(s, now_ns, &params, NULL, &p), 0);
+	/* A request now and then, each when a turn should have ended a moment ago. */
+	for (unsigned i = 0; i < 1000; i++) {
+		uint64_t next_ns = rbt_sched_next_tick(s);
+		now_ns = next_ns != UINT64_MAX && next_ns > now_ns ? next_ns : now_ns;
+		now_ns += 100 * SIM_US;
+		rbt_sched_busy(s, now_ns, p);
+		rbt_sched_idle(s, now_ns + 500 * SIM_US, p);
+		while (rbt_sched_next_change(s, &ignored) != NULL) {
+		}
+		now_ns += 20 * SIM_MS;
+		rbt_sched_tick(s, now_ns);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		rbt_sched_stats(s, trainers[i], &stats[i]);
+		CHECK(stats[i].on_ns >= (now_ns - SIM_S) / 4);
+	}
+	rbt_sched_destroy(s);
+}
+
 int main(void)
 {
+	test_late_ticks("turns");
+	test_late_ticks("fifo");
 	test_equal(3, false);
 	test_equal(8, false);
 	test_equal(3, true);
