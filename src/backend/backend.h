@@ -85,6 +85,8 @@ struct rbt_backend {
 	enum rbt_backend_id id;
 	/* Suffix-less path whose open description is a program's handle on the device. */
 	const char *control_node;
+	/* Its device number, where the driver always has the same; 0: as the node says. */
+	uint32_t control_major, control_minor;
 
 	/* Mandatory. Looks for the driver and its devices;
 	 * allocates nothing that outlives the call. */

@@ -29,11 +29,19 @@ struct source {
 	void (*ready)(struct daemon *d, struct source *s, uint32_t events);
 };
 
+/* Whom what is taken in is charged to; crowd.c's own. */
+struct user;
+
 /* A connection: a shim inside a program, or a tool. */
 struct peer {
 	struct source source;
 	pid_t pid;
+	int pidfd; /* of who connected, whatever becomes of the number; -1: not to be had */
 	uid_t uid;
+	struct user *user;
+	uint64_t spent_ns; /* crowd.c: of our time */
+	bool is_paused;
+	LIST_ENTRY(peer) paused;
 	struct program *program;  /* the one it speaks for; NULL for tools */
 	struct program *attached; /* what a tool attached and may still say what it wants of */
 	unsigned answer_priority; /* of what a tool last reniced */
@@ -58,6 +66,9 @@ struct program {
 	pid_t pid;
 	uint64_t start_time;
 	uid_t uid;
+	struct user *user; /* who pays for it */
+	uint32_t n_holds;
+	bool has_more;     /* clients than we take in */
 	struct peer *peer; /* its shim; NULL when attached from outside */
 	bool awaited;      /* `rubato run` became it, and its shim has not spoken yet */
 	unsigned priority;
@@ -93,6 +104,11 @@ struct unhealed;
 struct daemon {
 	int epoll_fd, lock_fd;
 	struct source listener, signals, timer, hand;
+	struct source crowd, crowd_timer;
+	struct peer *speaker; /* who sent what is being handled; NULL: nobody, or gone since */
+	struct user *speaking_user;
+	uint64_t spoke_ns;
+	uint32_t max_fds, n_fds;  /* what there is, and what users have of it */
 	struct source turn_timer; /* when the core is to tick */
 	struct source waker;      /* a board's program has become busy; the waiter's own fd */
 	uint32_t n_hinted;        /* programs with an open request, whose end is looked for */
@@ -120,7 +136,8 @@ struct daemon {
 	struct rbt_sched_config config;
 	const char *config_path; /* as said; NULL: where it is by default */
 	LIST_HEAD(, unhealed) unhealed;
-	LIST_HEAD(, peer) peers;
+	LIST_HEAD(, user) users;
+	LIST_HEAD(, peer) peers, paused;
 	LIST_HEAD(, program) programs;
 	LIST_HEAD(, program) pending;
 };
@@ -145,6 +162,28 @@ bool server_close_door(struct daemon *d);
 void server_listen_again(struct daemon *d);
 void peer_destroy(struct daemon *d, struct peer *peer);
 
+/* crowd.c: those who speak to us share our files and our time. 0 or -errno. */
+int crowd_start(struct daemon *d);
+void crowd_stop(struct daemon *d);
+/* NULL: no memory. Stays while something is charged to it. */
+struct user *user_obtain(struct daemon *d, uid_t uid);
+/* 0, or -EDQUOT when that is too much, and it has been said. */
+int user_charge(struct daemon *d, struct user *u, uint32_t n_fds);
+void user_discharge(struct daemon *d, struct user *u, uint32_t n_fds);
+/* Whether another line about it may be written to the log. */
+bool user_may_be_named(struct user *u);
+/* Charges for a new connection: 0 or -EDQUOT. */
+#define RBT_FDS_PER_PEER 2
+int crowd_admit(struct daemon *d, struct peer *peer);
+/* The other way round, and forgets all about it. */
+void crowd_forget(struct daemon *d, struct peer *peer);
+/* As watch(), in the set of those who speak. */
+int crowd_watch(struct daemon *d, struct source *s);
+void crowd_unwatch(struct daemon *d, struct source *s); /* without closing it */
+/* A message of this peer is handled now; and that was all of it. */
+void crowd_speaks(struct daemon *d, struct peer *peer);
+void crowd_settle(struct daemon *d);
+
 /* requests.c: what tools ask. The reply is sent by the function. */
 void request_handle(
 	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds);
@@ -154,9 +193,10 @@ bool may_raise(const struct peer *peer, unsigned priority);
 /* program.c */
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
-/* Finds or makes the program behind a live process; NULL and
- * *ret_error when it cannot be watched. */
-struct program *program_obtain(struct daemon *d, pid_t pid, int *ret_error);
+/* Finds or makes the program behind a pidfd (borrowed), which names it for sure, unlike its pid;
+ * NULL and *ret_error when it has ended or cannot be watched. The payer's user is charged for it. */
+struct program *program_obtain(
+	struct daemon *d, pid_t pid, int pidfd, const struct peer *payer, int *ret_error);
 /* 0 when the record's fd is its backend's device: such fds get our ioctls. */
 int check_device_fd(const struct rbt_record *rec);
 /* Puts back what was changed, then forgets it. */

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -209,7 +208,7 @@ static int setup_loop(struct daemon *d)
 	if ((r = watch(d, &d->signals)) < 0 || (r = watch(d, &d->timer)) < 0) {
 		return r;
 	}
-	return 0;
+	return crowd_start(d);
 }
 
 static void run_loop(struct daemon *d)
@@ -233,6 +232,7 @@ static void run_loop(struct daemon *d)
 		if (d->dirty) {
 			reconcile(d);
 		}
+		crowd_settle(d);
 		arm_timer(d);
 		schedule_arm(d);
 	}
@@ -344,17 +344,6 @@ static void announce(int *ready_fd)
 	}
 }
 
-/* A program costs three fds or more: a crowd of them goes beyond the usual soft limit. */
-static void raise_fd_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
 static void shut_down(struct daemon *d)
 {
 	struct program *p;
@@ -366,6 +355,7 @@ static void shut_down(struct daemon *d)
 	state_write(d);
 	server_stop(d);
 	schedule_stop(d);
+	crowd_stop(d);
 	gpulock_drop(d, 0);
 	rbt_holdings_finish(&d->mine);
 	state_finish(d);
@@ -386,6 +376,8 @@ int main(int argc, char **argv)
 		.hand.fd = -1,
 		.turn_timer.fd = -1,
 		.waker.fd = -1,
+		.crowd.fd = -1,
+		.crowd_timer.fd = -1,
 		.next_hold_id = 1,
 		.idle_since_ns = rbt_now_ns(),
 	};
@@ -397,7 +389,6 @@ int main(int argc, char **argv)
 	if (code >= 0) {
 		return code;
 	}
-	raise_fd_limit();
 	int r = claim_runtime_dir(&d);
 	if (r == -EBUSY) {
 		/* Two tools started one each, or one is running:

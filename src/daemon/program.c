@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "daemon/daemon.h"
@@ -11,6 +14,9 @@
 #include "util/log.h"
 #include "util/proc.h"
 #include "util/time.h"
+
+/* Programs have one or two, and one more for each library that opens the driver by itself. */
+#define MAX_HOLDS 64
 
 struct program *program_find(struct daemon *d, pid_t pid)
 {
@@ -47,32 +53,64 @@ static void on_exit_of_program(struct daemon *d, struct source *s, uint32_t even
 	}
 }
 
-struct program *program_obtain(struct daemon *d, pid_t pid, int *ret_error)
+/* What /proc says of its pid, if that is still its own. */
+static int identify(struct program *p)
+{
+	int r = rbt_proc_start_time(p->pid, &p->start_time);
+
+	if (r == 0) {
+		r = rbt_proc_uid(p->pid, &p->uid);
+	}
+	/* Afterwards: as long as it lives, nobody else has its pid. */
+	return r == 0 && rbt_pidfd_has_exited(p->pidfd.fd) ? -ESRCH : r;
+}
+
+/* 0, or -errno with nothing kept. */
+static int program_init(struct daemon *d, struct program *p, int pidfd)
+{
+	int fd = pidfd >= 0 ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
+
+	if (fd < 0) {
+		return pidfd >= 0 ? -errno : -ESRCH;
+	}
+	p->priority = RBT_PRIORITY_NORMAL;
+	p->weight = 1;
+	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
+	LIST_INIT(&p->holds);
+	int r = identify(p);
+	if (r == 0) {
+		r = user_charge(d, p->user, 1);
+	}
+	if (r == 0 && (r = watch(d, &p->pidfd)) < 0) {
+		user_discharge(d, p->user, 1);
+	}
+	if (r < 0) {
+		rbt_close(&p->pidfd.fd);
+	}
+	return r;
+}
+
+struct program *program_obtain(
+	struct daemon *d, pid_t pid, int pidfd, const struct peer *payer, int *ret_error)
 {
 	struct program *p = program_find(d, pid);
 
+	/* One of the same number has ended, and we have not heard of it yet. */
+	if (p != NULL && rbt_pidfd_has_exited(p->pidfd.fd)) {
+		program_release(d, p);
+		p = NULL;
+	}
 	if (p != NULL) {
 		return p;
 	}
 	p = calloc(1, sizeof(*p));
-	if (p == NULL) {
-		*ret_error = -ENOMEM;
-		return NULL;
-	}
-	p->pid = pid;
-	p->priority = RBT_PRIORITY_NORMAL;
-	p->weight = 1;
-	p->pidfd = (struct source){.fd = rbt_pidfd_open(pid), .ready = on_exit_of_program};
-	LIST_INIT(&p->holds);
-	int r = p->pidfd.fd < 0 ? p->pidfd.fd : rbt_proc_start_time(pid, &p->start_time);
-	if (r == 0) {
-		r = rbt_proc_uid(pid, &p->uid);
-	}
-	if (r == 0) {
-		r = watch(d, &p->pidfd);
+	int r = -ENOMEM;
+	if (p != NULL) {
+		p->pid = pid;
+		p->user = payer->user;
+		r = program_init(d, p, pidfd);
 	}
 	if (r < 0) {
-		rbt_close(&p->pidfd.fd);
 		free(p);
 		*ret_error = r;
 		return NULL;
@@ -114,6 +152,8 @@ static void hold_release(struct daemon *d, struct program *p, struct hold *h)
 	}
 	rbt_holdings_drop(&d->mine, h->id);
 	LIST_REMOVE(h, link);
+	p->n_holds--;
+	user_discharge(d, p->user, 1);
 	free(h);
 }
 
@@ -134,6 +174,7 @@ void program_release(struct daemon *d, struct program *p)
 	}
 	LIST_REMOVE(p, link);
 	unwatch(d, &p->pidfd);
+	user_discharge(d, p->user, 1);
 	rbt_board_unmap(p->board);
 	free(p);
 	d->dirty = true;
@@ -151,13 +192,38 @@ static struct hold *find_hold(struct program *p, uint32_t backend, uint32_t clie
 	return NULL;
 }
 
+static bool is_control_node(const struct rbt_backend *b, dev_t rdev)
+{
+	struct stat st;
+
+	if (b->control_major != 0 && rdev == makedev(b->control_major, b->control_minor)) {
+		return true;
+	}
+	return stat(b->control_node, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == rdev;
+}
+
+/*
+ * A file's name says little: in a mount namespace of one's own anything can have any name, also one
+ * whose calls never return. A device is known by its number. The software GPU's nodes are files in
+ * memory, which do go by name: calls on such a file go nowhere, unless they are its own.
+ */
 int check_device_fd(const struct rbt_record *rec)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
 	char path[64], link[256];
+	struct stat st;
 
 	if (b == NULL) {
 		return -EOPNOTSUPP;
+	}
+	if (fstat(rec->fd, &st) < 0) {
+		return -errno;
+	}
+	if (S_ISCHR(st.st_mode)) {
+		return is_control_node(b, st.st_rdev) ? 0 : -EBADF;
+	}
+	if (!S_ISREG(st.st_mode) || fcntl(rec->fd, F_GET_SEALS) < 0) {
+		return -EBADF;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", rec->fd);
 	ssize_t n = readlink(path, link, sizeof(link) - 1);
@@ -166,6 +232,40 @@ int check_device_fd(const struct rbt_record *rec)
 	}
 	link[n] = '\0';
 	return strcmp(link, b->control_node) == 0 ? 0 : -EBADF;
+}
+
+/* NULL and *ret_error: -EDQUOT, -ENOMEM. */
+static struct hold *make_hold(
+	struct daemon *d, struct program *p, const struct rbt_record *rec, int *ret_error)
+{
+	*ret_error = p->n_holds < MAX_HOLDS ? user_charge(d, p->user, 1) : -EDQUOT;
+	if (*ret_error < 0) {
+		return NULL;
+	}
+	struct hold *h = calloc(1, sizeof(*h));
+	if (h == NULL) {
+		user_discharge(d, p->user, 1);
+		*ret_error = -ENOMEM;
+		return NULL;
+	}
+	h->id = d->next_hold_id++;
+	h->backend = rec->backend;
+	h->client = rec->client;
+	p->n_holds++;
+	LIST_INSERT_HEAD(&p->holds, h, link);
+	return h;
+}
+
+/* It goes on, known to have tasks that are not known: so it takes no turns, rather than half of
+ * them. */
+static void leave_out(struct daemon *d, struct program *p)
+{
+	if (!p->has_more && user_may_be_named(p->user)) {
+		rbt_warn("process %d has more clients than the %u that are taken in", (int)p->pid,
+			p->n_holds);
+	}
+	d->dirty = d->dirty || !p->has_more;
+	p->has_more = true;
 }
 
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec)
@@ -178,15 +278,15 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		return r;
 	}
 	if (h == NULL) {
-		h = calloc(1, sizeof(*h));
-		if (h == NULL) {
-			rbt_record_finish(rec);
-			return -ENOMEM;
+		h = make_hold(d, p, rec, &r);
+	}
+	if (h == NULL) {
+		rbt_record_finish(rec);
+		if (r == -EDQUOT) {
+			leave_out(d, p);
+			return 0;
 		}
-		h->id = d->next_hold_id++;
-		h->backend = rec->backend;
-		h->client = rec->client;
-		LIST_INSERT_HEAD(&p->holds, h, link);
+		return r;
 	}
 	r = rbt_holdings_put(&d->mine, h->id, p->force, rec);
 	if (r < 0) {
@@ -261,7 +361,7 @@ bool program_is_partial(struct daemon *d, const struct program *p)
 			return true;
 		}
 	}
-	return false;
+	return p->has_more;
 }
 
 bool program_is_plain(const struct program *p)

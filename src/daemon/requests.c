@@ -291,7 +291,7 @@ static void on_attach(
 	}
 	rec.fd = fds[0];
 	fds[0] = -1;
-	struct program *p = program_obtain(d, pid, &error);
+	struct program *p = program_obtain(d, pid, fds[1], peer, &error);
 	if (p == NULL) {
 		rbt_record_finish(&rec);
 		answer(peer, error, "cannot be attached: %s", strerror(-error));

@@ -14,13 +14,21 @@
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/proc.h"
 #include "util/time.h"
+
+/* Of newer headers. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 void peer_destroy(struct daemon *d, struct peer *peer)
 {
 	struct program *p = peer->program;
 
 	d->dirty = d->dirty || peer->attached != NULL;
+	crowd_forget(d, peer);
+	rbt_close(&peer->pidfd);
 	LIST_REMOVE(peer, link);
 	unwatch(d, &peer->source);
 	free(peer);
@@ -30,6 +38,20 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 		p->peer = NULL;
 		program_release(d, p);
 	}
+}
+
+/* What is no news makes no work: it may come as often as somebody likes. */
+static void take_wishes(struct daemon *d, const struct peer *peer, const struct rbt_msg_hello *msg)
+{
+	struct program *p = peer->program;
+	unsigned priority = may_raise(peer, msg->priority) ? msg->priority : RBT_PRIORITY_NORMAL;
+
+	d->dirty = d->dirty || p->priority != priority || p->timeslice_us != msg->timeslice_us ||
+		   p->force != (msg->force != 0);
+	p->priority = priority;
+	p->may_reserve = may_raise(peer, RBT_PRIORITY_MAX);
+	p->timeslice_us = msg->timeslice_us;
+	p->force = msg->force != 0;
 }
 
 static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t size)
@@ -51,19 +73,15 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 			 * afresh from what it says itself. */
 			program_release(d, old);
 		}
-		peer->program = program_obtain(d, peer->pid, &error);
+		peer->program = program_obtain(d, peer->pid, peer->pidfd, peer, &error);
 		if (peer->program == NULL) {
 			return error;
 		}
 		peer->program->peer = peer;
 		peer->program->uid = peer->uid;
+		d->dirty = true;
 	}
-	peer->program->priority =
-		may_raise(peer, msg.priority) ? msg.priority : RBT_PRIORITY_NORMAL;
-	peer->program->may_reserve = may_raise(peer, RBT_PRIORITY_MAX);
-	peer->program->timeslice_us = msg.timeslice_us;
-	peer->program->force = msg.force != 0;
-	d->dirty = true;
+	take_wishes(d, peer, &msg);
 	return 0;
 }
 
@@ -122,15 +140,16 @@ static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_
 		return -EBADMSG;
 	}
 	/* A share taken from other users is a privilege; the program runs all the same. */
-	peer->program->weight = may_raise(peer, RBT_PRIORITY_MAX) ? msg.weight : 1;
-	d->dirty = true;
+	uint32_t weight = may_raise(peer, RBT_PRIORITY_MAX) ? msg.weight : 1;
+	d->dirty = d->dirty || peer->program->weight != weight;
+	peer->program->weight = weight;
 	return 0;
 }
 
 static int on_await(struct daemon *d, struct peer *peer)
 {
 	int error = 0;
-	struct program *p = program_obtain(d, peer->pid, &error);
+	struct program *p = program_obtain(d, peer->pid, peer->pidfd, peer, &error);
 
 	if (p == NULL) {
 		return error;
@@ -178,6 +197,7 @@ static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
 
+	crowd_speaks(d, peer);
 	ssize_t n = rbt_recv(s->fd, buf, sizeof(buf), fds, &n_fds, MSG_DONTWAIT);
 	if (n == -EAGAIN) {
 		return;
@@ -187,48 +207,94 @@ static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 		rbt_close(&fds[i]);
 	}
 	if (r < 0) {
-		if (n != 0) {
+		/* What is too much has been said already. */
+		if (n != 0 && r != -EDQUOT && user_may_be_named(peer->user)) {
 			rbt_warn("process %d is cut off: %s", (int)peer->pid, strerror(-r));
 		}
 		peer_destroy(d, peer);
 	}
 }
 
-static void on_connection(struct daemon *d, struct source *s, uint32_t events)
+/*
+ * A pidfd of who has connected, or -1. The kernel knows, since 6.5. Before, the number may be
+ * another process's by now, though hardly one of the same user's: then they may speak for it
+ * anyway.
+ */
+static int open_pidfd(int sock, const struct ucred *cred)
+{
+	int fd = -1;
+	socklen_t len = sizeof(fd);
+	uid_t uid;
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0) {
+		return fd;
+	}
+	if (errno != ENOPROTOOPT || cred->pid <= 0) {
+		return -1;
+	}
+	fd = rbt_pidfd_open(cred->pid);
+	if (fd >= 0 && (rbt_proc_uid(cred->pid, &uid) < 0 || uid != cred->uid)) {
+		rbt_close(&fd);
+	}
+	return fd < 0 ? -1 : fd;
+}
+
+/* 0, or -errno when it is not let in. */
+static int let_in(struct daemon *d, struct peer *peer)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
+
+	if (getsockopt(peer->source.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
+		return -errno;
+	}
+	/* A per-user daemon serves its user, and root. */
+	if (cred.uid != geteuid() && cred.uid != 0 && geteuid() != 0) {
+		return -EPERM;
+	}
+	peer->pid = cred.pid;
+	peer->uid = cred.uid;
+	peer->user = user_obtain(d, cred.uid);
+	int r = peer->user == NULL ? -ENOMEM : crowd_admit(d, peer);
+	if (r < 0) {
+		return r;
+	}
+	peer->pidfd = open_pidfd(peer->source.fd, &cred);
+	r = crowd_watch(d, &peer->source);
+	if (r < 0) {
+		crowd_forget(d, peer);
+	}
+	return r;
+}
+
+static void on_connection(struct daemon *d, struct source *s, uint32_t events)
+{
 	int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
 			/* It stays in the queue and would wake us for ever: look again later. */
-			d->deaf = epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL) == 0;
+			crowd_unwatch(d, s);
+			d->deaf = true;
 		}
 		return;
 	}
 	/* Who came may have told a program to come, too. */
 	d->idle_since_ns = rbt_now_ns();
 	struct peer *peer = calloc(1, sizeof(*peer));
-	if (peer == NULL || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
-		goto refuse;
+	if (peer != NULL) {
+		peer->source = (struct source){.fd = fd, .ready = on_peer};
+		peer->pidfd = -1;
 	}
-	/* A per-user daemon serves its user, and root. */
-	if (cred.uid != geteuid() && cred.uid != 0 && geteuid() != 0) {
-		goto refuse;
-	}
-	peer->source = (struct source){.fd = fd, .ready = on_peer};
-	peer->pid = cred.pid;
-	peer->uid = cred.uid;
-	if (watch(d, &peer->source) < 0) {
-		goto refuse;
+	if (peer == NULL || let_in(d, peer) < 0) {
+		if (peer != NULL) {
+			rbt_close(&peer->pidfd);
+		}
+		free(peer);
+		close(fd);
+		return;
 	}
 	LIST_INSERT_HEAD(&d->peers, peer, link);
-	return;
-
-refuse:
-	free(peer);
-	close(fd);
 }
 
 int server_start(struct daemon *d)
@@ -252,12 +318,12 @@ int server_start(struct daemon *d)
 		listen(d->listener.fd, 256) < 0) {
 		return -errno;
 	}
-	return watch(d, &d->listener);
+	return crowd_watch(d, &d->listener);
 }
 
 void server_listen_again(struct daemon *d)
 {
-	d->deaf = d->deaf && watch(d, &d->listener) < 0;
+	d->deaf = d->deaf && crowd_watch(d, &d->listener) < 0;
 }
 
 bool server_close_door(struct daemon *d)
@@ -285,5 +351,6 @@ void server_stop(struct daemon *d)
 	while ((peer = LIST_FIRST(&d->peers)) != NULL) {
 		peer_destroy(d, peer);
 	}
+	crowd_unwatch(d, &d->listener);
 	unwatch(d, &d->listener);
 }

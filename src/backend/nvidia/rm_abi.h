@@ -15,6 +15,8 @@
 #include <sys/ioctl.h>
 
 #define NV_CTL_PATH     "/dev/nvidiactl"
+#define NV_CTL_MAJOR    195
+#define NV_CTL_MINOR    255
 #define NV_GPU_PATH_FMT "/dev/nvidia%u"
 #define NV_VERSION_PATH "/proc/driver/nvidia/version"
 #define NV_MAX_GPUS     32

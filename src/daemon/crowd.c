@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The crowd at the door: whoever speaks to the control socket. Anybody may, so nobody may have all
+ * of the daemon's files, time or log.
+ *
+ * Files: each connection, program and client costs some. A user has a quarter of them at most, in a
+ * daemon of their own three, and the last is root's; a process has a few connections.
+ *
+ * Time: connections are watched by an epoll set of their own, which is one source among others of
+ * the loop: however many of them speak at once, one message is taken between two looks at timers,
+ * boards and the hand. What a message takes is charged to its sender and its user; who has had more
+ * than a share of our time is not listened to for a while, which costs them and nobody else.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "util/log.h"
+#include "util/time.h"
+
+#define MAX_FDS_PER_USER    4096u
+#define MAX_PEERS_PER_PID   8u
+#define MAX_SILENT_USERS    64u
+#define FDS_WITHOUT_A_LIMIT 1024u
+
+/* Shares of our time, as one part of so many; and what may be had at once after a pause. All of a
+ * process's connections together stay below what their user has. */
+#define PEER_SHARE    32u
+#define PEER_BURST_NS (500 * RBT_NS_PER_MS)
+#define USER_SHARE    4u
+#define USER_BURST_NS RBT_NS_PER_S
+/* A message costs at least the first; more than the second is the driver's doing. */
+#define MIN_COST_NS (20 * RBT_NS_PER_US)
+#define MAX_COST_NS (5 * RBT_NS_PER_MS)
+/* Lines about a user: one in so long, and a few at once. */
+#define LINE_NS       (10 * RBT_NS_PER_S)
+#define MAX_LINES     5u
+#define LINE_BURST_NS ((MAX_LINES - 1) * LINE_NS)
+
+struct user {
+	uid_t uid;
+	uint32_t n_fds;
+	uint64_t spent_ns; /* its rate: see take() */
+	uint64_t said_ns;
+	bool was_refused;  /* and that was said */
+	pid_t refused_pid; /* the same, of its connections */
+	LIST_ENTRY(user) link;
+};
+
+/*
+ * A rate: *at_ns is when all that was taken so far would have been given out at the pace of one
+ * part in `share`. Whether that is further ahead than the burst allows.
+ */
+static bool is_over(uint64_t at_ns, uint64_t now_ns, uint64_t share, uint64_t burst_ns)
+{
+	return at_ns > now_ns + burst_ns * share;
+}
+
+static void take(uint64_t *at_ns, uint64_t now_ns, uint64_t cost_ns, uint64_t share)
+{
+	*at_ns = (*at_ns > now_ns ? *at_ns : now_ns) + cost_ns * share;
+}
+
+bool user_may_be_named(struct user *u)
+{
+	uint64_t now_ns = rbt_now_ns();
+
+	if (is_over(u->said_ns, now_ns, 1, LINE_BURST_NS)) {
+		return false;
+	}
+	take(&u->said_ns, now_ns, LINE_NS, 1);
+	return true;
+}
+
+static uint32_t most_fds(const struct daemon *d, uid_t uid)
+{
+	uint32_t quarter = d->max_fds / 4;
+
+	if (uid == 0) {
+		return UINT32_MAX;
+	}
+	/* A daemon of one's own is there for one's own programs. */
+	if (uid == geteuid()) {
+		return 3 * quarter;
+	}
+	return quarter < MAX_FDS_PER_USER ? quarter : MAX_FDS_PER_USER;
+}
+
+/* Those who have nothing and have said nothing for a while. */
+static void forget_silent(struct daemon *d)
+{
+	struct user *u, *next;
+	uint64_t now_ns = rbt_now_ns();
+	uint32_t n = 0;
+
+	LIST_FOREACH (u, &d->users, link) {
+		n++;
+	}
+	for (u = LIST_FIRST(&d->users); u != NULL && n > MAX_SILENT_USERS; u = next) {
+		next = LIST_NEXT(u, link);
+		if (u->n_fds == 0 && u->spent_ns <= now_ns && u->said_ns <= now_ns) {
+			LIST_REMOVE(u, link);
+			free(u);
+			n--;
+		}
+	}
+}
+
+struct user *user_obtain(struct daemon *d, uid_t uid)
+{
+	struct user *u;
+
+	LIST_FOREACH (u, &d->users, link) {
+		if (u->uid == uid) {
+			return u;
+		}
+	}
+	forget_silent(d);
+	u = calloc(1, sizeof(*u));
+	if (u != NULL) {
+		u->uid = uid;
+		LIST_INSERT_HEAD(&d->users, u, link);
+	}
+	return u;
+}
+
+int user_charge(struct daemon *d, struct user *u, uint32_t n_fds)
+{
+	uint32_t most = most_fds(d, u->uid);
+
+	if (u->n_fds + n_fds > most || (u->uid != 0 && d->n_fds + n_fds > most_fds(d, geteuid()))) {
+		if (!u->was_refused && user_may_be_named(u)) {
+			rbt_warn("user %u has %u of %u files: no more of its programs and "
+				 "connections are taken in",
+				(unsigned)u->uid, u->n_fds, most);
+		}
+		u->was_refused = true;
+		return -EDQUOT;
+	}
+	u->n_fds += n_fds;
+	d->n_fds += n_fds;
+	return 0;
+}
+
+void user_discharge(struct daemon *d, struct user *u, uint32_t n_fds)
+{
+	u->n_fds -= n_fds;
+	d->n_fds -= n_fds;
+	u->was_refused = u->was_refused && u->n_fds > most_fds(d, u->uid) / 2;
+}
+
+int crowd_admit(struct daemon *d, struct peer *peer)
+{
+	const struct peer *other;
+	unsigned n = 0;
+
+	LIST_FOREACH (other, &d->peers, link) {
+		n += other->pid == peer->pid;
+	}
+	if (n >= MAX_PEERS_PER_PID) {
+		if (peer->user->refused_pid != peer->pid && user_may_be_named(peer->user)) {
+			rbt_warn("process %d has %u connections: no more are taken in",
+				(int)peer->pid, n);
+		}
+		peer->user->refused_pid = peer->pid;
+		return -EDQUOT;
+	}
+	/* A connection makes work as a message does. */
+	take(&peer->user->spent_ns, rbt_now_ns(), MIN_COST_NS, USER_SHARE);
+	return user_charge(d, peer->user, RBT_FDS_PER_PEER);
+}
+
+int crowd_watch(struct daemon *d, struct source *s)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = s};
+
+	return epoll_ctl(d->crowd.fd, EPOLL_CTL_ADD, s->fd, &ev) < 0 ? -errno : 0;
+}
+
+void crowd_unwatch(struct daemon *d, struct source *s)
+{
+	if (s->fd >= 0) {
+		epoll_ctl(d->crowd.fd, EPOLL_CTL_DEL, s->fd, NULL);
+	}
+}
+
+static void on_crowd(struct daemon *d, struct source *s, uint32_t events)
+{
+	struct epoll_event ev;
+
+	if (epoll_wait(s->fd, &ev, 1, 0) == 1) {
+		struct source *one = ev.data.ptr;
+		one->ready(d, one, ev.events);
+	}
+}
+
+/* When it may be listened to again. */
+static uint64_t paused_until(const struct peer *peer)
+{
+	uint64_t peer_ns = peer->spent_ns - PEER_BURST_NS * PEER_SHARE;
+	uint64_t user_ns = peer->user->spent_ns - USER_BURST_NS * USER_SHARE;
+
+	peer_ns = peer->spent_ns > PEER_BURST_NS * PEER_SHARE ? peer_ns : 0;
+	user_ns = peer->uid != 0 && peer->user->spent_ns > USER_BURST_NS * USER_SHARE ? user_ns : 0;
+	return peer_ns > user_ns ? peer_ns : user_ns;
+}
+
+static void arm(struct daemon *d)
+{
+	uint64_t next_ns = UINT64_MAX;
+	struct itimerspec spec = {0};
+	const struct peer *peer;
+
+	LIST_FOREACH (peer, &d->paused, paused) {
+		uint64_t until_ns = paused_until(peer);
+		next_ns = until_ns < next_ns ? until_ns : next_ns;
+	}
+	if (next_ns != UINT64_MAX) {
+		spec.it_value.tv_sec = (time_t)(next_ns / RBT_NS_PER_S);
+		spec.it_value.tv_nsec = (long)(next_ns % RBT_NS_PER_S) + (next_ns == 0);
+	}
+	timerfd_settime(d->crowd_timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static void on_pause_over(struct daemon *d, struct source *s, uint32_t events)
+{
+	uint64_t expirations, now_ns = rbt_now_ns();
+	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
+	struct peer *peer, *next;
+
+	(void)ignored;
+	for (peer = LIST_FIRST(&d->paused); peer != NULL; peer = next) {
+		next = LIST_NEXT(peer, paused);
+		if (paused_until(peer) <= now_ns && crowd_watch(d, &peer->source) == 0) {
+			LIST_REMOVE(peer, paused);
+			peer->is_paused = false;
+		}
+	}
+	arm(d);
+}
+
+static void pause_peer(struct daemon *d, struct peer *peer)
+{
+	peer->is_paused = true;
+	crowd_unwatch(d, &peer->source);
+	LIST_INSERT_HEAD(&d->paused, peer, paused);
+	arm(d);
+}
+
+void crowd_forget(struct daemon *d, struct peer *peer)
+{
+	if (peer->is_paused) {
+		LIST_REMOVE(peer, paused);
+	}
+	if (d->speaker == peer) {
+		d->speaker = NULL;
+	}
+	crowd_unwatch(d, &peer->source);
+	user_discharge(d, peer->user, RBT_FDS_PER_PEER);
+}
+
+void crowd_speaks(struct daemon *d, struct peer *peer)
+{
+	d->speaker = peer;
+	d->speaking_user = peer->user;
+	d->spoke_ns = rbt_now_ns();
+}
+
+void crowd_settle(struct daemon *d)
+{
+	if (d->speaking_user == NULL) {
+		return;
+	}
+	uint64_t now_ns = rbt_now_ns(), cost_ns = now_ns - d->spoke_ns;
+	cost_ns = cost_ns > MIN_COST_NS ? cost_ns : MIN_COST_NS;
+	cost_ns = cost_ns < MAX_COST_NS ? cost_ns : MAX_COST_NS;
+	take(&d->speaking_user->spent_ns, now_ns, cost_ns, USER_SHARE);
+	if (d->speaker != NULL) {
+		take(&d->speaker->spent_ns, now_ns, cost_ns, PEER_SHARE);
+		if (paused_until(d->speaker) > now_ns) {
+			pause_peer(d, d->speaker);
+		}
+	}
+	d->speaker = NULL;
+	d->speaking_user = NULL;
+}
+
+/* A program costs four fds or more: a crowd of them goes beyond the usual soft limit. */
+static void raise_fd_limit(struct daemon *d)
+{
+	struct rlimit limit;
+
+	d->max_fds = FDS_WITHOUT_A_LIMIT;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
+		return;
+	}
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	d->max_fds = limit.rlim_max < INT32_MAX ? (uint32_t)limit.rlim_max : INT32_MAX;
+}
+
+int crowd_start(struct daemon *d)
+{
+	raise_fd_limit(d);
+	d->crowd = (struct source){.fd = epoll_create1(EPOLL_CLOEXEC), .ready = on_crowd};
+	d->crowd_timer = (struct source){
+		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+		.ready = on_pause_over,
+	};
+	if (d->crowd.fd < 0 || d->crowd_timer.fd < 0) {
+		return -errno;
+	}
+	int r = watch(d, &d->crowd);
+	return r < 0 ? r : watch(d, &d->crowd_timer);
+}
+
+void crowd_stop(struct daemon *d)
+{
+	struct user *u;
+
+	unwatch(d, &d->crowd);
+	unwatch(d, &d->crowd_timer);
+	while ((u = LIST_FIRST(&d->users)) != NULL) {
+		LIST_REMOVE(u, link);
+		free(u);
+	}
+}

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that mean ill: what they do to their boards, to the daemon's socket and to its files harms only themselves."""
+import ctypes
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import harness
+from harness import LONG, Program, alive, binary, eventually
+from test_turns import BEST_EFFORT, Requests, cpu_seconds, spinners
+
+MAGIC = 0x74627201
+HELLO, AWAIT = 1, 11
+SECONDS = 6 if LONG else 1.5
+
+
+def connect(s):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(5)
+    sock.connect(os.path.join(s.run_dir, "control.sock"))
+    return sock
+
+
+def hello(priority=2):
+    return struct.pack("<IIIIQ", MAGIC, HELLO, priority, 0, 0)
+
+
+def fds(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def rss_kib(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1))
+
+
+def is_closed(sock):
+    sock.settimeout(2)
+    try:
+        return sock.recv(1) == b""
+    except (ConnectionResetError, BrokenPipeError):
+        return True
+    except TimeoutError:
+        return False
+
+
+def hostile(s, *modes, under=()):
+    program = Program(s, [*under, binary("hostile"), *modes])
+    s.programs.append(program)
+    return program
+
+
+def serve(s, programs, requests, seconds):
+    """What decent programs get in a second: the least that one of them had of turns, requests; and what the daemon used."""
+    daemon = s.daemon()
+    before, cpu, since = s.ps(), cpu_seconds(daemon), time.monotonic()
+    took = []
+    while time.monotonic() - since < seconds:
+        took += requests.ask("measure graph 20 40 1")["service_us"]
+    passed = time.monotonic() - since
+    after = s.ps()
+
+    def least(what):
+        return min(after[p.pid][what] - before[p.pid][what] for p in programs) / passed
+
+    return {"turns": least("turns"), "on": least("on_us") / 1e6, "requests": len(took) / passed,
+            "p90_us": sorted(took)[len(took) * 9 // 10], "core": (cpu_seconds(daemon) - cpu) / passed}
+
+
+def judge(s, what, calm, harmed, daemon, core):
+    print(f"     {what}: " + ", ".join(f"{k} {calm[k]:.2f} -> {harmed[k]:.2f}" for k in calm))
+    assert s.processes("rubatod") == [daemon], "the daemon has died of it"
+    assert harmed["turns"] > calm["turns"] / 4 and harmed["on"] > calm["on"] / 3, what
+    assert harmed["requests"] > calm["requests"] / 2, what
+    assert harmed["core"] < core, what
+    assert fds(daemon) < 100 and rss_kib(daemon) < 120 * 1024, (fds(daemon), rss_kib(daemon))
+
+
+def crowd(s):
+    requests = Requests(s, "--class", "latency")
+    programs = spinners(s, (), ())
+    return requests, programs
+
+
+def test_boards(s):
+    """One that scribbles over its board, one that flips it, one that wakes us for nothing."""
+    requests, programs = crowd(s)
+    calm = serve(s, programs, requests, SECONDS)
+    for modes in (["board"], ["wake"], ["flip"], ["board", "wake", "flip"]) if LONG else (["board", "wake", "flip"],):
+        p = hostile(s, *modes, under=[binary("rubato"), "run", *BEST_EFFORT, "--"])
+        eventually("known", lambda: p.pid in s.ps())
+        judge(s, " ".join(modes), calm, serve(s, programs, requests, SECONDS), s.daemon(), 0.3)
+        assert alive(p.pid)
+        p.end()
+    assert requests.ask("check")["wrong_threads"] == 0
+    assert all(p.ask("check")["wrong_threads"] == 0 for p in programs)
+
+
+def test_floods(s):
+    """Garbage, HELLOs, records, boards, questions: from one, then all at once."""
+    requests, programs = crowd(s)
+    calm = serve(s, programs, requests, SECONDS)
+    kinds = ("garbage", "hello", "records", "boards", "list", "connect")
+    for mode in kinds if LONG else ():
+        p = hostile(s, mode)
+        judge(s, mode, calm, serve(s, programs, requests, SECONDS), s.daemon(), 0.5)
+        p.end()
+    everybody = [hostile(s, mode) for mode in kinds]
+    judge(s, "all", calm, serve(s, programs, requests, SECONDS), s.daemon(), 0.6)
+    assert len(s.log()) < 20000, "its log is no place to write to"
+    for p in everybody:
+        p.end()
+    eventually("all is as before", lambda: fds(s.daemon()) < 50)
+    assert requests.ask("check")["wrong_threads"] == 0
+    assert all(p.ask("check")["wrong_threads"] == 0 for p in programs)
+
+
+def test_a_process_has_a_few_connections(s):
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    before = fds(s.daemon())
+    mine = [connect(s) for _ in range(60)]
+    eventually("most are refused", lambda: fds(s.daemon()) <= before + 16)
+    assert sum(map(is_closed, mine[-10:])) == 10
+    assert s.log().count("connections") == 1, s.log()
+    assert s.ps()[p.pid]["class"] == "best-effort", "others are served"
+    for sock in mine:
+        sock.close()
+    eventually("all are closed", lambda: fds(s.daemon()) <= before)
+    sock = connect(s)
+    sock.send(struct.pack("<IIiI", MAGIC, 8, 0, 0))
+    assert len(sock.recv(65536)) > 8, "and is served again"
+
+
+AS_NOBODY = "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"
+MANY = """if True:
+    import os, socket, sys, time
+    def hold(n):
+        kept = []
+        for _ in range(n):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            sock.connect(sys.argv[1])
+            kept.append(sock)
+        return kept
+    for _ in range(40):
+        if os.fork() == 0:
+            kept = hold(8)
+            time.sleep(20)
+            os._exit(0)
+    print("ready", flush=True)
+    time.sleep(20)
+"""
+
+
+def test_a_user_cannot_have_all(s):
+    """At a daemon for several users, one of them may have a quarter of its files."""
+    if os.geteuid() != 0:
+        return print("     only root can be two users")
+    path = os.path.join(s.run_dir, "control.sock")
+    daemon = subprocess.Popen(s.inside(["prlimit", "--nofile=256:256", binary("rubatod")]), env=s.env,
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    pid = s.daemon()
+    eventually("listens", lambda: os.path.exists(path))
+    os.chmod(s.run_dir, 0o711)
+    os.chmod(path, 0o666)
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    before = fds(pid)
+    greedy = subprocess.Popen([*AS_NOBODY, sys.executable, "-c", MANY, path], stdout=subprocess.PIPE, text=True,
+                              start_new_session=True)
+    greedy.stdout.readline()
+    eventually("it has many", lambda: fds(pid) >= before + 40)
+    time.sleep(0.5)
+    assert fds(pid) <= before + 64 + 4, (before, fds(pid))
+    q = s.run(*BEST_EFFORT)
+    eventually("others come and go", lambda: s.slices(q.pid) == [1])
+    os.killpg(greedy.pid, signal.SIGKILL)
+    greedy.communicate()
+    q.end()
+    eventually("all are closed", lambda: fds(pid) <= before)
+    os.kill(pid, signal.SIGKILL)
+    said = daemon.communicate(timeout=10)[1]
+    assert said.count("user 65534 has") == 1, said
+
+
+RECORDS = """if True:
+    import os, signal, socket, struct, sys
+    signal.alarm(20)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(os.environ["RUBATO_RUNTIME_DIR"] + "/control.sock")
+    sock.send(struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0))
+    node = os.open(sys.argv[1], os.O_RDWR)
+    for client in range(int(sys.argv[2])):
+        record = struct.pack("<IIIIiIII", 0x74627201, 2, 1, 0xc1d00001 + client, node, 0, 0, 0)
+        socket.send_fds(sock, [record], [node])
+    print(f"ready pid={os.getpid()}", flush=True)
+    print("closed" if sock.recv(1) == b"" else "open", flush=True)
+    signal.pause()
+"""
+
+
+def test_a_program_has_some_clients(s):
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    daemon, hand = s.daemon(), s.hand()
+    before = fds(daemon), fds(hand)
+    many = Program(s, ["python3", "-c", RECORDS, "/dev/nvidiactl", "300"])
+    s.programs.append(many)
+    eventually("not all of them", lambda: "more tasks than are known" in s.ps().get(many.pid, {}).get("note", ""))
+    assert fds(daemon) <= before[0] + 70 and fds(hand) <= before[1] + 65
+    assert s.log().count("more clients") == 1, s.log()
+    assert s.slices(p.pid) == [1]
+    many.kill()
+    eventually("all are closed", lambda: (fds(daemon), fds(hand)) <= before)
+
+
+NAMED = """mount -t tmpfs none /dev && touch /dev/nvidiactl && mount --bind "$1" /dev/nvidiactl &&
+exec python3 -c "$2" /dev/nvidiactl 1"""
+
+
+def test_a_name_makes_no_device(s):
+    """What is called /dev/nvidiactl in somebody's own mount namespace is not touched."""
+    if os.geteuid() != 0:
+        return print("     only root can mount")
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    # Not inside the session: the name means what the namespace says.
+    done = subprocess.Popen(["unshare", "--mount", "sh", "-c", NAMED, "sh", os.path.abspath(__file__), RECORDS],
+                            env=dict(s.env, RUBATO_RUNTIME_DIR=s.run_dir), stdout=subprocess.PIPE, text=True,
+                            start_new_session=True)
+    try:
+        assert done.stdout.readline().startswith("ready")
+        assert done.stdout.readline() == "closed\n"
+    finally:
+        os.killpg(done.pid, signal.SIGKILL)
+        done.communicate()
+    assert "cut off" in s.log()
+
+
+def clone_as(pid):
+    """A child with this very pid."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    tids = (ctypes.c_int * 1)(pid)
+    args = (ctypes.c_uint64 * 11)(0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(tids), 1, 0)
+    child = libc.syscall(435, args, ctypes.sizeof(args))
+    if child == 0:
+        time.sleep(20)
+        os._exit(0)
+    return child
+
+
+def test_a_pid_that_is_used_again(s):
+    """Who connected and died is not whoever has got its pid since."""
+    if os.geteuid() != 0:
+        return print("     only root can choose pids")
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    for message in (hello(), struct.pack("<II", MAGIC, AWAIT)):
+        sock = None
+        read, write = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            sock = connect(s)
+            socket.send_fds(write, [b"x"], [sock.fileno()])
+            os._exit(0)
+        _, (fd,), _, _ = socket.recv_fds(read, 10, 1)
+        sock = socket.socket(fileno=fd)
+        eventually("taken in", lambda: fds(s.daemon()))
+        time.sleep(0.2)
+        os.waitpid(pid, 0)
+        other = clone_as(pid)
+        assert other == pid, "its pid was taken"
+        try:
+            sock.send(message)
+            assert is_closed(sock), "it spoke for somebody else"
+            assert pid not in s.ps()
+        finally:
+            os.kill(other, signal.SIGKILL)
+            os.waitpid(other, 0)
+            sock.close()
+
+
+if __name__ == "__main__":
+    harness.main()
