@@ -11,6 +11,7 @@
 
 #include "shim/config.h"
 #include "shim/shim.h"
+#include "shim/submit.h"
 
 /* NV_ESC_IOCTL_XFER_CMD: any other call, with an argument too big for an ioctl's size field. */
 struct xfer {
@@ -223,6 +224,8 @@ static void drop_closed_clients(struct shim *s)
 	}
 }
 
+static void look_in_passing(uint64_t now_ns);
+
 static void client_made(struct shim *s, const struct shim_event *ev)
 {
 	struct shim_obj *old = shim_find_type(s, ev->client, ev->client, SHIM_CLIENT);
@@ -240,6 +243,7 @@ static void client_made(struct shim *s, const struct shim_event *ev)
 	}
 	obj->c.told = told;
 	obj->c.dirty = told;
+	shim_sync_also(look_in_passing);
 }
 
 static enum rbt_task_kind kind_of_engine(uint64_t engine)
@@ -465,6 +469,20 @@ static void look(struct shim_event *ev, const struct shim *s)
 		ev->type = EV_NONE;
 		shim_leave(&g);
 		r = g.s->n_late > 0 && round < MAX_ROUNDS ? shim_enter(&g) : -EBUSY;
+	}
+}
+
+/* A program at work launches and waits, and makes no call to the driver for hours: a daemon that
+ * came since would not hear of it. */
+static void look_in_passing(uint64_t now_ns)
+{
+	const struct shim *s = shim_peek();
+	struct shim_event ev = {.type = EV_NONE, .fd = -1};
+
+	if (s != NULL && now_ns >= s->next_look_ns) {
+		int saved_errno = errno;
+		look(&ev, s);
+		errno = saved_errno;
 	}
 }
 

@@ -26,6 +26,7 @@ static __thread bool shares __attribute__((tls_model("initial-exec"))); /* slot 
 
 static _Atomic(struct rbt_board *) board;
 static atomic_bool enabled;
+static void (*_Atomic also)(uint64_t now_ns);
 static atomic_bool fork_watched;
 static _Atomic uint32_t owners[RBT_BOARD_SLOTS]; /* thread ids; slot 0 is nobody's */
 static _Atomic uint32_t next_victim = 1;
@@ -294,8 +295,11 @@ void shim_sync_end(uint32_t depth)
 		return;
 	}
 	/* Only for somebody who looks; the time before the rest, which says that it is exact. */
-	if (atomic_load_explicit(&shim_board_of(s)->tick, memory_order_relaxed) != 0) {
-		atomic_store_explicit(&s->last_ns, shim_raw_now_ns(), memory_order_relaxed);
+	void (*then)(uint64_t) = atomic_load_explicit(&also, memory_order_relaxed);
+	bool is_watched = atomic_load_explicit(&shim_board_of(s)->tick, memory_order_relaxed) != 0;
+	uint64_t now_ns = is_watched || then != NULL ? shim_raw_now_ns() : 0;
+	if (is_watched) {
+		atomic_store_explicit(&s->last_ns, now_ns, memory_order_relaxed);
 	}
 	if (shares) {
 		atomic_fetch_add_explicit(&s->n_syncs, 1, memory_order_relaxed);
@@ -308,6 +312,14 @@ void shim_sync_end(uint32_t depth)
 		set_in_sync(s, depth);
 	}
 	atomic_store_explicit(&s->tick, 0, memory_order_release);
+	if (then != NULL) {
+		then(now_ns);
+	}
+}
+
+void shim_sync_also(void (*fn)(uint64_t now_ns))
+{
+	atomic_store_explicit(&also, fn, memory_order_relaxed);
 }
 
 void shim_count_poll(void)

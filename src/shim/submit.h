@@ -50,6 +50,10 @@ void shim_count_rest(uint32_t kind);
 uint32_t shim_sync_begin(void);
 void shim_sync_end(uint32_t depth);
 
+/* Something to do every now and then, with the time: synchronisations call it when they return.
+ * Programs at work may make no other call that we see. */
+void shim_sync_also(void (*fn)(uint64_t now_ns));
+
 /* The driver has answered that something is not ready yet: the program polls instead of waiting. */
 void shim_count_poll(void);
 
