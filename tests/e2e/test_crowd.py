@@ -84,16 +84,4 @@ def test_a_foreign_fd_is_not_touched(s):
     assert s.slices(p.pid) == [1]
 
 
-def test_they_come_and_go(s):
-    rounds = 40
-    for _ in range(rounds // 8):
-        batch = [s.run("--class", "best-effort", args=["--for", "0.2"]) for _ in range(8)]
-        for p in batch:
-            p.process.wait(20)
-    keep = s.run("--class", "best-effort")
-    eventually("1 us", lambda: s.slices(keep.pid) == [1])
-    assert open_fds(s.daemon()) <= 24 and open_fds(s.hand()) <= 16
-    assert len(s.state()["tsgs"]) == 4
-
-
 main()
