@@ -123,6 +123,10 @@ struct rbt_backend {
 	int (*preempt)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint32_t timeout_us);
 
+	/* Optional (NULL). Makes the device look again at the record's compute tasks, which have
+	 * just been resumed or should be running: see nvidia/ops.c. Changes nothing else. */
+	int (*rouse)(const struct rbt_record *rec);
+
 	/* Optional (NULL). What the driver knows of the program. */
 	int (*stats)(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret);
 };

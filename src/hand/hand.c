@@ -124,6 +124,23 @@ static int execute(struct hand *hand, const struct rbt_hand_request *req, struct
 	}
 }
 
+/* Those whose time has come; returns when the next one is due, UINT64_MAX when there is none. */
+static uint64_t rouse(struct hand *hand, uint64_t now_ns)
+{
+	uint64_t next_ns = UINT64_MAX;
+
+	for (size_t i = 0; i < hand->holdings.n; i++) {
+		struct rbt_holding *h = &hand->holdings.list[i];
+
+		if (h->rouse_at_ns != 0 && h->rouse_at_ns <= now_ns) {
+			rbt_holding_rouse(h, now_ns);
+		} else if (h->rouse_at_ns != 0 && h->rouse_at_ns < next_ns) {
+			next_ns = h->rouse_at_ns;
+		}
+	}
+	return next_ns;
+}
+
 static bool is_late(const struct rbt_holding *h, uint64_t now_ns)
 {
 	return h->suspended && h->deadline_ns <= now_ns;
@@ -152,7 +169,7 @@ static void end_turns(struct hand *hand, uint64_t now_ns)
  * one for poll(), -1 when there is none. */
 static int expire(struct hand *hand)
 {
-	uint64_t now_ns = rbt_now_ns(), next_ns = UINT64_MAX;
+	uint64_t now_ns = rbt_now_ns(), next_ns = rouse(hand, now_ns);
 
 	end_turns(hand, now_ns);
 	for (size_t i = 0; i < hand->holdings.n; i++) {
@@ -199,6 +216,11 @@ static bool serve_one(struct hand *hand)
 		reply.error = execute(hand, &req, &p);
 		reply.took_ns = rbt_now_ns() - start_ns;
 		reply.seq = req.seq;
+		rbt_debug(
+			"at %llu us: op %u on %u, scope %u, mode %u, value %llu: %d, took %llu us",
+			(unsigned long long)(start_ns / RBT_NS_PER_US), req.op, req.id, req.scope,
+			req.mode, (unsigned long long)req.value, reply.error,
+			(unsigned long long)(reply.took_ns / RBT_NS_PER_US));
 	}
 	if (req.op == RBT_HAND_RENEW) {
 		reply.lapsed = hand->lapsed;

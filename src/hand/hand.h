@@ -23,7 +23,8 @@ enum rbt_hand_op {
 	RBT_HAND_DROP,      /* id. Nothing is restored */
 	RBT_HAND_SET_SLICE, /* id, gpu, value = µs, 0 for the tasks' own */
 	RBT_HAND_SUSPEND,   /* id, scope, mode, value = deadline_ns (monotonic clock) */
-	RBT_HAND_RESUME,    /* id, scope: ALL, or REST when the compute tasks stay off */
+	/* id, scope: ALL, or COMPUTE where nothing else was suspended; REST: compute stays off */
+	RBT_HAND_RESUME,
 	/* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
 	RBT_HAND_RENEW,
 	/* gpu; one fd: the GPU's lock, held by both so that it outlives either */

@@ -6,6 +6,14 @@
 #include <string.h>
 
 #include "util/log.h"
+#include "util/time.h"
+
+/* Rousing takes the time of a suspend. So it is done at every resume while the program may still be
+ * setting up, later only where it has not been done for long, and when a holding that was resumed
+ * has been left alone for a while. */
+#define ROUSE_YOUNG_NS (30 * RBT_NS_PER_S)
+#define ROUSE_EVERY_NS RBT_NS_PER_S
+#define ROUSE_AFTER_NS (50 * RBT_NS_PER_MS)
 
 void rbt_holdings_finish(struct rbt_holdings *hs)
 {
@@ -49,7 +57,8 @@ int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rb
 			return -ENOMEM;
 		}
 		h = &hs->list[hs->n++];
-		*h = (struct rbt_holding){.id = id, .rec = RBT_RECORD_INIT};
+		*h = (struct rbt_holding){
+			.id = id, .rec = RBT_RECORD_INIT, .since_ns = rbt_now_ns()};
 	}
 	rbt_record_finish(&h->rec);
 	h->rec = *rec;
@@ -118,6 +127,7 @@ int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_su
 	h->suspended = true;
 	h->in_turns = scope == RBT_SCOPE_COMPUTE;
 	h->deadline_ns = deadline_ns;
+	h->rouse_at_ns = 0;
 	note_error(&first, b->suspend(&h->rec, scope, mode));
 	return first;
 }
@@ -131,10 +141,33 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 		return first;
 	}
 	note_error(&first, b->resume(&h->rec, scope));
-	if (scope == RBT_SCOPE_ALL) {
+	if (scope != RBT_SCOPE_REST) {
+		uint64_t now_ns = rbt_now_ns();
+
 		h->suspended = first < 0;
+		h->rouse_at_ns = now_ns + ROUSE_AFTER_NS;
+		if (now_ns < h->since_ns + ROUSE_YOUNG_NS ||
+			now_ns >= h->roused_ns + ROUSE_EVERY_NS) {
+			rbt_holding_rouse(h, now_ns);
+		}
 	}
 	return first;
+}
+
+void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns)
+{
+	int error;
+	const struct rbt_backend *b = writer(h, &error);
+
+	h->rouse_at_ns = 0;
+	if (b == NULL || b->rouse == NULL) {
+		return;
+	}
+	h->roused_ns = now_ns;
+	int r = b->rouse(&h->rec);
+	if (r < 0) {
+		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
+	}
 }
 
 /* Says so once: it is tried again and again. */

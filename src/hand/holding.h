@@ -22,6 +22,9 @@ struct rbt_holding {
 	bool restore_failed;  /* and that was said */
 	bool in_turns;        /* only its compute tasks, which may be back at any time */
 	uint64_t deadline_ns; /* of the suspend, on the monotonic clock */
+	uint64_t since_ns;    /* when it was first held */
+	uint64_t roused_ns;   /* when the device was last made to look at it */
+	uint64_t rouse_at_ns; /* when it is to be, unless it is suspended again; 0: never */
 };
 
 struct rbt_holdings {
@@ -48,8 +51,12 @@ void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id);
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us);
 int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
 	uint64_t deadline_ns);
-/* ALL: what cannot be resumed stays marked as suspended. REST: the compute tasks stay off. */
+/* ALL, or COMPUTE where nothing else was suspended: what cannot be resumed stays marked as
+ * suspended. REST: the compute tasks stay off. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
+
+/* Makes sure that tasks which were resumed do run, where the device needs that said. */
+void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns);
 
 /*
  * Those below answer 0 when all is as it would be without us. What the driver refused stays marked

@@ -220,6 +220,34 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
 		rec->fd, rec->client, task->handle, NV_CTRL_TSG_PREEMPT, &p, sizeof(p));
 }
 
+/*
+ * A task that was kept off ("scheduling only") while its program was still setting up may later
+ * not come back when it is resumed: its channels are enabled and have work, and the device does not
+ * look at them (H200, 580.159.04: a PyTorch trainer, after some ten times off and on). A new slice,
+ * even the same one, brings it back each time, and once the task has been preempted by command it
+ * does not happen again.
+ */
+static int rouse(const struct rbt_record *rec)
+{
+	int first = 0;
+
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		const struct rbt_task *t = &rec->tasks[i];
+		struct nv_preempt_params at_once = {0};
+		uint64_t us;
+
+		if (t->kind != RBT_TASK_COMPUTE) {
+			continue;
+		}
+		int r = rbt_nv_control(rec->fd, rec->client, t->handle, NV_CTRL_TSG_PREEMPT,
+			&at_once, sizeof(at_once));
+		int s = get_timeslice(rec, t, &us);
+		s = s < 0 ? s : set_timeslice(rec, t, us);
+		first = first < 0 ? first : r < 0 ? r : s;
+	}
+	return first;
+}
+
 /* Adds the memory that the program uses on one GPU, if RM knows the pid there. 0 or -errno. */
 static int add_memory(
 	const struct rbt_record *rec, uint32_t subdevice, pid_t pid, struct rbt_program_stats *sum)
@@ -290,5 +318,6 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.resume = resume,
 	.set_interleave = set_interleave,
 	.preempt = preempt,
+	.rouse = rouse,
 	.stats = stats,
 };
