@@ -9,7 +9,7 @@
 
 #define KNOWN_VALID_BITS                                                                           \
 	(RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID | RBT_TASK_HAS_GPU | RBT_TASK_HAS_OWN_TIMESLICE |  \
-		RBT_TASK_HAS_CREATOR)
+		RBT_TASK_HAS_CREATOR | RBT_TASK_IS_NEW)
 
 void rbt_record_finish(struct rbt_record *rec)
 {

@@ -31,6 +31,10 @@ enum {
 	RBT_TASK_HAS_GPU = 1 << 2,
 	RBT_TASK_HAS_OWN_TIMESLICE = 1 << 3,
 	RBT_TASK_HAS_CREATOR = 1 << 4,
+	/* Its program is still setting it up, and to be left alone: NVIDIA's driver library
+	 * schedules a task before it is done with it, and one that is taken off in between may
+	 * never run (H200, 580.159.04). */
+	RBT_TASK_IS_NEW = 1 << 5,
 };
 
 /* Flags of struct rbt_record */

@@ -57,6 +57,7 @@ struct hold {
 	bool rest_off;    /* applied: its other tasks too, as with RBT_OFF_COMMAND */
 	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
 	bool refused;     /* the driver refused it something: said again with the next change */
+	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
 	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
 	LIST_ENTRY(hold) link;
 };
@@ -146,6 +147,8 @@ struct daemon {
 #define LEASE_NS UINT64_C(2000000000)
 /* What did not work is tried again after this. */
 #define RETRY_NS UINT64_C(1000000000)
+/* A compute task that its program has not said to be ready is, after this. */
+#define SETUP_NS UINT64_C(1000000000)
 /* Who could not be taken off takes no turns for this long. */
 #define NO_TURNS_NS UINT64_C(5000000000)
 
@@ -213,6 +216,9 @@ bool hold_is_writable(const struct rbt_holding *mine);
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */
 bool program_is_changed(const struct program *p);
+/* Whether a compute task of it is not to be touched yet; *ret_until_ns: at the latest until then. */
+bool program_is_in_setup(
+	struct daemon *d, const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* Whether it has tasks that its records do not name. */
 bool program_is_partial(struct daemon *d, const struct program *p);
 /* Attached programs that have exec'ed or closed the device have

@@ -268,6 +268,17 @@ static void leave_out(struct daemon *d, struct program *p)
 	p->has_more = true;
 }
 
+static bool has_new_task(const struct rbt_record *rec)
+{
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		if (rec->tasks[i].kind == RBT_TASK_COMPUTE &&
+			(rec->tasks[i].valid & RBT_TASK_IS_NEW) != 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec)
 {
 	struct hold *h = find_hold(p, rec->backend, rec->client);
@@ -294,6 +305,11 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		return r;
 	}
 	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	if (!has_new_task(&mine->rec)) {
+		h->new_since_ns = 0;
+	} else if (h->new_since_ns == 0) {
+		h->new_since_ns = rbt_now_ns();
+	}
 	if (state_take_unhealed(d, p->pid, h->backend, h->client)) {
 		/* Left behind by a scheduler that was killed: put it back before anything else. */
 		mine->slices_changed = mine->suspended = true;
@@ -350,6 +366,20 @@ bool hold_is_writable(const struct rbt_holding *mine)
 uint64_t program_wanted_us(const struct program *p)
 {
 	return p->timeslice_us != 0 ? p->timeslice_us : rbt_priority_timeslice_us(p->priority);
+}
+
+bool program_is_in_setup(
+	struct daemon *d, const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns)
+{
+	const struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		if (h->new_since_ns != 0 && now_ns < h->new_since_ns + SETUP_NS) {
+			*ret_until_ns = h->new_since_ns + SETUP_NS;
+			return true;
+		}
+	}
+	return false;
 }
 
 bool program_is_partial(struct daemon *d, const struct program *p)

@@ -88,7 +88,11 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	}
 	read_board(ctx, p, rbt_now_ns(), &reading);
 	tell_gaps(p, &reading);
-	*ret = (struct rbt_activity){.last_ns = reading.active_ns, .waiting = reading.in_sync};
+	*ret = (struct rbt_activity){
+		.last_ns = reading.active_ns,
+		.waiting = reading.in_sync,
+		.in_flight = reading.in_flight,
+	};
 	return true;
 }
 
@@ -327,6 +331,8 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 static void fill_params(
 	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_sched_params *ret)
 {
+	uint64_t until_ns = 0;
+
 	*ret = (struct rbt_sched_params){0};
 	ret->priority = p->priority;
 	ret->weight = p->weight;
@@ -336,7 +342,11 @@ static void fill_params(
 	ret->may_reserve = p->may_reserve;
 	/* Half of it off would be worse than none. */
 	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p);
-	count_tasks(d, p, ret);
+	if (!program_is_in_setup(d, p, now_ns, &until_ns)) {
+		count_tasks(d, p, ret);
+	} else if (d->retry_ns == 0 || until_ns < d->retry_ns) {
+		d->retry_ns = until_ns;
+	}
 }
 
 /* In what fill_params() fills in. */

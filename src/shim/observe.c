@@ -266,7 +266,8 @@ static void task_made(struct shim *s, const struct shim_event *ev, struct shim_o
 		obj->t = (struct shim_task){
 			.kind = kind_of_engine(ev->value),
 			.creator_tid = ev->tid,
-			.valid = RBT_TASK_HAS_CREATOR | RBT_TASK_HAS_OWN_TIMESLICE,
+			.valid =
+				RBT_TASK_HAS_CREATOR | RBT_TASK_HAS_OWN_TIMESLICE | RBT_TASK_IS_NEW,
 			.own_us = NV_DEFAULT_TIMESLICE_US,
 			.applied_us = NV_DEFAULT_TIMESLICE_US,
 		};
@@ -358,6 +359,8 @@ static bool on_control(struct shim *s, const struct shim_event *ev)
 	}
 	if (ev->type == EV_TIMESLICE) {
 		obj->t.own_us = obj->t.applied_us = ev->value;
+		/* The last that libcuda does to it. */
+		obj->t.valid &= ~(uint32_t)RBT_TASK_IS_NEW;
 		return obj->t.scheduled;
 	}
 	return false;

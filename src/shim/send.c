@@ -127,6 +127,8 @@ static void describe(struct shim *s, const struct shim_obj *obj, struct rbt_task
 	const struct shim_obj *subdevice = shim_subdevice_of(s, obj);
 	uint32_t gpu = 0;
 	uint32_t has_gpu = shim_gpu_of(s, obj, &gpu) ? RBT_TASK_HAS_GPU : 0;
+	/* Of others nothing says when they are ready, and nothing depends on it. */
+	uint32_t not_new = obj->t.kind != RBT_TASK_COMPUTE ? RBT_TASK_IS_NEW : 0;
 
 	*ret = (struct rbt_task){
 		.handle = obj->handle,
@@ -136,7 +138,7 @@ static void describe(struct shim *s, const struct shim_obj *obj, struct rbt_task
 		.runlist = obj->t.runlist,
 		.id = obj->t.id,
 		.creator_tid = obj->t.creator_tid,
-		.valid = obj->t.valid | has_gpu,
+		.valid = (obj->t.valid | has_gpu) & ~not_new,
 		.own_timeslice_us = obj->t.own_us,
 	};
 }

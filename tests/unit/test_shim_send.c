@@ -55,6 +55,24 @@ static void check_task(
 	CHECK(m->channels[2 * i] == TSG(i) + 1 && m->channels[2 * i + 1] == TSG(i) + 2);
 }
 
+/* A compute task is scheduled before libcuda is done with it: until then it is to be left alone. */
+static void a_task_in_the_making_is_new(void)
+{
+	start_with_daemon();
+	CHECK(!daemon_accept());
+	rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
+	rm_alloc(CLIENT, TSG(0), TSG(0) + 1, NV_CLASS_CHANNEL_HOPPER);
+	rm_schedule(CLIENT, TSG(0), true);
+	expect_connection();
+	struct received *m = daemon_receive_last();
+	CHECK(m->record.n_tasks == 1 && (m->tasks[0].valid & RBT_TASK_IS_NEW) != 0);
+	close(m->fd);
+	rm_set_timeslice(CLIENT, TSG(0), NV_DEFAULT_COMPUTE_TIMESLICE_US);
+	m = daemon_receive_last();
+	CHECK(m->record.n_tasks == 1 && (m->tasks[0].valid & RBT_TASK_IS_NEW) == 0);
+	close(m->fd);
+}
+
 static void snapshot_says_all(void)
 {
 	struct stat mine, theirs;
@@ -374,6 +392,7 @@ static void more_than_a_record_holds(void)
 int main(void)
 {
 	static const struct test tests[] = {
+		TEST(a_task_in_the_making_is_new),
 		TEST(snapshot_says_all),
 		TEST(only_changes_are_sent),
 		TEST(ends_are_told),
