@@ -106,9 +106,22 @@ static bool is_overdue(uint64_t deadline_ns, uint64_t now_ns)
 	return deadline_ns != 0 && deadline_ns <= now_ns;
 }
 
+/* When synchronisations last returned, and the latest that submissions can have been made after
+ * their thread's last one. */
+struct ends {
+	uint64_t synced_ns, submitted_ns;
+};
+
+static void note_end(struct ends *ends, uint32_t tick, uint64_t ns)
+{
+	uint64_t *end_ns = tick == 0 ? &ends->synced_ns : &ends->submitted_ns;
+
+	*end_ns = ns > *end_ns ? ns : *end_ns;
+}
+
 /* One slot into the sums; w remembers it. */
 static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
-	uint64_t now_ns, struct rbt_board_reading *ret)
+	uint64_t now_ns, struct rbt_board_reading *ret, struct ends *ends)
 {
 	uint64_t total = 0;
 	/* Acquired first: with a tick of 0 the counters include all up to the synchronisation. */
@@ -133,6 +146,7 @@ static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch 
 		w->active_ns[i] = last_ns;
 	}
 	w->n[i] = total;
+	note_end(ends, tick, w->active_ns[i]);
 	if (w->active_ns[i] > ret->active_ns) {
 		ret->active_ns = w->active_ns[i];
 	}
@@ -159,9 +173,12 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 		.deadline_ns = get64(&b->deadline_ns),
 	};
 
+	struct ends ends = {0};
+
 	for (uint32_t i = 0; i < n_used; i++) {
-		look_at_slot(&b->slots[i], w, i, now_ns, &r);
+		look_at_slot(&b->slots[i], w, i, now_ns, &r, &ends);
 	}
+	r.in_flight = ends.submitted_ns > ends.synced_ns;
 	for (size_t i = 0; i < RBT_BOARD_GAPS; i++) {
 		r.gaps[i] = get32(&b->gaps[i]);
 	}

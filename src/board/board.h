@@ -49,6 +49,7 @@ struct rbt_board_reading {
 	uint64_t n_syncs, n_polls;
 	uint64_t active_ns; /* last known activity, never in the future; 0: none seen */
 	bool in_sync;       /* a thread waits for the GPU */
+	bool in_flight;     /* there may be submissions after the last returned synchronisation */
 	bool in_request;    /* requests are open, and no deadline has passed */
 	uint32_t requests_open;
 	uint64_t n_edges, n_bursts;

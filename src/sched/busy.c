@@ -33,6 +33,7 @@ void rbt_busy_note(
 
 	p->last_ns = last_ns > p->last_ns ? last_ns : p->last_ns;
 	p->waiting = activity->waiting;
+	p->in_flight = activity->in_flight;
 }
 
 static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
@@ -42,6 +43,13 @@ static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
 	if (p->params.is_known && s->ops.look != NULL && s->ops.look(s->ctx, p->owner, &activity)) {
 		rbt_busy_note(s, p, &activity);
 	}
+}
+
+/* How long whoever has the turn may be silent before it is taken for idle. A kernel may take long,
+ * and a call that waits is not always seen: with something in flight, for all its turn. */
+static uint64_t patience_ns(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	return p->in_flight ? rbt_ms(s->config.turn_ms) : rbt_us(s->config.idle_us);
 }
 
 /* When it is to be taken for idle if it shows no more activity. */
@@ -69,6 +77,7 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 			return RBT_NEVER;
 		}
 		since_ns = since_ns > u->on_since_ns ? since_ns : u->on_since_ns;
+		return since_ns + patience_ns(s, p);
 	}
 	return since_ns + rbt_us(s->config.idle_us);
 }
@@ -202,9 +211,11 @@ void rbt_busy_request(struct rbt_sched *s, struct rbt_sched_prog *p)
 	}
 }
 
-static void end_probe(struct rbt_sched *s, struct rbt_sched_unit *u)
+static void end_probe(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (u->is_on && s->now_ns >= u->on_since_ns + rbt_us(s->config.idle_us)) {
+	struct rbt_sched_unit *u = p->unit;
+
+	if (u->is_on && s->now_ns >= u->on_since_ns + patience_ns(s, p)) {
 		u->is_probing = false;
 		plan_probe(s, u, false);
 		rbt_unit_update_wanting(s, u);
@@ -215,7 +226,7 @@ void rbt_busy_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	if (!p->busy) {
 		if (p->unit->is_probing) {
-			end_probe(s, p->unit);
+			end_probe(s, p);
 		}
 		rbt_busy_arm(s, p);
 		return;

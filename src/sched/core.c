@@ -30,7 +30,7 @@ static int config_fill(const struct rbt_sched_config *given, struct rbt_sched_co
 		.max_hold_us = or_never(given->max_hold_us, 1000),
 		.max_reserve_ms = or_default(given->max_reserve_ms, 2000),
 		.switch_cost_us = or_default(given->switch_cost_us, 1000),
-		.burst_us = or_default(given->burst_us, 1500),
+		.burst_us = or_default(given->burst_us, 2000),
 		.min_share_permille = or_never(given->min_share_permille, 20),
 		.share_window_ms = or_default(given->share_window_ms, 1000),
 		.max_latency = or_never(given->max_latency, 8),

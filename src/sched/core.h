@@ -42,7 +42,8 @@ struct rbt_sched_config {
 	const struct rbt_sched_policy *policy; /* NULL: turns */
 	/* A turn; 60 to 100, default 80. Shorter ones lose to switching, longer ones are felt. */
 	uint32_t turn_ms;
-	/* Who has the turn and shows no activity for this long is idle; default 5000. */
+	/* Who has the turn, has nothing in flight and shows no activity for this long is idle;
+	 * default 5000. */
 	uint32_t idle_us;
 	/* The most a latency program is held after its last activity (learn.h); default 1000.
 	 * RBT_SCHED_NEVER: 0. */
@@ -53,7 +54,7 @@ struct rbt_sched_config {
 	/* What a release too early is taken to cost (learn.h); default 1000. */
 	uint32_t switch_cost_us;
 	/* A program without gaps is reserved for only when it is still busy after this, or always
-	 * is; default 1500: up to the driver's slice (2048) the device does not leave it anyway,
+	 * is; default 2000: up to the driver's slice (2048) the device does not leave it anyway,
 	 * and keeping the others off and letting them back costs them 0.8 ms. */
 	uint32_t burst_us;
 	/* What a program gets at least of share_window_ms, however busy higher priorities are, in
@@ -73,6 +74,9 @@ struct rbt_sched_config {
 struct rbt_activity {
 	uint64_t last_ns; /* the last submission, returned synchronisation, or query for one */
 	bool waiting;     /* a thread waits for the device inside a driver call: busy for sure */
+	/* It has submitted since a synchronisation last returned. Something may still be on the
+	 * device, or a thread inside a call that waits without our knowing. */
+	bool in_flight;
 };
 
 /* How the core asks for what it needs at that moment. Both optional. */

@@ -38,7 +38,7 @@ struct rbt_sched_prog {
 	uint32_t mask; /* GPUs it has compute tasks on */
 	bool is_admitted;
 
-	bool busy, waiting;
+	bool busy, waiting, in_flight;
 	bool was_seen; /* first_ns and last_ns mean something */
 	uint64_t first_ns, last_ns;
 	bool gaps_are_told;

@@ -2,7 +2,7 @@
 #include "sched/learn.h"
 
 #define STEP_NS    2000u /* the width of the steps in the first octave, which begins at 4 of them */
-#define TOTAL_MAX  512u
+#define TOTAL_MAX  128u
 #define TOTAL_FEW  4u
 #define SMOOTHNESS 8
 

@@ -20,8 +20,8 @@
  *
  * Gaps under 8 µs are not gaps: a native launch takes 4.5 µs, so that a burst of launches shows
  * them without its ring ever running empty. The histogram has four linear steps an octave, so a
- * window is at most 25 % too long, plus one step of margin. Counts are halved at 512: the memory
- * is of 256 to 512 gaps, some tens of requests, whatever their rate.
+ * window is at most 25 % too long, plus one step of margin. Counts are halved at 128: the memory
+ * is of 64 to 128 gaps, a few requests with gaps or a hundred without, whatever their rate.
  */
 #ifndef RBT_SCHED_LEARN_H
 #define RBT_SCHED_LEARN_H

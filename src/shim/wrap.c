@@ -25,6 +25,7 @@ typedef int sync_fn(arg, arg, arg, arg, arg, arg);
 /* Besides the kinds of submissions. */
 #define ONLY_WAITS RBT_BOARD_KINDS
 #define ONLY_ASKS  (RBT_BOARD_KINDS + 1)
+#define ONLY_USES  (RBT_BOARD_KINDS + 2)
 
 #define CUDA_ERROR_NOT_READY 600
 
@@ -47,8 +48,8 @@ static_assert(offsetof(struct rbt_board_slot, n) == 0, "thunks");
 #define HAVE_THUNKS false
 #endif
 
-/* Some 50 functions wait; see thunks.h. */
-#define N_SYNC 128
+/* Some 90 functions wait; see thunks.h. */
+#define N_SYNC 256
 #define HIDDEN __attribute__((visibility("hidden")))
 extern HIDDEN struct wrapper shim_submits[SHIM_N_SUBMIT];
 extern HIDDEN const unsigned char shim_thunks[];
@@ -72,6 +73,12 @@ static __attribute__((noinline)) int call_sync(
 			shim_count_poll();
 		}
 		return answer;
+	}
+	if (kind == ONLY_USES) {
+		shim_use_begin();
+		int done = ((sync_fn *)real_of(w))(a, b, c, d, e, f);
+		shim_use_end();
+		return done;
 	}
 	if (kind < RBT_BOARD_KINDS && !shim_count(kind)) {
 		shim_count_rest(kind);
@@ -106,14 +113,17 @@ static __attribute__((noinline)) int call_sync(
 	DO(x##d)                                                                                   \
 	DO(x##e)                                                                                   \
 	DO(x##f)
-#define DO128(DO)                                                                                  \
+#define DO256(DO)                                                                                  \
 	DO16(DO, 0)                                                                                \
-	DO16(DO, 1) DO16(DO, 2) DO16(DO, 3) DO16(DO, 4) DO16(DO, 5) DO16(DO, 6) DO16(DO, 7)
+	DO16(DO, 1)                                                                                \
+	DO16(DO, 2) DO16(DO, 3) DO16(DO, 4) DO16(DO, 5) DO16(DO, 6) DO16(DO, 7) DO16(DO, 8)        \
+		DO16(DO, 9) DO16(DO, a) DO16(DO, b) DO16(DO, c) DO16(DO, d) DO16(DO, e)            \
+			DO16(DO, f)
 
-DO128(SYNC)
+DO256(SYNC)
 
 #define SYNC_NAME(i) sync_##i,
-static sync_fn *const sync_fns[] = {DO128(SYNC_NAME)};
+static sync_fn *const sync_fns[] = {DO256(SYNC_NAME)};
 static_assert(sizeof(sync_fns) / sizeof(sync_fns[0]) == N_SYNC, "wrappers");
 
 /* Names without their endings. Copies that return when they are done are both. */
@@ -174,6 +184,45 @@ static const struct counted {
 	{"cuCtxSynchronize", ONLY_WAITS, true},
 	{"cuStreamQuery", ONLY_ASKS, true},
 	{"cuEventQuery", ONLY_ASKS, true},
+	/* These use the GPU without our seeing what they submit, and wait for it: kept off, their
+	 * program would be taken for idle. */
+	{"cuCtxCreate", ONLY_USES, true},
+	{"cuCtxDestroy", ONLY_USES, true},
+	{"cuDevicePrimaryCtxRetain", ONLY_USES, true},
+	{"cuDevicePrimaryCtxRelease", ONLY_USES, true},
+	{"cuDevicePrimaryCtxReset", ONLY_USES, true},
+	{"cuModuleLoad", ONLY_USES, true},
+	{"cuModuleLoadData", ONLY_USES, true},
+	{"cuModuleLoadDataEx", ONLY_USES, true},
+	{"cuModuleLoadFatBinary", ONLY_USES, true},
+	{"cuModuleUnload", ONLY_USES, true},
+	{"cuModuleGetFunction", ONLY_USES, true},
+	{"cuLibraryUnload", ONLY_USES, true},
+	{"cuLibraryGetModule", ONLY_USES, true},
+	{"cuLibraryGetKernel", ONLY_USES, true},
+	{"cuKernelGetFunction", ONLY_USES, true},
+	{"cuFuncLoad", ONLY_USES, true},
+	{"cuMemAlloc", ONLY_USES, true},
+	{"cuMemAllocPitch", ONLY_USES, true},
+	{"cuMemAllocManaged", ONLY_USES, true},
+	{"cuMemFree", ONLY_USES, true},
+	{"cuMemAllocHost", ONLY_USES, true},
+	{"cuMemHostAlloc", ONLY_USES, true},
+	{"cuMemFreeHost", ONLY_USES, true},
+	{"cuMemHostRegister", ONLY_USES, true},
+	{"cuMemHostUnregister", ONLY_USES, true},
+	{"cuMemMap", ONLY_USES, true},
+	{"cuMemUnmap", ONLY_USES, true},
+	{"cuMemSetAccess", ONLY_USES, true},
+	{"cuMemRelease", ONLY_USES, true},
+	{"cuGraphInstantiate", ONLY_USES, true},
+	{"cuGraphInstantiateWithFlags", ONLY_USES, true},
+	{"cuGraphInstantiateWithParams", ONLY_USES, true},
+	{"cuGraphUpload", ONLY_USES, true},
+	{"cuGraphExecDestroy", ONLY_USES, true},
+	{"cuStreamCreate", ONLY_USES, true},
+	{"cuStreamCreateWithPriority", ONLY_USES, true},
+	{"cuStreamDestroy", ONLY_USES, true},
 };
 
 /* Without _ptsz or _ptds, then without _v2 and its like. */

@@ -139,6 +139,7 @@ static void looks_tell_when_it_was_active(void)
 	s->n[RBT_BOARD_GRAPH] = 3;
 	rbt_board_look(b, &w, 20 * MS, &r);
 	CHECK_INT(r.active_ns, 20 * MS);
+	CHECK(r.in_flight);
 	CHECK(rbt_board_is_busy(&r, 20 * MS + MS - 1, MS) && !rbt_board_is_busy(&r, 21 * MS, MS));
 	/* Nothing since. */
 	rbt_board_look(b, &w, 30 * MS, &r);
@@ -154,11 +155,14 @@ static void looks_tell_when_it_was_active(void)
 	b->slots[2].n_syncs = 1;
 	rbt_board_look(b, &w, 40 * MS, &r);
 	CHECK(!r.in_sync && r.active_ns == 36 * MS && r.n_syncs == 1);
+	/* It may have waited for what the first has submitted, which was before. */
+	CHECK(!r.in_flight);
 	CHECK_INT(rbt_board_submissions(&r), 504);
 	/* It polls. */
 	b->slots[1].n_polls = 1;
 	rbt_board_look(b, &w, 50 * MS, &r);
 	CHECK(r.active_ns == 50 * MS && r.n_polls == 1 && rbt_board_submissions(&r) == 504);
+	CHECK(r.in_flight);
 	/* It has told us. */
 	b->requests_open = 1;
 	rbt_board_look(b, &w, 90 * MS, &r);

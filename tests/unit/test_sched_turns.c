@@ -392,6 +392,49 @@ static void test_probe(void)
 	sim_finish(&sim);
 }
 
+/* Whoever has something in flight is not idle for being silent: a kernel may take longer than idle
+ * programs are given. */
+static bool look_in_flight(void *ctx, void *owner, struct rbt_activity *ret)
+{
+	*ret = (struct rbt_activity){.last_ns = SIM_S, .in_flight = owner == ctx};
+	return true;
+}
+
+static void test_in_flight(void)
+{
+	struct rbt_sched_config config = {0};
+	struct rbt_sched_ops ops = {.look = look_in_flight};
+	struct rbt_sched_params params = {.priority = BEST_EFFORT, .is_known = true};
+	struct rbt_sched_prog *progs[2];
+	struct rbt_sched_stats stats[2];
+	const struct rbt_decision *ignored;
+	struct rbt_sched *s;
+	int flying, landed;
+	uint64_t now_ns = SIM_S;
+
+	CHECK_INT(rbt_sched_create(&config, &ops, &flying, &s), 0);
+	rbt_sched_set_gpus(s, now_ns, &(struct rbt_sched_gpus){.locked = 1});
+	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
+	CHECK_INT(rbt_sched_add(s, now_ns, &params, &flying, &progs[0]), 0);
+	CHECK_INT(rbt_sched_add(s, now_ns, &params, &landed, &progs[1]), 0);
+	rbt_sched_busy(s, now_ns, progs[0]);
+	for (unsigned i = 0; i < 20; i++) {
+		/* The other has something to do at once, and shows no more of it: 5 ms. */
+		rbt_sched_busy(s, now_ns, progs[1]);
+		for (uint64_t end_ns = now_ns + 50 * SIM_MS; now_ns < end_ns; now_ns += SIM_MS) {
+			rbt_sched_tick(s, now_ns);
+			while (rbt_sched_next_change(s, &ignored) != NULL) {
+			}
+		}
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		rbt_sched_stats(s, progs[i], &stats[i]);
+	}
+	CHECK(stats[0].on_ns > 700 * SIM_MS);
+	CHECK(stats[1].turns >= 5 && stats[1].on_ns < 200 * SIM_MS);
+	rbt_sched_destroy(s);
+}
+
 static void test_policy_fair(void)
 {
 	struct rbt_sched_config config = {.policy = rbt_sched_policy_find("fair")};
@@ -509,6 +552,7 @@ int main(void)
 	test_work_conserving();
 	test_next_after_idling();
 	test_unknown_idle();
+	test_in_flight();
 	test_priorities(0);
 	test_priorities(RBT_SCHED_NEVER);
 	test_guarded_crowd();
