@@ -3,7 +3,7 @@
 import benchlib
 from benchlib import median, percentile, summary
 
-REGIMES = ("alone", "default", "slices", "rubato", "mps")
+ORDER = ("alone", "default", "slices", "rubato", "hinted", "mps")
 
 
 def of(cells, mode, regime):
@@ -29,7 +29,7 @@ def left_by_requests(run, mode, number):
 
 def neighbours_summary(run, mode, cells):
     each = [sum(cell["best_effort_per_s"][i] * cell["took_s"] for cell in cells) / sum(cell["took_s"] for cell in cells)
-            for i in range(len(run.neighbours))]
+            for i in range(run.crowd_of(cells[0]["regime"]))]
     kept, of_left = [], []
     for cell in cells:
         if cell["round"] < len(run.own_rates):
@@ -39,7 +39,7 @@ def neighbours_summary(run, mode, cells):
                 of_left.append(kept[-1] / left)
     return {"best_effort_per_s": sum(each), "each_per_s": each,
             "best_effort_kept": median(kept) if kept else None, "of_left": median(of_left) if of_left else None,
-            "jain": jain([one / weight for one, weight in zip(each, run.args.weights)]) if len(each) > 1 else None}
+            "jain": jain(each) if len(each) > 1 else None}
 
 
 def cell_summary(run, mode, regime):
@@ -59,11 +59,23 @@ def cell_summary(run, mode, regime):
     return row
 
 
+def weight_lines(args, run):
+    """What each weighed neighbour had, and by how much its share misses its weight's."""
+    parts = [weight / sum(args.weights) for weight in args.weights]
+    shares = [one / sum(run.weighed) for one in run.weighed]
+    off = max(abs(share / part - 1) for share, part in zip(shares, parts))
+    yield (f"- weights {':'.join(map(str, args.weights))}, {args.weigh_seconds:g} s without requests: "
+           f"{' + '.join(f'{one:.2f}' for one in run.weighed)} /s; shares off by {off:.1%} at most")
+    if args.target_weights:
+        yield (f"- target shares within {args.target_weights:.0%} of the weights: {off:.1%}, "
+               f"**{'met' if off <= args.target_weights else 'missed'}**")
+
+
 def target_lines(args, rows, renice_ms):
     def line(what, value, met):
         return f"- target {what}: {value}, **{'met' if met else 'missed'}**"
 
-    for row in (row for row in rows if row["regime"] in ("rubato", "mps")):
+    for row in (row for row in rows if row["regime"].split()[0] in ("rubato", "hinted", "mps")):
         name = f"{row['mode']}, {row['regime']}"
         at_most = [("p50", "p50", args.target_p50), ("p99", "p99", args.target_p99),
                    ("service p99", "service_p99", args.target_p99)]
@@ -88,8 +100,9 @@ def note_lines(args, run, rows, renice_ms):
     for row in rows:
         if len(row.get("each_per_s", [])) > 1:
             yield (f"- {row['mode']}, {row['regime']}: the neighbours' rates "
-                   f"{' + '.join(f'{one:.2f}' for one in row['each_per_s'])} /s"
-                   f"{f', weights {args.weights}' if len(set(args.weights)) > 1 else ''}")
+                   f"{' + '.join(f'{one:.2f}' for one in row['each_per_s'])} /s")
+    if run.weighed:
+        yield from weight_lines(args, run)
     if renice_ms:
         yield (f"- `rubato renice`: {len(renice_ms)} calls, first {renice_ms[0]:.1f} ms, median "
                f"{median(renice_ms):.1f} ms, longest {max(renice_ms):.1f} ms (process start included)")
@@ -129,7 +142,8 @@ def head_line(args, facts):
 
 def report(args, facts, run, failure):
     """(Markdown, JSON object) of whatever was measured."""
-    rows = [cell_summary(run, mode, regime) for mode in args.modes for regime in REGIMES
+    regimes = sorted(run.regimes, key=lambda regime: (ORDER.index(regime.split()[0]), run.crowd_of(regime)))
+    rows = [cell_summary(run, mode, regime) for mode in args.modes for regime in regimes
             if of(run.cells, mode, regime)]
     renice_ms = [call["ms"] for call in run.session.calls if call["args"][0] == "renice"]
     head = ["mode", "regime", "requests", "p50 ms", "p90", "p99", "max", "p50 × alone", "p99 × alone",

@@ -10,6 +10,8 @@
 #   d         the preloaded library's overhead on a launch loop
 #   collapse  two best-effort programs at once, with a daemon and without
 #   mps       the same programs under MPS, for comparison
+#   crowd     1, 3 and 8 trainers, half of them attached, beside an inference program under `rubato run`; then weights
+#   gaps      a program that generates token by token beside ResNet-50 training, begin and end inferred and told
 # default: a b c d collapse (some 12 minutes with PyTorch; TOTAL_S must allow for it)
 #
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), RATE (requests
@@ -113,6 +115,17 @@ run_step() {
 		colocate c 200 --modes graph --skip-default --trainer-run --user "${BENCH_USER:-nobody}" "${targets[@]}" \
 			--title '(c) all of it as an ordinary user'
 		;;
+	crowd)
+		colocate crowd "${LIMIT_CROWD:-560}" --modes "${MODES_CROWD:-graph,eager}" --batch "${BATCH_CROWD:-32}" \
+			--skip-default --latency-run --trainers 8 --trainer-run 4 --crowds 1,3,8 --weights 1,2,4 --own-seconds 2 \
+			--target-p50 1.1 --target-p99 1.12 --target-left 0.97 --target-jain 0.98 --target-weights 0.05 \
+			--title '1, 3 and 8 trainers beside an inference program'
+		;;
+	gaps)
+		RATE=20 colocate gaps "${LIMIT_GAPS:-560}" --modes gaps --train resnet50 --skip-default --hints --latency-run \
+			--trainer-run --own-seconds 2 --target-p99 1.05 --target-left 0.97 \
+			--title 'requests with gaps beside ResNet-50 training'
+		;;
 	d)
 		step d 90 "$bench/overhead" --json "$OUT/d.json"
 		;;
@@ -140,7 +153,7 @@ if [ $# -eq 0 ]; then
 fi
 for name in "${steps[@]}"; do
 	case $name in
-	smoke | a | b | c | d | collapse | mps) ;;
+	smoke | a | b | c | d | collapse | mps | crowd | gaps) ;;
 	*)
 		echo "h200.sh: $name: no such step" >&2
 		exit 2

@@ -72,7 +72,7 @@ class Pictures:
         import torchvision
         torch.backends.cudnn.benchmark = True
         self.model = torchvision.models.resnet50(weights=None).cuda().to(memory_format=torch.channels_last)
-        self.data = torch.randn(batch or 64, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+        self.data = torch.randn(batch or 256, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
         self.labels = torch.randint(1000, (len(self.data),), device="cuda")
 
     def loss(self, _):
@@ -139,7 +139,7 @@ def listen(trainer):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=("gpt", "resnet50"), default="gpt", help="(%(default)s)")
-    parser.add_argument("--batch", type=int, help="sequences (10) or images (64) an iteration")
+    parser.add_argument("--batch", type=int, help="sequences (10) or images (256) an iteration")
     args = parser.parse_args()
     trainer = Trainer((Words if args.model == "gpt" else Pictures)(args.batch))
     benchlib.answer(ready="torch_train", pid=os.getpid(), gpu=torch.cuda.get_device_name(),
