@@ -197,7 +197,7 @@ bool may_raise(const struct peer *peer, unsigned priority);
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
 /* Finds or makes the program behind a pidfd (borrowed), which names it for sure, unlike its pid;
- * NULL and *ret_error when it has ended or cannot be watched. The payer's user is charged for it. */
+ * NULL and *ret_error when it has ended or cannot be watched. The payer's user is charged. */
 struct program *program_obtain(
 	struct daemon *d, pid_t pid, int pidfd, const struct peer *payer, int *ret_error);
 /* 0 when the record's fd is its backend's device: such fds get our ioctls. */

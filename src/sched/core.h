@@ -106,8 +106,8 @@ struct rbt_sched_params {
 	/* Busy and idle are known: it has a board, and rbt_sched_busy() will be called. Otherwise
 	 * it is taken for busy when it comes to turns, and it never reserves. */
 	bool is_known;
-	/* It has the rights that class latency needs: where the policy lets normal programs reserve,
-	 * those without it do not. */
+	/* It has the rights that class latency needs: where the policy lets normal programs
+	 * reserve, those without it do not. */
 	bool may_reserve;
 	/* The device will not take its tasks off: it takes no turns and cannot be kept off. To be
 	 * set also after a suspend has failed. */

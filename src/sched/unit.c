@@ -74,8 +74,8 @@ static void charge(struct rbt_sched *s, struct rbt_sched_unit *u)
 		return;
 	}
 	u->served_ns += worth(s, u, dt_ns);
-	/* Its timer may come late, and be taken back by what comes before it: then nobody else would
-	 * see to it. */
+	/* Its timer may come late, and be taken back by what comes before it: then nobody else
+	 * would see to it. */
 	if (u->is_current && u->left_ns > 0 && dt_ns >= u->left_ns) {
 		u->is_over = true;
 		s->resched |= u->mask;
