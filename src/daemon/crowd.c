@@ -252,6 +252,17 @@ static void pause_peer(struct daemon *d, struct peer *peer)
 	arm(d);
 }
 
+int crowd_welcome(struct daemon *d, struct peer *peer)
+{
+	int r = crowd_watch(d, &peer->source);
+
+	/* Who is cut off and comes again is the same user each time. */
+	if (r == 0 && paused_until(peer) > rbt_now_ns()) {
+		pause_peer(d, peer);
+	}
+	return r;
+}
+
 void crowd_forget(struct daemon *d, struct peer *peer)
 {
 	if (peer->is_paused) {

@@ -178,6 +178,8 @@ bool user_may_be_named(struct user *u);
 /* Charges for a new connection: 0 or -EDQUOT. */
 #define RBT_FDS_PER_PEER 2
 int crowd_admit(struct daemon *d, struct peer *peer);
+/* Listens to it, now or when its user's time has come. 0 or -errno. */
+int crowd_welcome(struct daemon *d, struct peer *peer);
 /* The other way round, and forgets all about it. */
 void crowd_forget(struct daemon *d, struct peer *peer);
 /* As watch(), in the set of those who speak. */

@@ -260,7 +260,7 @@ static int let_in(struct daemon *d, struct peer *peer)
 		return r;
 	}
 	peer->pidfd = open_pidfd(peer->source.fd, &cred);
-	r = crowd_watch(d, &peer->source);
+	r = crowd_welcome(d, peer);
 	if (r < 0) {
 		crowd_forget(d, peer);
 	}
