@@ -2,6 +2,7 @@
 """Programs that mean ill: what they do to their boards, to the daemon's socket and to its files harms only themselves."""
 import ctypes
 import os
+import platform
 import re
 import signal
 import socket
@@ -254,12 +255,48 @@ def clone_as(pid):
     return child
 
 
+OLDER = """if True:
+    import ctypes, os, socket, struct, sys
+    # getsockopt(…, SO_PEERPIDFD, …) is answered with ENOPROTOOPT.
+    code = [(0x20, 0, 0, 0), (0x15, 0, 3, 55), (0x20, 0, 0, 32), (0x15, 0, 1, 77), (0x06, 0, 0, 0x50000 + 92),
+            (0x06, 0, 0, 0x7fff0000)]
+    program = b"".join(struct.pack("<HBBI", *c) for c in code)
+    keep = ctypes.create_string_buffer(program)
+    head = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(keep)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head) == 0
+    try:
+        socket.socketpair()[0].getsockopt(socket.SOL_SOCKET, 77)
+    except OSError as e:
+        assert e.errno == 92
+        os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 def test_a_pid_that_is_used_again(s):
     """Who connected and died is not whoever has got its pid since."""
-    if os.geteuid() != 0:
-        return print("     only root can choose pids")
+    use_pid_again(s)
+
+
+def test_a_pid_that_is_used_again_before_6_5(s):
+    """The same where the kernel gives no pidfd of who connected."""
+    if platform.machine() != "x86_64":
+        return print("     the filter is for x86_64")
+    daemon = subprocess.Popen(s.inside(["python3", "-c", OLDER, binary("rubatod")]), env=s.env,
+                              stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    pid = s.daemon()
+    eventually("listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+    use_pid_again(s)
+    assert s.daemon() == pid
+    os.kill(pid, signal.SIGKILL)
+    daemon.wait(10)
+
+
+def use_pid_again(s):
     p = s.run(*BEST_EFFORT)
     eventually("1 us", lambda: s.slices(p.pid) == [1])
+    if os.geteuid() != 0:
+        return print("     only root can choose pids")
     for message in (hello(), struct.pack("<II", MAGIC, AWAIT)):
         sock = None
         read, write = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
