@@ -133,7 +133,7 @@ int user_charge(struct daemon *d, struct user *u, uint32_t n_fds)
 {
 	uint32_t most = most_fds(d, u->uid);
 
-	if (u->n_fds + n_fds > most || (u->uid != 0 && d->n_fds + n_fds > most_fds(d, geteuid()))) {
+	if (u->n_fds + n_fds > most || (u->uid != 0 && d->n_fds + n_fds > d->max_fds / 4 * 3)) {
 		if (!u->was_refused && user_may_be_named(u)) {
 			rbt_warn("user %u has %u of %u files: no more of its programs and "
 				 "connections are taken in",

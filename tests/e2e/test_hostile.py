@@ -82,43 +82,35 @@ def judge(s, what, calm, harmed, daemon, core):
     assert fds(daemon) < 100 and rss_kib(daemon) < 120 * 1024, (fds(daemon), rss_kib(daemon))
 
 
-def crowd(s):
+def scribblers():
+    """One that scribbles over its board, one that wakes us for nothing, one that flips it; or all in one."""
+    return (["board"], ["wake"], ["flip"], ["board", "wake", "flip"]) if LONG else (["board", "wake", "flip"],)
+
+
+def test_boards_and_floods(s):
+    """What they do to their boards; then garbage, HELLOs, records, boards, questions: from one, and all at once."""
     requests = Requests(s, "--class", "latency")
     programs = spinners(s, (), ())
-    return requests, programs
-
-
-def test_boards(s):
-    """One that scribbles over its board, one that flips it, one that wakes us for nothing."""
-    requests, programs = crowd(s)
     calm = serve(s, programs, requests, SECONDS)
-    for modes in (["board"], ["wake"], ["flip"], ["board", "wake", "flip"]) if LONG else (["board", "wake", "flip"],):
+    daemon = s.daemon()
+    for modes in scribblers():
         p = hostile(s, *modes, under=[binary("rubato"), "run", *BEST_EFFORT, "--"])
         eventually("known", lambda: p.pid in s.ps())
-        judge(s, " ".join(modes), calm, serve(s, programs, requests, SECONDS), s.daemon(), 0.3)
+        judge(s, " ".join(modes), calm, serve(s, programs, requests, SECONDS), daemon, 0.3)
         assert alive(p.pid)
         p.end()
-    assert requests.ask("check")["wrong_threads"] == 0
-    assert all(p.ask("check")["wrong_threads"] == 0 for p in programs)
-
-
-def test_floods(s):
-    """Garbage, HELLOs, records, boards, questions: from one, then all at once."""
-    requests, programs = crowd(s)
-    calm = serve(s, programs, requests, SECONDS)
-    kinds = ("garbage", "hello", "records", "boards", "list", "connect")
+    kinds = "garbage", "hello", "records", "boards", "list", "connect"
     for mode in kinds if LONG else ():
         p = hostile(s, mode)
-        judge(s, mode, calm, serve(s, programs, requests, SECONDS), s.daemon(), 0.5)
+        judge(s, mode, calm, serve(s, programs, requests, SECONDS), daemon, 0.5)
         p.end()
     everybody = [hostile(s, mode) for mode in kinds]
-    judge(s, "all", calm, serve(s, programs, requests, SECONDS), s.daemon(), 0.6)
+    judge(s, "all", calm, serve(s, programs, requests, SECONDS), daemon, 0.6)
     assert len(s.log()) < 20000, "its log is no place to write to"
     for p in everybody:
         p.end()
-    eventually("all is as before", lambda: fds(s.daemon()) < 50)
-    assert requests.ask("check")["wrong_threads"] == 0
-    assert all(p.ask("check")["wrong_threads"] == 0 for p in programs)
+    eventually("all is as before", lambda: fds(daemon) < 50)
+    assert all(p.ask("check")["wrong_threads"] == 0 for p in [*programs, requests])
 
 
 def test_a_process_has_a_few_connections(s):
