@@ -168,6 +168,8 @@ enum rbt_device_event {
 	RBT_DEVICE_BLOCK_DONE,   /* a: SM, b: block number */
 	RBT_DEVICE_COMMAND_DONE, /* a: channel, b: command number */
 	RBT_DEVICE_FAULT,        /* a: the error */
+	RBT_DEVICE_LEAVE,        /* is to leave the SMs, with blocks on them */
+	RBT_DEVICE_GO,           /* its slice begins: what was saved is on SMs again */
 };
 void rbt_device_trace(struct rbt_device *dev,
 	void (*fn)(void *user, uint64_t now_ns, enum rbt_device_event event, uint64_t context,

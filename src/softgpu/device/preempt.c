@@ -248,7 +248,12 @@ void dev_preempt(struct rbt_device *dev, bool at_once)
 {
 	struct rbt_context *ctx = dev->current;
 	enum rbt_mechanism m = dev->config.mechanism;
+	uint32_t where;
 
+	if (dev_has_blocks(dev)) {
+		dev_trace(dev, dev_max(dev->now_ns, dev_earliest(dev, &where)), RBT_DEVICE_LEAVE,
+			ctx, 0, 0);
+	}
 	/* Kernels longer than a slice would begin anew for ever. */
 	if (!at_once && (m == RBT_MECHANISM_RESET || m == RBT_MECHANISM_FLAG)) {
 		m = RBT_MECHANISM_EXACT;

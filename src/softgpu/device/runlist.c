@@ -132,6 +132,7 @@ static void begin_slice(struct rbt_device *dev, struct rbt_context *ctx)
 	}
 	ctx->since_ns = dev->now_ns;
 	dev->slice_end_ns = dev->now_ns + ctx->schedule.timeslice_ns;
+	dev_trace(dev, dev->now_ns, RBT_DEVICE_GO, ctx, 0, 0);
 }
 
 static void switch_to(struct rbt_device *dev, struct rbt_context *ctx)
