@@ -69,6 +69,20 @@ static int find_caller(int tid, struct caller *ret)
 	return 0;
 }
 
+/* The session's own user and root may speak for anybody, as they may do anything here. */
+static bool is_trusted(const struct conn *c)
+{
+	return c->uid == 0 || c->uid == geteuid();
+}
+
+/* Which thread a call is of is only the supervisor's word: others' must be one of their own. */
+static bool may_speak_for(const struct conn *c, int tid)
+{
+	struct caller caller;
+
+	return is_trusted(c) || (find_caller(tid, &caller) == 0 && caller.uid == c->uid);
+}
+
 static int read_memory(void *data, uint64_t addr, void *buf, size_t size)
 {
 	struct call *call = data;
@@ -207,6 +221,14 @@ static void run_kfd(struct conn *c, struct call *call, struct rbt_kfd_open *open
 	call_destroy(call);
 }
 
+/* So is which file it is on: nobody can show that they hold it, so it must be of their own. KFD's
+ * files work in the process that opened them alone. */
+static bool may_call(const struct conn *c, const struct call *call, const struct rbt_rm_open *open)
+{
+	return may_speak_for(c, call->tid) &&
+	       (open == NULL || is_trusted(c) || rbt_rm_open_uid(open) == c->uid);
+}
+
 /* Takes ownership of the call: ends it, or asks for bytes and keeps it. */
 static void run(struct conn *c, struct call *call)
 {
@@ -225,15 +247,16 @@ static void run(struct conn *c, struct call *call)
 	struct rbt_rm_open *open = nodes_find(call->server->nodes, call->inode);
 	int r = -EIO;
 
-	struct rbt_kfd_open *kfd = nodes_find_kfd(call->server->nodes, call->inode);
-	if (kfd != NULL) {
-		run_kfd(c, call, kfd);
-		return;
-	}
 	call->out = out;
 	call->out_size = sizeof(struct link_done);
 	call->n_writes = 0;
-	if (open != NULL) {
+	struct rbt_kfd_open *kfd = nodes_find_kfd(call->server->nodes, call->inode);
+	if (!may_call(c, call, open)) {
+		r = -EPERM;
+	} else if (kfd != NULL) {
+		run_kfd(c, call, kfd);
+		return;
+	} else if (open != NULL) {
 		r = rbt_rm_ioctl(open, call->request, call->arg, &env, &delay_us);
 		gpus_refresh(call->server->gpus);
 	}
@@ -375,7 +398,8 @@ void call_open(struct server *s, struct conn *c, const uint8_t *msg, size_t size
 	if (find_caller(m.tid, &caller) < 0) {
 		caller = (struct caller){.pid = m.tid, .uid = c->uid};
 	}
-	int fd = kfd_serve_has(m.path)
+	int fd = !may_speak_for(c, m.tid) ? -EPERM
+		 : kfd_serve_has(m.path)
 			 ? kfd_serve_open(s->kfd, m.path, (int)m.flags, caller.pid, s->received)
 			 : nodes_open(s->nodes, m.path, caller.pid, caller.uid);
 	done.error = fd < 0 ? fd : 0;

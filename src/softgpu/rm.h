@@ -60,6 +60,7 @@ const struct rbt_rm_config *rbt_rm_config(const struct rbt_rm *rm);
 struct rbt_rm_open *rbt_rm_open(
 	struct rbt_rm *rm, enum rbt_rm_node node, uint32_t gpu, uint64_t id, int pid, uint32_t uid);
 void rbt_rm_close(struct rbt_rm_open *open); /* accepts NULL */
+uint32_t rbt_rm_open_uid(const struct rbt_rm_open *open);
 
 /*
  * One ioctl. Returns what the system call does (0 or -errno), or -ERESTART. *ret_delay_us: an

@@ -6,6 +6,11 @@
 
 #include "softgpu/rm_model.h"
 
+uint32_t rbt_rm_open_uid(const struct rbt_rm_open *open)
+{
+	return open->uid;
+}
+
 uint64_t rbt_rm_log_lines(const struct rbt_rm *rm)
 {
 	return rm->counters.log_lines;

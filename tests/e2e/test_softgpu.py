@@ -5,6 +5,7 @@ import random
 import resource
 import select
 import socket
+import struct
 import subprocess
 import time
 
@@ -291,6 +292,83 @@ def test_other_users_files_stay_hidden(s):
     p = s.program()
     done = s.command(*NOBODY, "sh", "-c", f"readlink /proc/{p.pid}/fd/* | grep -c nvidia")
     assert done.stdout == "0\n", done
+
+
+class Supervisor:
+    """Speaks to the device server as a supervisor does: src/softgpu/link.h."""
+    MAGIC, OPEN, IOCTL, READ, DONE = 0x53475501, 2, 3, 11, 12
+    RM_CONTROL, KFD_GET_VERSION = 0xc020462a, 0x80084b01
+
+    def __init__(self, s):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.settimeout(10)
+        self.sock.connect(os.path.join(s.dir, "device.sock"))
+
+    def ask(self, message):
+        """(type of the answer, error, fds)"""
+        self.sock.send(message)
+        answer, fds, _, _ = socket.recv_fds(self.sock, 65536, 1)
+        kind = struct.unpack_from("=IIQ", answer)[1]
+        return kind, struct.unpack_from("=i", answer, 24)[0] if kind == self.DONE else 0, fds
+
+    def open(self, tid, path):
+        return self.ask(struct.pack("=IIQiI256s", self.MAGIC, self.OPEN, 1, tid, os.O_RDWR, path.encode()))
+
+    def ioctl(self, tid, inode, request):
+        return self.ask(struct.pack("=IIQiIQQII", self.MAGIC, self.IOCTL, 1, tid, request, 4096, inode, 0, 0))[:2]
+
+
+def as_nobody(function):
+    """What the function returns in a child of another user, as text."""
+    back, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            os.write(there, repr(function()).encode())
+        except BaseException as error:
+            os.write(there, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(there)
+    with open(back) as f:
+        text = f.read()
+    os.waitpid(child, 0)
+    return text
+
+
+@device("--amd-gpus", "1")
+def test_a_user_speaks_for_their_own(s):
+    """In a session of several users, a supervisor's word is taken for its own user's programs alone."""
+    if os.geteuid() != 0:
+        return print("     only root can be two users")
+    p = s.program()
+    fds = [f"/proc/{p.pid}/fd/{fd}" for fd in os.listdir(f"/proc/{p.pid}/fd")]
+    inode = next(os.stat(fd).st_ino for fd in fds if "nvidiactl" in os.readlink(fd))
+
+    def claims():
+        me, found = os.getpid(), []
+        link = Supervisor(s)
+        for path in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd"):
+            found += [link.open(p.pid, path)[:2], link.open(2**22 + 1, path)[:2]]
+        found.append(link.ioctl(p.pid, inode, link.RM_CONTROL))
+        found.append(link.ioctl(me, inode, link.RM_CONTROL))
+        for path, request in ("/dev/nvidiactl", link.RM_CONTROL), ("/dev/kfd", link.KFD_GET_VERSION):
+            kind, error, fds = link.open(me, path)
+            assert (kind, error, len(fds)) == (link.DONE, 0, 1), (path, kind, error, fds)
+            mine = os.fstat(fds[0]).st_ino
+            found.append(link.ioctl(p.pid, mine, request))
+            # Its own is served: the one asks for its arguments, the other cannot write them.
+            own = link.ioctl(me, mine, request)
+            assert own == ((link.READ, 0) if path != "/dev/kfd" else (link.DONE, -14)), (path, own)
+        return set(found)
+
+    assert as_nobody(claims) == repr({(Supervisor.DONE, -1)}), as_nobody(claims)
+    # And the session's own user, for anybody.
+    assert Supervisor(s).ioctl(p.pid, inode, Supervisor.RM_CONTROL) == (Supervisor.READ, 0)
+    assert p.ask("slice") == "slice 2048"
 
 
 @device("--gpus", "4", "--mem", "1000")
