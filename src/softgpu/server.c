@@ -29,6 +29,7 @@
 #define IDLE_NS       RBT_NS_PER_S
 #define MAX_LOG_LINES 10000
 #define MAX_CONNS     1024
+#define DEAF_NS       (50 * RBT_NS_PER_MS)
 
 void server_log(struct server *s, const char *line)
 {
@@ -268,6 +269,12 @@ static void accept_all(struct server *s)
 		socklen_t len = sizeof(cred);
 		int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
+			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+				errno == ENOBUFS) {
+				/* It stays in the queue and would wake us for ever: look again
+				 * later. */
+				s->deaf_until_ns = rbt_now_ns() + DEAF_NS;
+			}
 			return;
 		}
 		struct conn *c = calloc(1, sizeof(*c));
@@ -336,9 +343,14 @@ static void wait_for_work(struct server *s, struct pollfd *fds, size_t n, uint64
 
 static size_t fill_poll(struct server *s, struct pollfd *fds, uint64_t now_ns, uint64_t *until_ns)
 {
+	bool deaf = s->deaf_until_ns > now_ns;
 	size_t n = 0;
 
-	fds[n++] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+	/* A negative one is passed over by poll(). */
+	fds[n++] = (struct pollfd){.fd = deaf ? -1 : s->listener, .events = POLLIN};
+	if (deaf && s->deaf_until_ns < *until_ns) {
+		*until_ns = s->deaf_until_ns;
+	}
 	for (struct conn *c = s->conns; c != NULL && n < MAX_CONNS; c = c->next) {
 		uint64_t due_ns = conn_flush(c, now_ns);
 		fds[n++] = (struct pollfd){
@@ -378,7 +390,7 @@ static void loop(struct server *s)
 		}
 		until_ns = kfd_ns < until_ns ? kfd_ns : until_ns;
 		size_t n = fill_poll(s, fds, now_ns, &until_ns);
-		/* Negative without AMD GPUs: passed over by poll(). */
+		/* Negative without AMD GPUs. */
 		fds[n] = (struct pollfd){.fd = kfd_serve_fd(s->kfd), .events = POLLIN};
 		wait_for_work(s, fds, n + 1, until_ns);
 		/* Connections only come at the head of the list, in accept_all(), after this. */

@@ -40,6 +40,7 @@ struct server {
 	int listener, lock, log;
 	atomic_uint log_lines;
 	uint64_t idle_since_ns; /* 0 while there are connections */
+	uint64_t deaf_until_ns; /* no fd was left for a connection: the listener is not watched */
 	size_t n_opens;
 };
 

@@ -402,4 +402,30 @@ def test_a_crowd_at_the_server_shuts_nobody_out(s):
     eventually("two contexts", lambda: len(s.tasks(p.pid, None)) == 8)
 
 
+def cpu_s(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_out_of_files(s):
+    """A server that cannot take a connection leaves it waiting, without running hot, and takes it later."""
+    p = s.program()
+    server = s.state()["server_pid"]
+    limit = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    held = set(map(int, os.listdir(f"/proc/{server}/fd")))
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (min(set(range(4096)) - held), limit[1]))
+    late = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    late.settimeout(10)
+    late.connect(os.path.join(s.dir, "device.sock"))
+    late.send(struct.pack("=IIQ", Supervisor.MAGIC, 1, 0))
+    before = cpu_s(server)
+    time.sleep(1)
+    spent = cpu_s(server) - before
+    assert spent < 0.3, f"{spent} s in one"
+    assert p.ask("slice") == "slice 2048"
+    resource.prlimit(server, resource.RLIMIT_NOFILE, limit)
+    assert len(late.recv(4096)) > 16
+
+
 main()
