@@ -3,8 +3,10 @@
  * What a program may do to its room, its rings and its kernels: it dies of it, the device and its
  * neighbour do not notice.
  */
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "test_device_world.h"
@@ -364,6 +366,52 @@ static void test_noise(void)
 	end();
 }
 
+static int pin(struct device_program *p, unsigned number)
+{
+	int fd = -1, r = rbt_context_pin(p->ctx, 1, 0x200000000000ull + number * 8192ull, &fd);
+
+	if (r == 0) {
+		close(fd);
+	}
+	return r;
+}
+
+/* Mappings are the server's, and it has not many: one program does not get them all, nor do many. */
+static void test_pins(void)
+{
+	struct device_program many[RBT_DEVICE_MAX_PINS / RBT_CONTEXT_MAX_PINS - 1];
+	const unsigned n_many = sizeof(many) / sizeof(many[0]), last = 20000;
+	unsigned n = 0;
+	int r = 0;
+
+	begin();
+	while ((r = pin(&bad, n)) == 0) {
+		n++;
+	}
+	CHECK_INT(r, -ENOMEM);
+	CHECK_INT(n, RBT_CONTEXT_MAX_PINS);
+	CHECK_INT(bad.room->error, 0);
+	CHECK_INT(pin(&good, last), 0);
+	/* Given back, it can be had again. */
+	CHECK_INT(rbt_context_free(bad.ctx, 0x200000000000ull), 0);
+	CHECK_INT(pin(&bad, 0), 0);
+	CHECK_INT(pin(&bad, last), -ENOMEM);
+	for (unsigned k = 0; k < n_many; k++) {
+		device_program_init(&many[k], &world, 1, 100 + k);
+		for (n = 0; pin(&many[k], n) == 0;) {
+			n++;
+		}
+	}
+	/* With the good one's, the last of them lacks one. */
+	CHECK_INT(n, RBT_CONTEXT_MAX_PINS - 1);
+	CHECK_INT(pin(&good, last + 1), -ENOMEM);
+	for (unsigned k = 0; k < n_many; k++) {
+		device_program_finish(&many[k]);
+	}
+	CHECK_INT(pin(&good, last + 1), 0);
+	end();
+}
+
 int main(void)
 {
 	test_wptr(GPU_RING_SLOTS + 1);
@@ -405,5 +453,6 @@ int main(void)
 	test_wait(8);
 	test_stamp();
 	test_noise();
+	test_pins();
 	return check_result();
 }

@@ -123,8 +123,14 @@ void rbt_context_kill(struct rbt_context *ctx, uint32_t error);
 
 /* Memory. Zeroed pages are not promised. 0, -ENOMEM, -EINVAL. */
 int rbt_context_alloc(struct rbt_context *ctx, uint64_t size, uint64_t *ret_va);
-/* Pinned memory at the program's address (page-aligned, free there). *ret_fd is the caller's to
- * close. Freed like the rest. */
+/*
+ * Pinned memory at the program's address (page-aligned, free there). *ret_fd is the caller's to
+ * close. Freed like the rest. Each is a mapping of this process, which may have 65530 by default
+ * (vm.max_map_count) and ends when it has no more: so there are at most so many a context, and of
+ * all contexts of all devices; then -ENOMEM.
+ */
+#define RBT_CONTEXT_MAX_PINS 4096u
+#define RBT_DEVICE_MAX_PINS  32768u
 int rbt_context_pin(struct rbt_context *ctx, uint64_t size, uint64_t address, int *ret_fd);
 /* -EINVAL: not the address of an allocation. Kernels that run keep seeing the old memory map. */
 int rbt_context_free(struct rbt_context *ctx, uint64_t va);

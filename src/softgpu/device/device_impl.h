@@ -207,6 +207,7 @@ struct rbt_context {
 	struct dev_map *maps;
 	uint64_t generation;
 	uint64_t memory_bytes, pinned_bytes;
+	size_t n_pins; /* mapped: also those that are freed and still seen by a map */
 
 	struct dev_module **modules; /* sorted by id */
 	size_t n_modules, modules_room;

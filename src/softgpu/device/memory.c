@@ -5,6 +5,7 @@
  * gets memory that a kernel may still write to.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,9 @@
 #include "softgpu/device/device_impl.h"
 
 #define PAGE 4096u
+
+/* Of all devices, each of which has a thread. */
+static atomic_size_t pins;
 
 /* Index of the first allocation at or after va. */
 static size_t lower_bound(const struct rbt_context *ctx, uint64_t va)
@@ -65,6 +69,8 @@ static void release(struct rbt_context *ctx, const struct dev_alloc *a)
 		dev_arena_give(&ctx->dev->arena, a->va - GPU_MEMORY_VA, a->reserved);
 	} else {
 		munmap(a->host, (a->size + PAGE - 1) / PAGE * PAGE);
+		ctx->n_pins--;
+		atomic_fetch_sub(&pins, 1);
 	}
 }
 
@@ -230,11 +236,31 @@ static bool pin_fits(const struct rbt_context *ctx, uint64_t address, uint64_t s
 	return k == 0 || ctx->allocs[k - 1].va + ctx->allocs[k - 1].size <= address;
 }
 
+/* Zeroed pages at that address, for kernels and as a memfd for the program. */
+static int map_pinned(struct rbt_context *ctx, struct dev_alloc *a, int *ret_fd)
+{
+	void *host;
+	int fd, r;
+
+	r = dev_memfd("softgpu-pinned", a->size, &fd, &host);
+	if (r < 0) {
+		return r;
+	}
+	a->host = host;
+	r = add(ctx, a);
+	if (r < 0) {
+		munmap(host, a->size);
+		close(fd);
+		return r;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
 int rbt_context_pin(struct rbt_context *ctx, uint64_t size, uint64_t address, int *ret_fd)
 {
 	struct dev_alloc a = {.va = address, .size = size};
-	void *host;
-	int fd, r;
+	int r;
 
 	if (size == 0 || size > GPU_PINNED_MAX) {
 		return -EINVAL;
@@ -243,21 +269,17 @@ int rbt_context_pin(struct rbt_context *ctx, uint64_t size, uint64_t address, in
 	if (!pin_fits(ctx, address, a.size)) {
 		return -EINVAL;
 	}
-	if (ctx->n_allocs >= DEV_MAX_ALLOCS || a.size > DEV_MAX_PINNED - ctx->pinned_bytes) {
+	if (ctx->n_allocs >= DEV_MAX_ALLOCS || ctx->n_pins >= RBT_CONTEXT_MAX_PINS ||
+		a.size > DEV_MAX_PINNED - ctx->pinned_bytes) {
 		return -ENOMEM;
 	}
-	r = dev_memfd("softgpu-pinned", a.size, &fd, &host);
+	r = atomic_fetch_add(&pins, 1) < RBT_DEVICE_MAX_PINS ? map_pinned(ctx, &a, ret_fd)
+							     : -ENOMEM;
 	if (r < 0) {
+		atomic_fetch_sub(&pins, 1);
 		return r;
 	}
-	a.host = host;
-	r = add(ctx, &a);
-	if (r < 0) {
-		munmap(host, a.size);
-		close(fd);
-		return r;
-	}
-	*ret_fd = fd;
+	ctx->n_pins++;
 	return 0;
 }
 
