@@ -463,6 +463,56 @@ static void test_change_of_mind(enum rbt_mechanism from, enum rbt_mechanism to)
 	end();
 }
 
+/* Two blocks of it fill an SM. */
+static void put_wide(uint32_t channel, const char *name, uint32_t grid, uint64_t at, uint32_t turns)
+{
+	device_launch(&p, channel,
+		&(struct device_kernel){.name = name,
+			.grid = grid,
+			.block = 32,
+			.shared = GPU_SM_SHARED / 2,
+			.params = {at, turns}});
+	device_publish(&p, channel);
+}
+
+/*
+ * Some of a kernel's blocks are saved and find no room, one is back on its SM; then the flag, which
+ * it has looked at long ago, and no more patience. It begins anew, with all of its blocks.
+ */
+static void test_flag_half_saved(void)
+{
+	const uint32_t turns = 300000, n = 6 * 32;
+	struct rbt_context_schedule s = {.timeslice_ns = 1000000, .scheduled = true, .enabled = 2};
+	const uint32_t *words;
+	unsigned wrong = 0;
+	uint64_t scratch;
+
+	begin(RBT_MECHANISM_EXACT);
+	scratch = device_program_alloc(&p, N * 4);
+	put_wide(0, "hasty", 6, out, turns);
+	CHECK(rbt_device_step(world.dev, 20000));
+	rbt_context_preempt(p.ctx);
+	/* Five of the six places are taken by one that never leaves. */
+	rbt_context_set_schedule(p.ctx, &s);
+	put_wide(1, "forever", 5, scratch, 0);
+	CHECK(rbt_device_step(world.dev, 20000));
+	device_schedule(&p, 1000000, 0);
+	rbt_device_set_mechanism(world.dev, RBT_MECHANISM_FLAG);
+	rbt_context_preempt(p.ctx);
+	CHECK_INT(device_done(&p, 0), 0);
+	CHECK(device_stats(&p).lost_instructions > turns);
+	s.enabled = 1;
+	rbt_context_set_schedule(p.ctx, &s);
+	CHECK(device_world_run(&world, 100000000));
+	CHECK_INT(device_done(&p, 0), 1);
+	words = device_at(&world, out);
+	for (uint32_t i = 0; i < n; i++) {
+		wrong += words[i] != mixed(i, turns);
+	}
+	CHECK_INT(wrong, 0);
+	end();
+}
+
 int main(void)
 {
 	test_offsets();
@@ -476,6 +526,7 @@ int main(void)
 	test_reset_stops_at(true);
 	test_reset_stops_at(false);
 	test_flag();
+	test_flag_half_saved();
 	test_to_the_end(RBT_MECHANISM_FLAG, "mix");
 	test_to_the_end(RBT_MECHANISM_DRAIN, "mix");
 	test_to_the_end(RBT_MECHANISM_DRAIN, "polite");

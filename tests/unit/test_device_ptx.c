@@ -44,6 +44,16 @@ const char device_ptx[] =
 	"setp.lt.u32 %p1, %r6, %r5; @%p1 bra again;\n"
 	"st.global.u32 [%rd2], %r7;\nout: ret;\n}\n"
 
+	/* The same, but it looks only once, at its beginning. */
+	".visible .entry hasty(.param .u64 a0, .param .u32 a1)\n{\n" PROLOGUE
+	"ld.param.u32 %r5, [a1]; mov.u32 %r7, %r1;\n"
+	"ld.volatile.global.u32 %r9, [rubato_preempt];\n"
+	"setp.ne.u32 %p2, %r9, 0; @%p2 bra out;\n"
+	"again: mad.lo.u32 %r7, %r7, 1664525, 1013904223;\n"
+	"shr.u32 %r8, %r7, 13; xor.b32 %r7, %r7, %r8; sub.u32 %r5, %r5, 1;\n"
+	"setp.ne.u32 %p1, %r5, 0; @%p1 bra again;\n"
+	"st.global.u32 [%rd2], %r7;\nout: ret;\n}\n"
+
 	/* Never ends. */
 	".visible .entry forever(.param .u64 a0)\n{\n" PROLOGUE
 	"again: st.volatile.global.u32 [%rd2], %r1; bra again;\n}\n"

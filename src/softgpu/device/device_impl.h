@@ -122,6 +122,7 @@ struct dev_launch {
 	bool cooperative, polls;
 	bool published; /* its command is done: it runs once more after a reset */
 	bool draining;  /* was on SMs when they were to be left: goes on to its end */
+	bool left;      /* a block has gone that may not have done its work */
 	uint64_t params[GPU_MAX_PARAMS / 8];
 };
 

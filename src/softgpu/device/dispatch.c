@@ -311,7 +311,8 @@ static void end_block(struct rbt_device *dev, struct dev_sm *sm, uint32_t slot)
 	launch->done++;
 	launch->end_ns = dev_max(launch->end_ns, sm->time_ns);
 	/* One that was asked to leave may not have done its work: it begins anew. */
-	if (launch->done == launch->blocks && !is_leaving(dev, launch)) {
+	launch->left = launch->left || is_leaving(dev, launch);
+	if (launch->done == launch->blocks && !launch->left) {
 		dev_launch_end(launch);
 	}
 	if (!ctx->error) {

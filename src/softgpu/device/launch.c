@@ -74,6 +74,7 @@ void dev_launch_rewind(struct dev_launch *launch)
 	launch->done = 0;
 	launch->resident = 0;
 	launch->draining = false;
+	launch->left = false;
 	launch->repeat_left += launch->executed;
 	launch->executed = 0;
 	launch->ctx->channels[launch->channel].active = false;

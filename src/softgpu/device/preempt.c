@@ -146,7 +146,7 @@ static void reset(struct rbt_device *dev)
 	}
 }
 
-/* Kernels that look at the flag and have left, or did not begin: each begins anew. */
+/* Kernels that have left, in part or all of them: each begins anew, whatever of it is saved. */
 static void rewind_pollers(struct rbt_context *ctx)
 {
 	uint32_t k = 0;
@@ -154,7 +154,7 @@ static void rewind_pollers(struct rbt_context *ctx)
 	while (k < ctx->n_running) {
 		struct dev_launch *launch = ctx->running[k];
 
-		if (launch->polls && launch->resident == 0 && !launch->saved) {
+		if (launch->left && launch->resident == 0) {
 			dev_launch_rewind(launch);
 		} else {
 			k++;
@@ -232,7 +232,10 @@ void dev_preempt_force(struct rbt_device *dev)
 		struct dev_sm *sm = &dev->sms[k];
 
 		for (uint32_t slot = sm->n; slot-- > 0;) {
-			if (sm->blocks[slot].launch->polls) {
+			struct dev_launch *launch = sm->blocks[slot].launch;
+
+			if (launch->polls) {
+				launch->left = true;
 				kill_block(dev, sm, slot);
 			}
 		}
