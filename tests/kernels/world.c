@@ -147,6 +147,7 @@ int world_prepare(struct world *world, const struct kcase *kase, void *const *bu
 		.variable_va = world->variable_va,
 		.stack_size = 1024,
 		.print = print,
+		.complain = print,
 		.user = world};
 	memcpy(launch->grid, kase->grid, sizeof(launch->grid));
 	memcpy(launch->block, kase->block, sizeof(launch->block));

@@ -277,16 +277,16 @@ static void test_print(void)
 		&(struct device_kernel){
 			.name = "print_lines", .grid = 1, .block = n, .params = {a, a}});
 	run_all();
-	CHECK(p.room->print_head > n && p.room->print_lost == 0);
-	CHECK(memcmp(p.room->print, "0: ", 3) == 0);
-	CHECK(p.room->print[p.room->print_head - 1] == '\n');
+	CHECK(p.room->print.head > n && p.room->print.lost == 0);
+	CHECK(memcmp(p.room->print_bytes, "0: ", 3) == 0);
+	CHECK(p.room->print_bytes[p.room->print.head - 1] == '\n');
 	/* The ring is full, whatever the program says of it. */
-	p.room->print_tail = p.room->print_head + 1;
+	p.room->print.tail = p.room->print.head + 1;
 	device_launch(&p, 0,
 		&(struct device_kernel){
 			.name = "print_lines", .grid = 1, .block = n, .params = {a, a}});
 	run_all();
-	CHECK(p.room->print_lost > n);
+	CHECK(p.room->print.lost > n);
 	end();
 }
 

@@ -105,7 +105,7 @@ static void test_own_counters(void)
 		bad.room->channels[0].done = UINT64_MAX;
 		bad.room->n_channels = 77;
 		bad.room->error = 5;
-		bad.room->print_head = UINT64_MAX - 3;
+		bad.room->print.head = UINT64_MAX - 3;
 		device_publish(&bad, 0);
 		if (k % 100 == 0) {
 			CHECK(!device_world_run(&world, 0));

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI_VERSION 1u
+#define GPU_ABI_VERSION 2u
 
 /* A device address is this plus the offset in the arena. */
 #define GPU_MEMORY_VA  0x100000000000ull
@@ -36,6 +36,7 @@
 #define GPU_MAX_PARAMS     4096u
 #define GPU_MAX_EVENTS     4096u
 #define GPU_PRINT_BYTES    (1u << 18)
+#define GPU_COMPLAIN_BYTES (1u << 15)
 #define GPU_MAX_GRID_X     0x7fffffffu
 #define GPU_MAX_GRID_YZ    65535u
 #define GPU_MAX_BLOCK      1024u
@@ -126,17 +127,24 @@ struct gpu_channel {
 	_Alignas(64) struct gpu_slot ring[GPU_RING_SLOTS];
 };
 
+/* Text for the program, as bytes in a ring that follows; offsets only grow. When it is full, what
+ * comes is lost. */
+struct gpu_text {
+	_Alignas(64) uint64_t head; /* device */
+	uint64_t lost;              /* device: bytes */
+	_Alignas(64) uint64_t tail; /* program */
+};
+
 /* A context's room. */
 struct gpu_room {
 	uint32_t version, n_channels;
 	uint32_t error; /* device: CUresult that killed the context, 0 while it lives */
 	uint32_t zero;
-	/* What kernels print, as bytes; offsets only grow. When it is full, what comes is lost. */
-	_Alignas(64) uint64_t print_head;               /* device */
-	uint64_t print_lost;                            /* device: bytes */
-	_Alignas(64) uint64_t print_tail;               /* program */
+	struct gpu_text print;                          /* what kernels print: to standard output */
+	struct gpu_text complain;                       /* failed assertions: to standard error */
 	_Alignas(64) uint64_t event_ns[GPU_MAX_EVENTS]; /* device: the virtual clock */
-	_Alignas(4096) uint8_t print[GPU_PRINT_BYTES];
+	_Alignas(4096) uint8_t print_bytes[GPU_PRINT_BYTES];
+	uint8_t complain_bytes[GPU_COMPLAIN_BYTES];
 	_Alignas(4096) struct gpu_channel channels[GPU_MAX_CHANNELS];
 };
 
@@ -173,8 +181,8 @@ static_assert(sizeof(struct gpu_wait) == GPU_SLOT_BYTES, "ABI");
 static_assert(sizeof(struct gpu_host) == GPU_SLOT_BYTES, "ABI");
 static_assert(offsetof(struct gpu_channel, rptr) == 64, "ABI");
 static_assert(offsetof(struct gpu_channel, ring) == 128, "ABI");
-static_assert(offsetof(struct gpu_room, event_ns) == 192, "ABI");
-static_assert(offsetof(struct gpu_room, print) % 4096 == 0, "ABI");
+static_assert(offsetof(struct gpu_room, event_ns) == 320, "ABI");
+static_assert(offsetof(struct gpu_room, print_bytes) % 4096 == 0, "ABI");
 static_assert(offsetof(struct gpu_room, channels) % 4096 == 0, "ABI");
 
 #endif

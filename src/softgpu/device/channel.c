@@ -184,22 +184,36 @@ uint64_t dev_channel_pending(struct rbt_context *ctx, uint32_t index)
 	return pending;
 }
 
+static void put_text(struct dev_text *own, struct gpu_text *shared, uint8_t *bytes, size_t room,
+	const char *text, size_t size)
+{
+	uint64_t used = own->head - __atomic_load_n(&shared->tail, __ATOMIC_ACQUIRE);
+	size_t at = own->head % room, first;
+
+	if (used > room || size > room - used) {
+		own->lost += size;
+		__atomic_store_n(&shared->lost, own->lost, __ATOMIC_RELAXED);
+		return;
+	}
+	first = size < room - at ? size : room - at;
+	memcpy(bytes + at, text, first);
+	memcpy(bytes, text + first, size - first);
+	own->head += size;
+	__atomic_store_n(&shared->head, own->head, __ATOMIC_RELEASE);
+}
+
 void dev_print(void *user, const char *text, size_t size)
 {
 	struct rbt_context *ctx = user;
-	struct gpu_room *room = ctx->room;
-	uint64_t tail = __atomic_load_n(&room->print_tail, __ATOMIC_ACQUIRE);
-	uint64_t used = ctx->print_head - tail;
-	size_t at = ctx->print_head % GPU_PRINT_BYTES, first;
 
-	if (used > GPU_PRINT_BYTES || size > GPU_PRINT_BYTES - used) {
-		ctx->print_lost += size;
-		__atomic_store_n(&room->print_lost, ctx->print_lost, __ATOMIC_RELAXED);
-		return;
-	}
-	first = size < GPU_PRINT_BYTES - at ? size : GPU_PRINT_BYTES - at;
-	memcpy(room->print + at, text, first);
-	memcpy(room->print, text + first, size - first);
-	ctx->print_head += size;
-	__atomic_store_n(&room->print_head, ctx->print_head, __ATOMIC_RELEASE);
+	put_text(&ctx->print, &ctx->room->print, ctx->room->print_bytes, GPU_PRINT_BYTES, text,
+		size);
+}
+
+void dev_complain(void *user, const char *text, size_t size)
+{
+	struct rbt_context *ctx = user;
+
+	put_text(&ctx->complain, &ctx->room->complain, ctx->room->complain_bytes,
+		GPU_COMPLAIN_BYTES, text, size);
 }

@@ -188,6 +188,11 @@ struct dev_channel {
 	uint64_t kernel_offset; /* no reset goes back further */
 };
 
+/* What was written to a struct gpu_text: what is there now is the program's word. */
+struct dev_text {
+	uint64_t head, lost;
+};
+
 struct rbt_context {
 	struct rbt_context *next; /* on the device's list */
 	struct rbt_device *dev;
@@ -198,7 +203,7 @@ struct rbt_context {
 	uint32_t error;
 	struct dev_channel channels[GPU_MAX_CHANNELS];
 	struct rbt_context_schedule schedule;
-	uint64_t print_head, print_lost;
+	struct dev_text print, complain;
 
 	struct dev_alloc *allocs; /* sorted by address */
 	size_t n_allocs, allocs_room;
@@ -327,7 +332,9 @@ void dev_channel_complete(struct rbt_context *ctx, uint32_t index);
 /* Kernels in the ring that have not started. */
 uint64_t dev_channel_pending(struct rbt_context *ctx, uint32_t index);
 void dev_channel_wake(struct gpu_channel *shared);
+/* For the program, which reads them when it likes. */
 void dev_print(void *user, const char *text, size_t size);
+void dev_complain(void *user, const char *text, size_t size);
 
 /* command.c */
 /* Starts what the channel has to start. */

@@ -121,6 +121,7 @@ static void fill_exec(struct dev_launch *launch, const struct gpu_launch *c, str
 		.variable_va = m->variable_va,
 		.stack_size = DEV_STACK_BYTES,
 		.print = dev_print,
+		.complain = dev_complain,
 		.user = launch->ctx};
 	memcpy(launch->exec.grid, c->grid, sizeof(c->grid));
 	memcpy(launch->exec.block, c->block, sizeof(c->block));

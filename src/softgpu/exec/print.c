@@ -200,24 +200,19 @@ static uint64_t argument(
 	return value;
 }
 
-static void emit(const struct exec_warp *w, const char *text, size_t size)
-{
-	const struct rbt_exec_launch *launch = w->block->launch;
-
-	if (launch->print && size > 0) {
-		launch->print(launch->user, text, size);
-	}
-}
-
 static void run_vprintf(
 	struct exec_warp *w, const struct exec_group *g, const struct rbt_ptx_call *call)
 {
+	const struct rbt_exec_launch *launch = w->block->launch;
+
 	for (uint32_t left = g->mask; left; left &= left - 1) {
 		uint32_t lane = (uint32_t)__builtin_ctz(left);
 		struct printer p = {.w = w, .lane = lane, .args = argument(w, call, 1, lane)};
 		int32_t count = print_lane(&p, argument(w, call, 0, lane));
 
-		emit(w, p.text, p.used);
+		if (launch->print && p.used > 0) {
+			launch->print(launch->user, p.text, p.used);
+		}
 		if (call->nrets == 1 && call->args[2].size == 4) {
 			memcpy(w->frame->params + (size_t)lane * w->frame->fn->frame_size +
 					call->args[2].offset,
@@ -230,10 +225,14 @@ static void print_assertion(struct exec_warp *w, const struct rbt_ptx_call *call
 {
 	char what[STRING_MAX] = "?", file[STRING_MAX] = "?", function[STRING_MAX] = "?",
 	     text[TEXT_MAX];
+	const struct rbt_exec_launch *launch = w->block->launch;
 	const uint32_t *block = w->block->index;
 	uint32_t thread[3];
 	int size;
 
+	if (!launch->complain) {
+		return;
+	}
 	read_string(w, lane, argument(w, call, 0, lane), what, sizeof(what));
 	read_string(w, lane, argument(w, call, 1, lane), file, sizeof(file));
 	read_string(w, lane, argument(w, call, 3, lane), function, sizeof(function));
@@ -242,7 +241,10 @@ static void print_assertion(struct exec_warp *w, const struct rbt_ptx_call *call
 		"%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file,
 		(unsigned)argument(w, call, 2, lane), function, block[0], block[1], block[2],
 		thread[0], thread[1], thread[2], what);
-	emit(w, text, size < 0 ? 0 : (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1);
+	if (size > 0) {
+		launch->complain(launch->user, text,
+			(size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1);
+	}
 }
 
 int exec_builtin(struct exec_warp *w, struct exec_group *g, const struct rbt_ptx_inst *i,
