@@ -288,6 +288,60 @@ static void test_calls(void)
 	CHECK_INT(last_fault.lane, 5);
 }
 
+/*
+ * A function that calls itself for ever, and has so many registers that its calls would take half a
+ * gigabyte for a warp before the stack is full. Counts how often in the first word.
+ */
+static char *greedy_text(unsigned n_registers)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	fputs(HEAD ".func f(.param .b64 at) {\n"
+		   ".reg .b32 %r<3>; .reg .b64 %rd<65000>; ld.param.b64 %rd1, [at];\n"
+		   "ld.global.u32 %r1, [%rd1]; add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1;\n",
+		out);
+	for (unsigned k = 2; k < n_registers; k++) {
+		fprintf(out, "mov.u64 %%rd%u, %%rd1;\n", k);
+	}
+	fputs("{ .param .b64 a; st.param.b64 [a], %rd2; call f, (a); }\nret; }\n" KERNEL
+	      "{ .param .b64 a; st.param.b64 [a], %rd1; call f, (a); }\nret; }\n",
+		out);
+	fclose(out);
+	return text;
+}
+
+static void test_greedy(unsigned n_registers, unsigned most_calls)
+{
+	struct rbt_exec_sm *sm = rbt_exec_sm_create(0, 1);
+	struct rbt_exec_window window = {MEMORY_VA, sizeof(memory), memory, false};
+	struct rbt_exec_block *block = NULL;
+	struct rbt_ptx_module *module = NULL;
+	struct rbt_ptx_error error = {.text = ""};
+	char *text = greedy_text(n_registers);
+	uint64_t param = MEMORY_VA;
+	struct rbt_exec_launch launch = {.grid = {1, 1, 1},
+		.block = {32, 1, 1},
+		.params = &param,
+		.windows = &window,
+		.nwindows = 1,
+		.stack_size = 1024};
+
+	memset(memory, 0, sizeof(memory));
+	CHECK_INT(rbt_ptx_parse(text, strlen(text), &module, &error), 0);
+	launch.module = module;
+	launch.kernel = rbt_ptx_find_entry(module, "k");
+	CHECK_INT(rbt_exec_block_create(sm, &launch, (const uint32_t[3]){0, 0, 0}, &block), 0);
+	CHECK_INT(rbt_exec_run(block, 10000000), RBT_EXEC_FAULT);
+	CHECK_INT(rbt_exec_block_fault(block)->kind, RBT_EXEC_FAULT_STACK_OVERFLOW);
+	CHECK(memory[0] > 1 && memory[0] <= most_calls);
+	rbt_exec_block_destroy(block);
+	rbt_ptx_module_destroy(module);
+	rbt_exec_sm_destroy(sm);
+	free(text);
+}
+
 /* A formal by its address: in the parameters of the call, and not one byte further. */
 #define BY_ADDRESS(offset)                                                                         \
 	".func (.param .b32 r) pick(.param .align 4 .b8 s[16], .param .b32 at) {\n"                \
@@ -358,6 +412,8 @@ int main(void)
 	test_atomics();
 	test_strong();
 	test_calls();
+	test_greedy(20000, 3);
+	test_greedy(20, 32);
 	test_parameters();
 	test_barriers();
 	return check_result();

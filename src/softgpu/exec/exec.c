@@ -158,7 +158,7 @@ void rbt_exec_block_destroy(struct rbt_exec_block *block)
 		struct exec_warp *w = &block->warps[k];
 
 		for (uint32_t f = 0; f < w->nframes; f++) {
-			free(w->frames[f]);
+			exec_frame_destroy(w, w->frames[f]);
 		}
 		free(w->frames);
 		free(w->local);

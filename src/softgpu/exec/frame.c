@@ -68,6 +68,7 @@ struct exec_frame *exec_frame_create(const struct rbt_exec_launch *launch,
 	memset(frame, 0, size);
 	at = (uint8_t *)frame + head;
 	frame->fn = fn;
+	frame->bytes = (uint32_t)size;
 	frame->r32 = (void *)at;
 	frame->r64 = (void *)(at + size32);
 	frame->pred = (void *)(at + size32 + size64);
@@ -112,7 +113,20 @@ int exec_frame_attach(struct exec_warp *w, struct exec_frame *frame, uint32_t in
 		w->frames[w->nframes++] = NULL;
 	}
 	w->frames[index] = frame;
+	if (!frame->fn->is_entry) {
+		w->call_bytes += frame->bytes;
+		w->block->sm->call_bytes += frame->bytes;
+	}
 	return 0;
+}
+
+void exec_frame_destroy(struct exec_warp *w, struct exec_frame *frame)
+{
+	if (frame && !frame->fn->is_entry) {
+		w->call_bytes -= frame->bytes;
+		w->block->sm->call_bytes -= frame->bytes;
+	}
+	free(frame);
 }
 
 /* What is left there by an earlier call would differ after a restore: a frame starts with zeros. */
@@ -209,6 +223,12 @@ static const struct rbt_ptx_function *called(
 	return fn && exec_call_agrees(call, fn) ? fn : NULL;
 }
 
+static bool fits(const struct exec_warp *w, const struct exec_frame *frame)
+{
+	return w->call_bytes + frame->bytes <= EXEC_MAX_CALL_BYTES &&
+	       w->block->sm->call_bytes + frame->bytes <= EXEC_MAX_SM_CALL_BYTES;
+}
+
 static int push(struct exec_warp *w, struct exec_group *g, const struct rbt_ptx_inst *i,
 	const struct rbt_ptx_function *fn)
 {
@@ -222,6 +242,10 @@ static int push(struct exec_warp *w, struct exec_group *g, const struct rbt_ptx_
 		return exec_fault(w, i, RBT_EXEC_FAULT_STACK_OVERFLOW, lane, 0);
 	}
 	frame = exec_frame_create(w->block->launch, fn, caller->local_end);
+	if (frame && !fits(w, frame)) {
+		free(frame);
+		return exec_fault(w, i, RBT_EXEC_FAULT_STACK_OVERFLOW, lane, 0);
+	}
 	if (!frame || exec_frame_attach(w, frame, index)) {
 		free(frame);
 		return exec_fault(w, i, RBT_EXEC_FAULT_NO_MEMORY, lane, 0);
@@ -265,7 +289,7 @@ void exec_frame_leave(struct exec_warp *w, uint32_t index, uint32_t lanes, bool 
 
 		frame->lanes &= ~lanes;
 		if (frame->lanes == 0) {
-			free(frame);
+			exec_frame_destroy(w, frame);
 			w->frames[index] = NULL;
 		}
 		index = up ? parent : EXEC_NO_FRAME;

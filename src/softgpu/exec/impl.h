@@ -16,6 +16,14 @@
 #define EXEC_BARRIERS   16
 #define EXEC_NO_FRAME   UINT32_MAX
 #define EXEC_MAX_FRAMES 4096 /* of a warp */
+/*
+ * Registers of functions that were called are the host's memory, however many a function declares
+ * and however deep and far apart a warp's lanes are: the stack's size bounds how many calls there
+ * are, these what they take. Of a warp, so that the same kernel always ends in the same way; of an
+ * SM, which no kernel reaches that was not made to.
+ */
+#define EXEC_MAX_CALL_BYTES    (16u << 20)
+#define EXEC_MAX_SM_CALL_BYTES (256u << 20)
 
 /* Instructions of one warp before another's turn. */
 #define EXEC_QUANTUM 64
@@ -38,6 +46,7 @@ struct exec_frame {
 	uint32_t depth;
 	uint32_t local_base, local_end; /* in the thread's local memory */
 	uint32_t stack_used;
+	uint32_t bytes; /* of the host's memory */
 };
 
 enum exec_group_state {
@@ -78,6 +87,7 @@ struct exec_warp {
 
 	struct exec_frame **frames; /* by index; NULL: free */
 	uint32_t nframes, frames_room;
+	uint64_t call_bytes; /* of frames but the kernel's */
 	uint8_t *local;      /* local_size bytes a lane; NULL until a frame needs some */
 	uint32_t local_high; /* the end of the highest frame there was */
 };
@@ -114,6 +124,7 @@ struct rbt_exec_sm {
 	uint64_t cycles;
 	uint64_t timer_offset_ns;
 	struct rbt_exec_counters counters;
+	uint64_t call_bytes; /* of the blocks on it */
 	const exec_op *ops;
 };
 
@@ -133,6 +144,7 @@ struct exec_frame *exec_frame_create(const struct rbt_exec_launch *launch,
 	const struct rbt_ptx_function *fn, uint32_t local_base);
 /* Makes it frame `index` of the warp, which takes it over, and its local memory usable. */
 int exec_frame_attach(struct exec_warp *w, struct exec_frame *frame, uint32_t index);
+void exec_frame_destroy(struct exec_warp *w, struct exec_frame *frame); /* attached, or NULL */
 /* The first frame, for all lanes. */
 int exec_frame_enter(struct exec_warp *w);
 void exec_warp_use(struct exec_warp *w, uint32_t group);
