@@ -118,6 +118,7 @@ struct update_info {
 	X(cuCtxGetDevice, "", (int *))                                                             \
 	X(cuCtxSynchronize, "", (void))                                                            \
 	X(cuCtxGetLimit, "cuCtxGetLimit", (size_t *, int))                                         \
+	X(cuCtxSetLimit, "cuCtxSetLimit", (int, size_t))                                           \
 	X(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int *, int *))              \
 	X(cuModuleLoad, "cuModuleLoad", (void **, const char *))                                   \
 	X(cuModuleLoadData, "cuModuleLoadData", (void **, const void *))                           \

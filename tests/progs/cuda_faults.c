@@ -129,6 +129,42 @@ static void fault_assert(void)
 	}
 }
 
+/* Calls that never come back end where the stack does: how deep they were is in pinned memory. */
+static uint32_t depth_of(size_t stack)
+{
+	void *context;
+	uint32_t *depth, found;
+	size_t limit = 0;
+	void *params[] = {&depth};
+	int soft = cuda_api_start(&context);
+
+	MUST(cu.cuCtxSetLimit(0, stack));
+	MUST(cu.cuCtxGetLimit(&limit, 0));
+	CHECK(limit >= stack);
+	MUST(cu.cuMemHostAlloc((void **)&depth, 4096, 2));
+	launch("calls", "recurse_endless", params);
+	CHECK(cu.cuCtxSynchronize() != 0);
+	found = depth[0];
+	if (soft) {
+		expect_dead(context, 714);
+	}
+	return found;
+}
+
+static void fault_stack(void)
+{
+	uint32_t depth = depth_of(1024);
+
+	CHECK(depth > 5);
+}
+
+static void fault_deep_stack(void)
+{
+	uint32_t depth = depth_of(32768);
+
+	CHECK(depth > 300);
+}
+
 /* Another context's memory is not this one's, and its owner does not notice. */
 static void fault_neighbour(void)
 {
@@ -198,6 +234,8 @@ int main(int argc, char **argv)
 	in_child("misaligned", fault_misaligned);
 	in_child("trap", fault_trap);
 	in_child("assert", fault_assert);
+	in_child("stack", fault_stack);
+	in_child("deep stack", fault_deep_stack);
 	in_child("neighbour", fault_neighbour);
 	in_child("print", print_lines);
 	return check_result();

@@ -80,7 +80,7 @@ static void init_state(struct front_context *ctx)
 	ctx->memory_bytes = 0;
 	ctx->cache_config = ctx->shared_config = 0;
 	memset(ctx->limits, 0, sizeof(ctx->limits));
-	ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
+	ctx->limits[CU_LIMIT_STACK_SIZE] = GPU_STACK;
 	ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = GPU_PRINT_BYTES;
 	ctx->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;
 	ctx->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;

@@ -4,6 +4,8 @@
 
 #include "softgpu/cuda/front.h"
 
+#define MIN_STACK 256u
+
 /* The current context, whatever its state. */
 static CUresult current(struct front_context **ret)
 {
@@ -150,7 +152,8 @@ CUresult cuCtxGetLimit(size_t *ret_value, int limit)
 	return CUDA_SUCCESS;
 }
 
-/* Kept to be read again; the device's stack and print buffer have their size. */
+/* The stack's size is brought into range, as CUDA may, and holds for launches from now on. Others
+ * are kept to be read again. */
 CUresult cuCtxSetLimit(int limit, size_t value)
 {
 	struct front_context *ctx;
@@ -161,6 +164,10 @@ CUresult cuCtxSetLimit(int limit, size_t value)
 	}
 	if (limit < 0 || limit >= CU_LIMIT_MAX) {
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	}
+	if (limit == CU_LIMIT_STACK_SIZE) {
+		value = value < MIN_STACK ? MIN_STACK : value;
+		value = value > GPU_MAX_STACK ? GPU_MAX_STACK : (value + 15) & ~(size_t)15;
 	}
 	ctx->limits[limit] = value;
 	return CUDA_SUCCESS;

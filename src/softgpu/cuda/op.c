@@ -241,7 +241,8 @@ static CUresult run_launch(struct front_stream *s, const struct front_launch *la
 		.function = f->index,
 		.shared = launch->shared,
 		.param_size = size,
-		.flags = launch->flags};
+		.flags = launch->flags,
+		.stack = (uint32_t)s->ctx->limits[CU_LIMIT_STACK_SIZE]};
 
 	memcpy(command.grid, launch->grid, sizeof(command.grid));
 	memcpy(command.block, launch->block, sizeof(command.block));

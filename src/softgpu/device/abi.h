@@ -40,6 +40,8 @@
 #define GPU_MAX_GRID_X     0x7fffffffu
 #define GPU_MAX_GRID_YZ    65535u
 #define GPU_MAX_BLOCK      1024u
+#define GPU_STACK          1024u
+#define GPU_MAX_STACK      (64u << 10)
 #define GPU_SM_BLOCKS      32u
 #define GPU_SM_THREADS     2048u
 #define GPU_SM_SHARED      (96u << 10)
@@ -73,7 +75,8 @@ struct gpu_launch {
 	uint32_t shared; /* dynamic, bytes */
 	uint32_t param_size;
 	uint32_t flags;
-	uint32_t zero[3];
+	uint32_t stack; /* bytes a thread, for calls; at most GPU_MAX_STACK. 0: GPU_STACK */
+	uint32_t zero[2];
 };
 
 /* Rows of `width` bytes; height 1 for plain copies. Addresses are device or pinned ones. */

@@ -42,7 +42,7 @@ static bool check_command(const struct dev_channel *ch, uint32_t *ret_slots)
 		return true;
 	case GPU_CMD_LAUNCH:
 		*ret_slots += (ch->launch.param_size + GPU_SLOT_BYTES - 1) / GPU_SLOT_BYTES;
-		return ch->launch.param_size <= GPU_MAX_PARAMS && all_zero(ch->launch.zero, 3);
+		return ch->launch.param_size <= GPU_MAX_PARAMS && all_zero(ch->launch.zero, 2);
 	case GPU_CMD_COPY:
 		return ch->copy.zero == 0;
 	case GPU_CMD_FILL:

@@ -44,7 +44,6 @@
 #define DEV_PIECE_BYTES (64u << 10)
 #define DEV_PIECE_ROWS  512u
 #define DEV_ROW_BYTES   64u /* a row counts as this many at least */
-#define DEV_STACK_BYTES 1024u
 /* Registers, local and shared memory of the blocks on an SM: of the host's memory, so it is
  * limited, whatever a kernel declares. */
 #define DEV_SM_STATE (64u << 20)

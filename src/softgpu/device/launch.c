@@ -98,7 +98,8 @@ static bool grid_ok(const struct gpu_launch *c, const struct rbt_ptx_function *k
 }
 
 /* Of the host's memory for one block, about. */
-static uint64_t state_bytes(const struct rbt_ptx_function *fn, uint32_t threads, uint32_t shared)
+static uint64_t state_bytes(
+	const struct rbt_ptx_function *fn, uint32_t threads, uint32_t shared, uint32_t stack)
 {
 	uint64_t lane = (uint64_t)(fn->nregs32 + fn->nconsts32) * 4 +
 			(uint64_t)(fn->nregs64 + fn->nconsts64) * 8 + fn->frame_size +
@@ -106,7 +107,7 @@ static uint64_t state_bytes(const struct rbt_ptx_function *fn, uint32_t threads,
 
 	/* Only what calls functions or has local memory gets a stack. */
 	if (fn->local_size > 0 || fn->ncalls > 0) {
-		lane += DEV_STACK_BYTES;
+		lane += stack;
 	}
 	return lane * threads + shared;
 }
@@ -119,7 +120,7 @@ static void fill_exec(struct dev_launch *launch, const struct gpu_launch *c, str
 		.dynamic_shared = c->shared,
 		.params = launch->params,
 		.variable_va = m->variable_va,
-		.stack_size = DEV_STACK_BYTES,
+		.stack_size = c->stack ? c->stack : GPU_STACK,
 		.print = dev_print,
 		.complain = dev_complain,
 		.user = launch->ctx};
@@ -135,7 +136,8 @@ static uint32_t init(struct dev_launch *launch, const struct gpu_launch *c,
 	launch->blocks = (uint64_t)c->grid[0] * c->grid[1] * c->grid[2];
 	launch->threads = (threads + 31) / 32 * 32;
 	launch->shared = kernel->shared_size + c->shared;
-	launch->state = state_bytes(kernel, launch->threads, launch->shared);
+	launch->state =
+		state_bytes(kernel, launch->threads, launch->shared, launch->exec.stack_size);
 	launch->cooperative = c->flags & GPU_LAUNCH_COOPERATIVE;
 	launch->saved = NULL;
 	launch->saved_end = &launch->saved;
@@ -164,8 +166,8 @@ uint32_t dev_launch_create(struct rbt_context *ctx, uint32_t index, struct dev_l
 		return GPU_ERROR_INVALID;
 	}
 	kernel = &module->ptx->functions[c->function];
-	if (!kernel->is_entry || c->param_size != kernel->param_size || !grid_ok(c, kernel) ||
-		kernel->shared_size > GPU_BLOCK_SHARED ||
+	if (!kernel->is_entry || c->stack > GPU_MAX_STACK || c->param_size != kernel->param_size ||
+		!grid_ok(c, kernel) || kernel->shared_size > GPU_BLOCK_SHARED ||
 		c->shared > GPU_BLOCK_SHARED - kernel->shared_size) {
 		return GPU_ERROR_INVALID;
 	}
