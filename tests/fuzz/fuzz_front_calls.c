@@ -11,22 +11,18 @@ static void no_callback(CUstream s, CUresult status, void *user)
 {
 }
 
-void fuzz_module(unsigned n)
+static void load(unsigned n, const char *name)
 {
-	static const char *const names[] = {"affine", "nothing", "table", "", "nobody"};
 	static const char bad[] = ".version 7.0\n.target sm_70\n.address_size 64\n.entry x(";
-	const char *name = byte() < 30 ? NULL : names[byte() % 5];
 	void *p = NULL;
 	CUdeviceptr a;
 	size_t size;
-	int value, options[2] = {(int)small(), (int)small()};
+	int options[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
 	char log[16];
 	void *values[2] = {log, (void *)sizeof(log)};
 
-	switch (n % 10) {
+	switch (n) {
 	case 0:
-		options[0] = CU_JIT_ERROR_LOG_BUFFER;
-		options[1] = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
 		keep(have.modules,
 			cuModuleLoadDataEx(out(&p), byte() < 40 ? NULL : bad, 2, options, values),
 			p);
@@ -43,15 +39,25 @@ void fuzz_module(unsigned n)
 		keep(have.functions, cuModuleGetFunction(out(&p), HANDLE(CUmodule, modules), name),
 			p);
 		break;
-	case 4:
+	default:
 		(void)cuModuleGetGlobal_v2(out(&a), out(&size), HANDLE(CUmodule, modules), name);
 		break;
-	case 5:
+	}
+}
+
+static void ask_function(unsigned n, const char *name)
+{
+	void *p = NULL;
+	size_t size;
+	int value;
+
+	switch (n) {
+	case 0:
 		(void)cuFuncGetAttribute(out(&value), (int)small(), HANDLE(CUfunction, functions));
 		(void)cuFuncSetAttribute(
 			HANDLE(CUfunction, functions), (int)small(), (int)number());
 		break;
-	case 6:
+	case 1:
 		if (byte() % 4 == 0) {
 			keep(have.libraries,
 				cuLibraryLoadData(out(&p), test_ptx, NULL, NULL, 0, NULL, NULL, 0),
@@ -60,11 +66,11 @@ void fuzz_module(unsigned n)
 			(void)cuLibraryUnload(HANDLE(CUlibrary, libraries));
 		}
 		break;
-	case 7:
+	case 2:
 		keep(have.kernels, cuLibraryGetKernel(out(&p), HANDLE(CUlibrary, libraries), name),
 			p);
 		break;
-	case 8:
+	case 3:
 		(void)cuKernelGetAttribute(out(&value), (int)small(), HANDLE(CUkernel, kernels), 0);
 		(void)cuFuncGetParamInfo(
 			HANDLE(CUfunction, functions), small(), out(&size), out(&size));
@@ -75,6 +81,21 @@ void fuzz_module(unsigned n)
 		(void)cuOccupancyMaxPotentialBlockSize(out(&value), out(&value),
 			HANDLE(CUfunction, functions), NULL, number(), (int)number());
 		break;
+	}
+}
+
+void fuzz_module(unsigned n)
+{
+	static const char *const names[] = {"affine", "nothing", "table", "", "nobody"};
+	const char *name = byte() < 30 ? NULL : names[byte() % 5];
+
+	/* Two numbers that the corpus has here. */
+	(void)small();
+	(void)small();
+	if (n % 10 < 5) {
+		load(n % 10, name);
+	} else {
+		ask_function(n % 10 - 5, name);
 	}
 }
 
