@@ -376,7 +376,7 @@ static int pin(struct device_program *p, unsigned number)
 	return r;
 }
 
-/* Mappings are the server's, and it has not many: one program does not get them all, nor do many. */
+/* Mappings are the server's, which has not many: no program gets them all, nor do many. */
 static void test_pins(void)
 {
 	struct device_program many[RBT_DEVICE_MAX_PINS / RBT_CONTEXT_MAX_PINS - 1];

@@ -42,8 +42,8 @@ struct rbt_exec_launch {
 	const uint64_t *variable_va; /* of each variable of the module */
 	uint32_t stack_size;         /* a thread, for calls: beside the kernel's own local memory */
 	uint64_t grid_id;
-	/* What a kernel prints, formatted, and which of its assertions failed; NULL: dropped. Called
-	 * inside rbt_exec_run. */
+	/* What a kernel prints, formatted, and which of its assertions failed; NULL: dropped.
+	 * Called inside rbt_exec_run. */
 	void (*print)(void *user, const char *text, size_t size);
 	void (*complain)(void *user, const char *text, size_t size);
 	void *user;
