@@ -223,7 +223,7 @@ ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
 	struct rbt_msg_pid req = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIST},
 		.pid = after,
-		.flags = RBT_LIST_TURNS,
+		.flags = RBT_LIST_TURNS | RBT_LIST_ACCOUNT,
 	};
 	struct rbt_msg_program msg;
 	int r = rbt_send(sock, &req, sizeof(req), NULL, 0, 0);
@@ -244,9 +244,9 @@ ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
 	}
 	memcpy(&msg, buf, sizeof(msg));
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task_state);
-	/* A daemon from before there were turns says nothing of them. */
-	if ((size_t)n != tasks_end && (size_t)n != tasks_end + sizeof(struct rbt_program_turns)) {
-		return -EBADMSG;
-	}
-	return n;
+	size_t turns_end = tasks_end + sizeof(struct rbt_program_turns);
+	/* A daemon from before there were turns, or accounts, says nothing of them. */
+	bool fits = (size_t)n == tasks_end || (size_t)n == turns_end ||
+		    (size_t)n == turns_end + sizeof(struct rbt_program_account);
+	return fits ? n : -EBADMSG;
 }

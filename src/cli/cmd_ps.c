@@ -205,6 +205,43 @@ static void json_turns(struct rbt_json *j, const struct listed *l)
 	json_known(j, "hold_us", has && t->has_board != 0, t->hold_ns / 1000);
 }
 
+/* Null when nothing of the kind is known. */
+static void json_hist(struct rbt_json *j, const char *key, bool known, const struct rbt_hist *h)
+{
+	uint64_t n = rbt_hist_count(h);
+
+	if (!known) {
+		rbt_json_null(j, key);
+		return;
+	}
+	rbt_json_object(j, key);
+	rbt_json_u64(j, "count", n);
+	json_known(j, "mean_us", n > 0, n > 0 ? h->sum_ns / n / 1000 : 0);
+	json_known(j, "p50_us", n > 0, rbt_hist_quantile_ns(h, 500) / 1000);
+	json_known(j, "p99_us", n > 0, rbt_hist_quantile_ns(h, 990) / 1000);
+	json_known(j, "max_us", n > 0, h->max_ns / 1000);
+	rbt_json_end(j, '}');
+}
+
+static void json_account(struct rbt_json *j, const struct listed *l)
+{
+	const struct rbt_program_account *a = &l->account;
+	bool has = l->has_account;
+	uint32_t valid = has ? a->valid : 0;
+
+	json_known(j, "known_us", has, a->known_ns / 1000);
+	json_known(j, "used_us", valid & RBT_ACCOUNT_HAS_USED, a->used_ns / 1000);
+	json_known(j, "submissions", valid & RBT_ACCOUNT_HAS_SUBMISSIONS, a->n_submissions);
+	json_known(j, "pending", valid & RBT_ACCOUNT_HAS_PENDING, a->n_pending);
+	json_known(j, "preemptions", has, a->n_preemptions);
+	json_known(j, "suspends", has, a->n_suspends);
+	json_known(j, "requests_late", valid & RBT_ACCOUNT_HAS_REQUESTS, a->n_requests_late);
+	json_hist(j, "off", has, &a->off);
+	json_hist(j, "suspend_call", has, &a->suspend);
+	json_hist(j, "resume_call", has, &a->resume);
+	json_hist(j, "request", valid & RBT_ACCOUNT_HAS_REQUESTS, &a->request);
+}
+
 static void json_row(struct view *v, const struct listed *l)
 {
 	struct rbt_json *j = &v->j;
@@ -233,6 +270,7 @@ static void json_row(struct view *v, const struct listed *l)
 	json_known(j, "suspended_left_ms", l->suspended_left_ms != 0, l->suspended_left_ms);
 	json_known(j, "memory_bytes", l->has_memory, l->memory_bytes);
 	json_turns(j, l);
+	json_account(j, l);
 	rbt_json_string(j, "note", l->note);
 	rbt_json_array(j, "tasks");
 	for (size_t i = 0; i < l->n_tasks; i++) {

@@ -76,6 +76,10 @@ static int list_message(struct walk *w, const char *buf, size_t size)
 		memcpy(&l.turns, buf + tasks_end, sizeof(l.turns));
 		l.turns.policy[sizeof(l.turns.policy) - 1] = '\0';
 	}
+	l.has_account = size > tasks_end + sizeof(l.turns);
+	if (l.has_account) {
+		memcpy(&l.account, buf + tasks_end + sizeof(l.turns), sizeof(l.account));
+	}
 	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
 	if (rbt_proc_command(l.pid, l.command, sizeof(l.command)) < 0) {
 		snprintf(l.command, sizeof(l.command), "-");

@@ -22,11 +22,13 @@ struct listed {
 	bool suspended;
 	bool waiting;   /* for its turn, or for the end of a reserve */
 	bool has_turns; /* `turns` is known */
+	bool has_account;
 	bool has_memory;
 	int error; /* why its tasks could not be looked at; 0 when they were */
 	unsigned priority;
 	uint64_t wanted_us, suspended_left_ms, memory_bytes;
 	struct rbt_program_turns turns;
+	struct rbt_program_account account;
 	char note[128];
 	char command[512];
 	size_t n_tasks;

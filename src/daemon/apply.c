@@ -172,6 +172,7 @@ static void mark_fresh(struct program *p)
 static void apply(struct daemon *d)
 {
 	struct program *p;
+	uint64_t now_ns;
 	int r;
 
 	/* Whoever has been refused once takes no turns, so that this ends. */
@@ -185,11 +186,13 @@ static void apply(struct daemon *d)
 	LIST_FOREACH (p, &d->pending, pending) {
 		apply_on(d, p);
 	}
+	now_ns = rbt_now_ns();
 	while ((p = LIST_FIRST(&d->pending)) != NULL) {
 		LIST_REMOVE(p, pending);
 		p->is_pending = false;
 		apply_slices(d, p, false);
 		p->denial = rbt_sched_decision(p->sched)->denial;
+		accounting_applied(d, p, now_ns);
 		mark_fresh(p);
 	}
 }

@@ -17,6 +17,7 @@
 
 #include "board/board.h"
 #include "board/waiter.h"
+#include "daemon/account.h"
 #include "daemon/protocol.h"
 #include "hand/holding.h"
 #include "sched/core.h"
@@ -51,6 +52,7 @@ struct peer {
 /* One client of a program: a record held by us and by the hand, and what was done to it. */
 struct hold {
 	uint32_t id;
+	struct program *program;
 	uint32_t backend, client;
 	bool in_hand;     /* the hand has the current record */
 	enum rbt_off off; /* applied */
@@ -93,7 +95,8 @@ struct program {
 	struct rbt_sched_prog *sched;       /* what the core has of it; NULL: nothing yet */
 	struct rbt_sched_params params;     /* as told to the core */
 	uint64_t no_turns_until_ns;         /* the driver refused to take it off */
-	bool is_pending;                    /* apply.c: a decision is to be carried out */
+	struct account account;
+	bool is_pending; /* apply.c: a decision is to be carried out */
 	LIST_HEAD(, hold) holds;
 	LIST_ENTRY(program) link;
 	LIST_ENTRY(program) pending;
@@ -101,6 +104,13 @@ struct program {
 
 /* A program that a previous daemon left changed and that we have not reached yet; state.c's own. */
 struct unhealed;
+
+/* What the programs on a GPU have had, those that have gone included: sums over programs. */
+struct gpu_account {
+	uint64_t used_ns; /* of those whose idleness is known */
+	uint64_t reserved_ns;
+	uint64_t n_switches; /* times one that was kept off was let on */
+};
 
 struct daemon {
 	int epoll_fd, lock_fd;
@@ -132,6 +142,7 @@ struct daemon {
 	int gpu_locks[RBT_MAX_GPUS];
 	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
 	struct rbt_sched_gpus gpus;
+	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
 	uint64_t retry_ns; /* when to reconcile again; 0: when something happens */
 	bool any_off;      /* a suspend may be in force, to be renewed */
 	struct rbt_sched_config config;
@@ -249,6 +260,8 @@ const char *schedule_policy(const struct daemon *d);
 bool schedule_takes_turns(const struct daemon *d, unsigned priority);
 /* Sets the timer for what the core wants next. */
 void schedule_arm(struct daemon *d);
+/* The core does what is due, and counts up to now. */
+void schedule_tick(struct daemon *d);
 
 /* apply.c: decisions are carried out */
 /* Whatever has been decided anew. */
@@ -257,6 +270,21 @@ void apply_changes(struct daemon *d);
 void apply_all(struct daemon *d);
 /* Kept off by turns or by a reserve, and not by command. */
 bool program_is_waiting(const struct program *p);
+
+/* accounting.c */
+void accounting_start(struct program *p);
+/* Before it goes, while the core still knows it. */
+void accounting_end(struct daemon *d, struct program *p);
+/* Before a new board takes the place of the one it has, if any. */
+void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_board *board);
+/* Its decision has been carried out. */
+void accounting_applied(struct daemon *d, struct program *p, uint64_t now_ns);
+/* Whether programs are to be looked at now and then, and doing so. */
+bool accounting_needs_tick(const struct daemon *d);
+void accounting_tick(struct daemon *d);
+/* Brings all accounts up to date. */
+void accounting_refresh(struct daemon *d);
+void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_account *ret);
 
 /* gpulock.c: the locks of the GPUs, as far as they can be had */
 void gpulock_init(struct daemon *d);

@@ -198,6 +198,18 @@ static int call_simple(struct daemon *d, struct rbt_hand_request req)
 	return call(d, &req, sizeof(req), -1, NULL);
 }
 
+/* The same; how long the device took for it is added to hist. */
+static int call_timed(struct daemon *d, struct rbt_hand_request req, struct rbt_hist *hist)
+{
+	struct rbt_hand_reply reply;
+	int r = call(d, &req, sizeof(req), -1, &reply);
+
+	if (r == 0) {
+		rbt_hist_add(hist, reply.took_ns);
+	}
+	return r;
+}
+
 int hand_hold(struct daemon *d, struct hold *h)
 {
 	static union {
@@ -289,7 +301,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 		.mode = how == RBT_OFF_SCHEDULING ? RBT_SUSPEND_SCHEDULING_ONLY : RBT_SUSPEND_FULL,
 		.value = deadline_ns,
 	};
-	int r = call_simple(d, req);
+	int r = call_timed(d, req, &h->program->account.suspend);
 	if (r == -ENOTCONN) {
 		return r;
 	}
@@ -310,7 +322,7 @@ int hand_resume(struct daemon *d, struct hold *h)
 		.id = h->id,
 		.scope = h->rest_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
 	};
-	int r = call_simple(d, req);
+	int r = call_timed(d, req, &h->program->account.resume);
 
 	if (r == -ENOTCONN) {
 		return r;

@@ -128,6 +128,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 
 	(void)ignored;
 	renew_suspends(d, now_ns);
+	accounting_tick(d);
 	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
 		next = LIST_NEXT(p, link);
 		if (p->peer == NULL) {
@@ -152,7 +153,8 @@ static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
 
-	if (d->deaf || d->any_off || d->retry_ns != 0 || d->gpus.locked != 0) {
+	if (d->deaf || d->any_off || d->retry_ns != 0 || d->gpus.locked != 0 ||
+		accounting_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, link) {

@@ -75,6 +75,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 	}
 	p->priority = RBT_PRIORITY_NORMAL;
 	p->weight = 1;
+	accounting_start(p);
 	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
 	LIST_INIT(&p->holds);
 	int r = identify(p);
@@ -162,6 +163,7 @@ void program_release(struct daemon *d, struct program *p)
 	struct hold *h;
 	struct peer *peer;
 
+	accounting_end(d, p);
 	schedule_forget(d, p);
 	while ((h = LIST_FIRST(&p->holds)) != NULL) {
 		hold_release(d, p, h);
@@ -249,6 +251,7 @@ static struct hold *make_hold(
 		return NULL;
 	}
 	h->id = d->next_hold_id++;
+	h->program = p;
 	h->backend = rec->backend;
 	h->client = rec->client;
 	p->n_holds++;
@@ -333,6 +336,7 @@ int program_put_board(struct daemon *d, struct program *p, int fd)
 	if (r < 0) {
 		return r;
 	}
+	accounting_begin_board(d, p, board);
 	schedule_forget_board(d, p);
 	rbt_board_unmap(p->board);
 	p->board = board;

@@ -245,11 +245,16 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 		answer(peer, -E2BIG, "it has more tasks than are known: half of it would go on");
 		return;
 	}
+	bool was_suspended = p->suspended;
 	p->suspended = true;
 	p->resume_at_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
 	int r = settle(d, msg->pid);
+	p = program_find(d, msg->pid);
+	if (p != NULL && r == 0) {
+		p->account.n_suspends += !was_suspended;
+	}
 	/* Half suspended is worse than not at all. */
-	if (r < 0 && (p = program_find(d, msg->pid)) != NULL) {
+	if (p != NULL && r < 0) {
 		resume(p);
 		settle(d, msg->pid);
 	}
@@ -400,11 +405,19 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 		return;
 	}
 	struct rbt_program_turns turns;
-	size_t n = describe(d, p, buf, sizeof(buf) - sizeof(turns));
+	struct rbt_program_account account;
+	size_t n = describe(d, p, buf, sizeof(buf) - sizeof(turns) - sizeof(account));
+	if (msg->flags != 0) {
+		accounting_fill(d, p, &account); /* first: it brings the turns up to date too */
+	}
 	if ((msg->flags & RBT_LIST_TURNS) != 0) {
 		fill_turns(d, p, &turns);
 		memcpy(buf + n, &turns, sizeof(turns));
 		n += sizeof(turns);
+	}
+	if ((msg->flags & RBT_LIST_ACCOUNT) != 0) {
+		memcpy(buf + n, &account, sizeof(account));
+		n += sizeof(account);
 	}
 	rbt_send(peer->source.fd, buf, n, NULL, 0, MSG_DONTWAIT);
 }

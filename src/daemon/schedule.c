@@ -227,6 +227,11 @@ static void on_turn(struct daemon *d, struct source *s, uint32_t events)
 	(void)ignored;
 	d->turn_armed_ns = UINT64_MAX;
 	look_for_ends(d);
+	schedule_tick(d);
+}
+
+void schedule_tick(struct daemon *d)
+{
 	tell_requests(d);
 	rbt_sched_tick(d->sched, rbt_now_ns());
 	tell_requests(d);

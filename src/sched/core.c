@@ -480,6 +480,11 @@ const struct rbt_decision *rbt_sched_decision(const struct rbt_sched_prog *p)
 	return &p->decision;
 }
 
+bool rbt_sched_is_wanting(const struct rbt_sched_prog *p)
+{
+	return p->unit->is_wanting;
+}
+
 void rbt_sched_stats(
 	struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_sched_stats *ret)
 {

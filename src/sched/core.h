@@ -190,6 +190,8 @@ uint64_t rbt_sched_next_tick(const struct rbt_sched *s);
 /* The owner of a program whose decision has changed since it was last returned here, or NULL. */
 void *rbt_sched_next_change(struct rbt_sched *s, const struct rbt_decision **ret);
 const struct rbt_decision *rbt_sched_decision(const struct rbt_sched_prog *p);
+/* Whether it wants the GPU, as far as is known. */
+bool rbt_sched_is_wanting(const struct rbt_sched_prog *p);
 void rbt_sched_stats(
 	struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_sched_stats *ret);
 

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the accounts (account.h) of programs and GPUs get their figures from. Nothing here costs a
+ * system call: the clock is read from memory, boards are memory, and the hand's answers come
+ * anyway.
+ */
+#include "daemon/daemon.h"
+#include "util/time.h"
+
+static bool is_followed(const struct program *p)
+{
+	return p->board != NULL && p->sched != NULL && rbt_sched_is_wanting(p->sched);
+}
+
+bool accounting_needs_tick(const struct daemon *d)
+{
+	const struct program *p;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (is_followed(p)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The core's clock stands where the last event was: it has been moved on before. */
+static void sample(struct daemon *d, struct program *p)
+{
+	struct rbt_sched_stats stats;
+
+	if (p->sched == NULL) {
+		return;
+	}
+	rbt_sched_stats(d->sched, p->sched, &stats);
+	struct account_step step =
+		account_sample(&p->account, &stats, p->params.is_known, p->board, rbt_now_ns());
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		if (p->params.tasks[gpu].n_compute > 0) {
+			d->gpu_accounts[gpu].used_ns += step.used_ns;
+			d->gpu_accounts[gpu].reserved_ns += step.reserved_ns;
+		}
+	}
+}
+
+void accounting_tick(struct daemon *d)
+{
+	struct program *p;
+
+	if (!accounting_needs_tick(d)) {
+		return;
+	}
+	schedule_tick(d);
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->board != NULL) {
+			sample(d, p);
+		}
+	}
+}
+
+void accounting_refresh(struct daemon *d)
+{
+	struct program *p;
+
+	schedule_tick(d);
+	LIST_FOREACH (p, &d->programs, link) {
+		sample(d, p);
+	}
+}
+
+void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_account *ret)
+{
+	schedule_tick(d);
+	sample(d, p);
+	account_fill(&p->account, p->params.is_known, rbt_now_ns(), ret);
+}
+
+void accounting_start(struct program *p)
+{
+	account_start(&p->account, rbt_now_ns());
+}
+
+void accounting_end(struct daemon *d, struct program *p)
+{
+	sample(d, p);
+}
+
+void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_board *board)
+{
+	sample(d, p);
+	account_begin_board(&p->account, board, rbt_now_ns());
+}
+
+void accounting_applied(struct daemon *d, struct program *p, uint64_t now_ns)
+{
+	struct hold *h;
+	bool is_off = false;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		is_off = is_off || h->off == RBT_OFF_SCHEDULING || h->off == RBT_OFF_FULL;
+	}
+	if (!account_set_off(&p->account, is_off, rbt_sched_is_wanting(p->sched), now_ns)) {
+		return;
+	}
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		d->gpu_accounts[gpu].n_switches += p->params.tasks[gpu].n_compute > 0;
+	}
+}
