@@ -101,6 +101,7 @@ struct rbt_rm_tsg_info {
 	int client_pid; /* who made the client */
 	int open_pid;   /* who opened the device */
 	uint64_t timeslice_us, n_preempts;
+	uint64_t n_suspends, n_resumes; /* calls that took its channels off, and let them on */
 	bool scheduled, realtime;
 	uint32_t n_channels, n_enabled, n_disabled_full, n_disabled_scheduling;
 };

@@ -29,6 +29,7 @@ enum rm_channel_state { RM_CHANNEL_ENABLED, RM_CHANNEL_DISABLED, RM_CHANNEL_DISA
 struct rm_tsg {
 	uint32_t runlist, id, engine_type, interleave;
 	uint64_t timeslice_us, n_preempts;
+	uint64_t n_suspends, n_resumes; /* calls that its first channel was named in */
 	bool scheduled, realtime;
 };
 

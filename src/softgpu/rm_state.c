@@ -31,6 +31,8 @@ static void describe(const struct rm_object *obj, struct rbt_rm_tsg_info *ret)
 		.open_pid = obj->client->open->pid,
 		.timeslice_us = obj->tsg.timeslice_us,
 		.n_preempts = obj->tsg.n_preempts,
+		.n_suspends = obj->tsg.n_suspends,
+		.n_resumes = obj->tsg.n_resumes,
 		.scheduled = obj->tsg.scheduled,
 		.realtime = obj->tsg.realtime,
 	};
@@ -137,6 +139,8 @@ static void json_tsg(const struct rbt_rm_tsg_info *t, void *data)
 	rbt_json_bool(j, "scheduled", t->scheduled);
 	rbt_json_bool(j, "realtime", t->realtime);
 	rbt_json_u64(j, "preempts", t->n_preempts);
+	rbt_json_u64(j, "suspends", t->n_suspends);
+	rbt_json_u64(j, "resumes", t->n_resumes);
 	rbt_json_u64(j, "channels", t->n_channels);
 	rbt_json_u64(j, "enabled", t->n_enabled);
 	rbt_json_u64(j, "disabled_full", t->n_disabled_full);

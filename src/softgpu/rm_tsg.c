@@ -77,6 +77,19 @@ static struct rm_object *channel_of(
 	return obj;
 }
 
+/* Of a group's channels, one stands for all. */
+static void count_call(const struct rm_object *channel, bool disable)
+{
+	const struct rm_object *first = channel->parent->first_child;
+	struct rm_tsg *tsg = &channel->parent->tsg;
+
+	while (first->kind != RM_KIND_CHANNEL) {
+		first = first->next_sibling;
+	}
+	tsg->n_suspends += channel == first && disable;
+	tsg->n_resumes += channel == first && !disable;
+}
+
 /* All or nothing: the list is checked before the first channel changes (assumed). */
 uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj)
 {
@@ -97,7 +110,10 @@ uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj)
 		}
 	}
 	for (uint32_t i = 0; i < p->count; i++) {
-		channel_of(c, obj, i, &status)->channel.state = state;
+		struct rm_object *channel = channel_of(c, obj, i, &status);
+
+		channel->channel.state = state;
+		count_call(channel, p->disable);
 	}
 	return NV_OK;
 }
