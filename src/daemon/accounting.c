@@ -4,6 +4,8 @@
  * system call: the clock is read from memory, boards are memory, and the hand's answers come
  * anyway.
  */
+#include <stdio.h>
+
 #include "daemon/daemon.h"
 #include "util/time.h"
 
@@ -37,8 +39,12 @@ static void sample(struct daemon *d, struct program *p)
 		account_sample(&p->account, &stats, p->params.is_known, p->board, rbt_now_ns());
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		if (p->params.tasks[gpu].n_compute > 0) {
-			d->gpu_accounts[gpu].used_ns += step.used_ns;
-			d->gpu_accounts[gpu].reserved_ns += step.reserved_ns;
+			struct gpu_account *a = &d->gpu_accounts[gpu];
+
+			a->had_programs = true;
+			a->had_known = a->had_known || p->params.is_known;
+			a->used_ns += step.used_ns;
+			a->reserved_ns += step.reserved_ns;
 		}
 	}
 }
@@ -73,6 +79,26 @@ void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_acc
 	schedule_tick(d);
 	sample(d, p);
 	account_fill(&p->account, p->params.is_known, rbt_now_ns(), ret);
+}
+
+void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_program_turns *ret)
+{
+	struct rbt_sched_stats stats = {0};
+
+	*ret = (struct rbt_program_turns){.weight = p->weight, .has_board = p->board != NULL};
+	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));
+	if (p->sched == NULL) {
+		return;
+	}
+	rbt_sched_stats(d->sched, p->sched, &stats);
+	ret->on_ns = stats.on_ns;
+	ret->waited_ns = stats.kept_off_ns;
+	ret->n_turns = stats.turns;
+	ret->n_owed_turns = stats.guard_turns;
+	ret->n_reserves = stats.reserves;
+	ret->reserved_ns = stats.reserved_ns;
+	ret->hold_ns = stats.window_ns;
+	ret->n_requests = stats.requests;
 }
 
 void accounting_start(struct program *p)

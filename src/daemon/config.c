@@ -15,7 +15,7 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-#define MAX_LINE 256
+#define MAX_LINE 512
 
 /* Numbers. With 0 the file means none, and the core means its default: hence zero_is_never. */
 static const struct key {
@@ -25,12 +25,11 @@ static const struct key {
 	bool zero_is_never;
 	bool is_percent; /* with a fraction; kept in thousandths, as are min and max */
 } keys[] = {
-	{"turn_ms", offsetof(struct rbt_sched_config, turn_ms), 60, 100, false, false},
-	{"max_hold_us", offsetof(struct rbt_sched_config, max_hold_us), 0, 30000, true, false},
-	{"max_reserve_ms", offsetof(struct rbt_sched_config, max_reserve_ms), 1, 3600000, false,
-		false},
-	{"min_share", offsetof(struct rbt_sched_config, min_share_permille), 0, 100, true, true},
-	{"max_latency", offsetof(struct rbt_sched_config, max_latency), 0, 1000, true, false},
+	{"turn_ms", offsetof(struct config, sched.turn_ms), 60, 100, false, false},
+	{"max_hold_us", offsetof(struct config, sched.max_hold_us), 0, 30000, true, false},
+	{"max_reserve_ms", offsetof(struct config, sched.max_reserve_ms), 1, 3600000, false, false},
+	{"min_share", offsetof(struct config, sched.min_share_permille), 0, 100, true, true},
+	{"max_latency", offsetof(struct config, sched.max_latency), 0, 1000, true, false},
 };
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -38,8 +37,8 @@ static const struct key {
 struct reading {
 	const char *path;
 	unsigned line;
-	bool has_policy, has[N_KEYS];
-	struct rbt_sched_config config;
+	bool has_policy, has_metrics, has[N_KEYS];
+	struct config config;
 };
 
 static int complain(const struct reading *r, const char *what, const char *value)
@@ -108,8 +107,21 @@ static int set_policy(struct reading *r, const char *value)
 		return complain(r, "given twice", "policy");
 	}
 	r->has_policy = true;
-	r->config.policy = rbt_sched_policy_find(value);
-	return r->config.policy != NULL ? 0 : complain(r, "no such policy", value);
+	r->config.sched.policy = rbt_sched_policy_find(value);
+	return r->config.sched.policy != NULL ? 0 : complain(r, "no such policy", value);
+}
+
+static int set_metrics(struct reading *r, const char *value)
+{
+	if (r->has_metrics) {
+		return complain(r, "given twice", "metrics");
+	}
+	if (metrics_check(value) < 0) {
+		return complain(r, "metrics is a path, a port or none, not", value);
+	}
+	r->has_metrics = true;
+	strcpy(r->config.metrics, value);
+	return 0;
 }
 
 static char *trim(char *s)
@@ -142,6 +154,9 @@ static int read_line(struct reading *r, char *line)
 	if (strcmp(key, "policy") == 0) {
 		return set_policy(r, value);
 	}
+	if (strcmp(key, "metrics") == 0) {
+		return set_metrics(r, value);
+	}
 	for (size_t i = 0; i < N_KEYS; i++) {
 		if (strcmp(key, keys[i].name) == 0) {
 			return set_number(r, i, value);
@@ -150,7 +165,12 @@ static int read_line(struct reading *r, char *line)
 	return complain(r, "no such key", key);
 }
 
-int config_read(const char *path, struct rbt_sched_config *ret)
+void config_default(struct config *ret)
+{
+	*ret = (struct config){.metrics = "none"};
+}
+
+int config_read(const char *path, struct config *ret)
 {
 	struct reading r = {.path = path};
 	char line[MAX_LINE];
@@ -160,6 +180,7 @@ int config_read(const char *path, struct rbt_sched_config *ret)
 	if (f == NULL) {
 		return -errno;
 	}
+	config_default(&r.config);
 	while (error == 0 && fgets(line, sizeof(line), f) != NULL) {
 		r.line++;
 		bool is_whole = strchr(line, '\n') != NULL || feof(f);

@@ -23,6 +23,7 @@
 #include "sched/core.h"
 
 struct daemon;
+struct metrics;
 
 /* Something the loop watches. */
 struct source {
@@ -96,6 +97,8 @@ struct program {
 	struct rbt_sched_params params;     /* as told to the core */
 	uint64_t no_turns_until_ns;         /* the driver refused to take it off */
 	struct account account;
+	char name[64]; /* for metrics, as of named_ns; 0: not looked up yet */
+	uint64_t named_ns;
 	bool is_pending; /* apply.c: a decision is to be carried out */
 	LIST_HEAD(, hold) holds;
 	LIST_ENTRY(program) link;
@@ -107,6 +110,7 @@ struct unhealed;
 
 /* What the programs on a GPU have had, those that have gone included: sums over programs. */
 struct gpu_account {
+	bool had_programs, had_known;
 	uint64_t used_ns; /* of those whose idleness is known */
 	uint64_t reserved_ns;
 	uint64_t n_switches; /* times one that was kept off was let on */
@@ -147,6 +151,8 @@ struct daemon {
 	bool any_off;      /* a suspend may be in force, to be renewed */
 	struct rbt_sched_config config;
 	const char *config_path; /* as said; NULL: where it is by default */
+	const char *metrics_at;  /* as said; NULL: as the configuration has it */
+	struct metrics *metrics; /* NULL: none are served */
 	LIST_HEAD(, unhealed) unhealed;
 	LIST_HEAD(, user) users;
 	LIST_HEAD(, peer) peers, paused;
@@ -285,6 +291,16 @@ void accounting_tick(struct daemon *d);
 /* Brings all accounts up to date. */
 void accounting_refresh(struct daemon *d);
 void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_account *ret);
+void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_program_turns *ret);
+
+/* metrics.c: accounts for Prometheus */
+/* Serves them there (metrics_check()), and no longer where it did. 0, or -errno when all stays as
+ * it was, which has been said. */
+int metrics_configure(struct daemon *d, const char *at);
+void metrics_stop(struct daemon *d);
+/* Whether time runs for somebody who is being served, and dealing with it. */
+bool metrics_needs_tick(const struct daemon *d);
+void metrics_tick(struct daemon *d);
 
 /* gpulock.c: the locks of the GPUs, as far as they can be had */
 void gpulock_init(struct daemon *d);

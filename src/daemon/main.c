@@ -39,7 +39,7 @@ void unwatch(struct daemon *d, struct source *s)
 }
 
 /* Reads the configuration, if there is one. 0, or -errno and the error has been said. */
-static int read_config(struct daemon *d, struct rbt_sched_config *ret)
+static int read_config(struct daemon *d, struct config *ret)
 {
 	char path[4096];
 	int r = 0;
@@ -53,7 +53,7 @@ static int read_config(struct daemon *d, struct rbt_sched_config *ret)
 		r = config_read(path, ret);
 	}
 	if (r == -ENOENT && d->config_path == NULL) {
-		*ret = (struct rbt_sched_config){0};
+		config_default(ret);
 		return 0;
 	}
 	if (r < 0 && r != -EINVAL) {
@@ -64,11 +64,12 @@ static int read_config(struct daemon *d, struct rbt_sched_config *ret)
 
 static void reload(struct daemon *d)
 {
-	struct rbt_sched_config config;
+	struct config config;
 
 	/* With a file that is wrong, everything stays as it is. */
-	if (read_config(d, &config) == 0 && schedule_configure(d, &config) == 0) {
+	if (read_config(d, &config) == 0 && schedule_configure(d, &config.sched) == 0) {
 		rbt_warn("configuration read; policy %s", schedule_policy(d));
+		metrics_configure(d, d->metrics_at != NULL ? d->metrics_at : config.metrics);
 	}
 }
 
@@ -129,6 +130,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	(void)ignored;
 	renew_suspends(d, now_ns);
 	accounting_tick(d);
+	metrics_tick(d);
 	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
 		next = LIST_NEXT(p, link);
 		if (p->peer == NULL) {
@@ -154,7 +156,7 @@ static bool is_tick_needed(struct daemon *d)
 	struct program *p;
 
 	if (d->deaf || d->any_off || d->retry_ns != 0 || d->gpus.locked != 0 ||
-		accounting_needs_tick(d)) {
+		accounting_needs_tick(d) || metrics_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -262,20 +264,22 @@ static int claim_runtime_dir(struct daemon *d)
 }
 
 static const char usage[] =
-	"Usage: rubatod [--config FILE] [--idle-exit-s N] [--ready-fd FD]\n"
+	"Usage: rubatod [--config FILE] [--metrics PATH|PORT] [--idle-exit-s N] [--ready-fd FD]\n"
 	"       rubatod --check FILE\n"
 	"Keeps what `rubato` was asked to do in force. Started on demand by the rubato tools.\n"
 	"\n"
 	"  --config FILE    how to share GPUs, in place of /etc/rubato/rubatod.conf (root) or\n"
 	"                   ~/.config/rubato/rubatod.conf; read again on SIGHUP\n"
 	"  --check FILE     only say whether that is a configuration file\n"
+	"  --metrics AT     serve accounts to Prometheus on a socket's absolute path, or on a port\n"
+	"                   of the loopback interface; none: not at all (default)\n"
 	"  --idle-exit-s N  end after N seconds without programs or tools (default: stay)\n"
 	"  --ready-fd FD    write one byte to FD when the socket answers\n"
 	"  --help, --version\n";
 
 static int check_config(const char *path)
 {
-	struct rbt_sched_config config;
+	struct config config;
 	int r = config_read(path, &config);
 
 	if (r == 0) {
@@ -292,6 +296,7 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 	static const struct option options[] = {
 		{"config", required_argument, NULL, 'c'},
 		{"check", required_argument, NULL, 'C'},
+		{"metrics", required_argument, NULL, 'm'},
 		{"idle-exit-s", required_argument, NULL, 'i'},
 		{"ready-fd", required_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
@@ -308,6 +313,13 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 			break;
 		case 'C':
 			return check_config(optarg);
+		case 'm':
+			if (metrics_check(optarg) < 0) {
+				rbt_error("not an absolute path, a port or none: %s", optarg);
+				return 2;
+			}
+			d->metrics_at = optarg;
+			break;
 		case 'i':
 		case 'r':
 			if (rbt_parse_u64(optarg, 0, 1000000, &v) < 0) {
@@ -353,6 +365,7 @@ static void shut_down(struct daemon *d)
 	while ((p = LIST_FIRST(&d->programs)) != NULL) {
 		program_release(d, p);
 	}
+	metrics_stop(d);
 	hand_stop(d);
 	state_write(d);
 	server_stop(d);
@@ -383,10 +396,12 @@ int main(int argc, char **argv)
 		.next_hold_id = 1,
 		.idle_since_ns = rbt_now_ns(),
 	};
+	struct config config;
 	int ready_fd = -1;
 
 	rbt_log_name("rubatod");
 	gpulock_init(&d);
+	config_default(&config);
 	int code = parse_arguments(argc, argv, &d, &ready_fd);
 	if (code >= 0) {
 		return code;
@@ -399,15 +414,22 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	/* One that was named must be right; with the default one, programs matter more. */
-	if (r == 0 && read_config(&d, &d.config) < 0 && d.config_path != NULL) {
+	if (r == 0 && read_config(&d, &config) < 0 && d.config_path != NULL) {
 		return 1;
 	}
+	d.config = config.sched;
 	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0) {
 		state_heal(&d);
 		r = server_start(&d);
 	}
 	if (r < 0) {
 		rbt_error("cannot start in %s: %s", d.runtime_dir, strerror(-r));
+		return 1;
+	}
+	/* The same with metrics. */
+	r = metrics_configure(&d, d.metrics_at != NULL ? d.metrics_at : config.metrics);
+	if (r < 0 && d.metrics_at != NULL) {
+		shut_down(&d);
 		return 1;
 	}
 	announce(&ready_fd);

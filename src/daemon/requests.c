@@ -335,26 +335,6 @@ static void fill_memory(
 	}
 }
 
-static void fill_turns(struct daemon *d, struct program *p, struct rbt_program_turns *ret)
-{
-	struct rbt_sched_stats stats = {0};
-
-	*ret = (struct rbt_program_turns){.weight = p->weight, .has_board = p->board != NULL};
-	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));
-	if (p->sched == NULL) {
-		return;
-	}
-	rbt_sched_stats(d->sched, p->sched, &stats);
-	ret->on_ns = stats.on_ns;
-	ret->waited_ns = stats.kept_off_ns;
-	ret->n_turns = stats.turns;
-	ret->n_owed_turns = stats.guard_turns;
-	ret->n_reserves = stats.reserves;
-	ret->reserved_ns = stats.reserved_ns;
-	ret->hold_ns = stats.window_ns;
-	ret->n_requests = stats.requests;
-}
-
 static size_t describe(struct daemon *d, struct program *p, char *buf, size_t size)
 {
 	struct rbt_msg_program msg = {
@@ -411,7 +391,7 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 		accounting_fill(d, p, &account); /* first: it brings the turns up to date too */
 	}
 	if ((msg->flags & RBT_LIST_TURNS) != 0) {
-		fill_turns(d, p, &turns);
+		accounting_fill_turns(d, p, &turns);
 		memcpy(buf + n, &turns, sizeof(turns));
 		n += sizeof(turns);
 	}

@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts: what programs have had, as ps tells it and as Prometheus reads it."""
+import http.client
+import json
+import math
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+import harness
+from harness import Program, binary, eventually
+from test_turns import BEST_EFFORT, HINTING, Requests, Spinner, spinners, taking_turns
+
+SAMPLE = re.compile(r'([a-z_]+)(?:\{(.*)\})? (\S+)')
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
+SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
+
+
+class Daemon:
+    """rubatod with options of its own, and perhaps a configuration file."""
+
+    def __init__(self, s, *options, text=None):
+        self.s, self.path = s, os.path.join(s.dir, "conf")
+        if text is not None:
+            self.write(text)
+            options += ("--config", self.path)
+        self.process = subprocess.Popen(s.inside([binary("rubatod"), *map(str, options)]), env=s.env,
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.pid = s.daemon()
+        eventually("it listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+        s.programs.append(self)
+
+    def write(self, text):
+        with open(self.path, "w") as f:
+            f.write(text)
+
+    def reload(self, text):
+        self.write(text)
+        os.kill(self.pid, signal.SIGHUP)
+
+    def end(self):
+        if self.process.poll() is None:
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait(10)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=10)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(10)
+        self.sock.connect(self.path)
+
+
+def connection(at):
+    """To a path, or to an address and a port."""
+    return UnixConnection(at) if isinstance(at, str) else http.client.HTTPConnection(*at, timeout=10)
+
+
+def request(at, method="GET", url="/metrics"):
+    c = connection(at)
+    try:
+        c.request(method, url)
+        answer = c.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read().decode()
+    finally:
+        c.close()
+
+
+def unescape(value):
+    return re.sub(r"\\(.)", lambda m: "\n" if m.group(1) == "n" else m.group(1), value)
+
+
+def parse_labels(text, line):
+    labels, at = {}, 0
+    while at < len(text or ""):
+        m = LABEL.match(text, at)
+        assert m and m.group(1) not in labels, line
+        labels[m.group(1)] = unescape(m.group(2))
+        at = m.end()
+    return labels
+
+
+def parse(text):
+    """{(name, labels): value}, strictly: one group a family, its HELP and TYPE first, no sample twice."""
+    families, samples, current = {}, {}, None
+    assert text.endswith("\n")
+    for line in text[:-1].split("\n"):
+        if line.startswith("# HELP "):
+            _, _, name, said = line.split(" ", 3)
+            assert name not in families and said, line
+            families[name], current = None, name
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name == current and families[name] is None and kind in SUFFIXES, line
+            families[name] = kind
+        else:
+            m = SAMPLE.fullmatch(line)
+            assert m, line
+            kind = families[current]
+            assert m.group(1) in [current + end for end in SUFFIXES[kind]], line
+            assert (kind == "counter") == current.endswith("_total"), line
+            key = m.group(1), tuple(sorted(parse_labels(m.group(2), line).items()))
+            assert key not in samples, line
+            samples[key] = float(m.group(3))
+            assert samples[key] >= 0 and math.isfinite(samples[key]), line
+    for name, kind in families.items():
+        assert name.startswith("rubato_")
+        assert any(key[0].startswith(name) for key in samples), f"{name} has no sample"
+        if kind == "histogram":
+            check_histogram(name, samples)
+    return samples
+
+
+def check_histogram(name, samples):
+    counts = {labels: v for (n, labels), v in samples.items() if n == name + "_count"}
+    assert counts
+    for labels, count in counts.items():
+        buckets = [(float(dict(ls)["le"]), v) for (n, ls), v in samples.items()
+                   if n == name + "_bucket" and tuple(p for p in ls if p[0] != "le") == labels]
+        assert buckets == sorted(buckets) and len(buckets) > 10, (name, buckets)
+        assert all(a[1] <= b[1] and a[0] < b[0] for a, b in zip(buckets, buckets[1:])), (name, buckets)
+        assert buckets[-1] == (math.inf, count), (name, buckets, count)
+        assert (samples[name + "_sum", labels] > 0) == (count > 0), name
+
+
+def scrape(at):
+    status, headers, text = request(at)
+    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4"), (status, headers)
+    return parse(text)
+
+
+def of(samples, pid=None, **labels):
+    """{name: value} of one program, or of other labels; without buckets."""
+    want = dict(labels, **({"pid": str(pid)} if pid is not None else {}))
+    return {name: v for (name, ls), v in samples.items() if want.items() <= dict(ls).items() and "le" not in dict(ls)}
+
+
+def adds_up(row):
+    """Of ps --json."""
+    assert row["known_us"] > 0 and row["on_us"] + row["waited_us"] <= row["known_us"], row
+    if row["used_us"] is not None:
+        assert row["used_us"] <= row["on_us"], row
+    for name in "off", "suspend_call", "resume_call", "request":
+        h = row[name]
+        if h is not None and h["count"] > 0:
+            assert 0 <= h["mean_us"] <= h["max_us"] and 0 <= h["p50_us"] <= h["p99_us"] <= h["max_us"], (name, h)
+    return row
+
+
+def suspends(s, pid):
+    """How often the device was told to take the program's compute task off, and to let it on."""
+    task, = s.tasks(pid)
+    return task["suspends"], task["resumes"]
+
+
+def test_two_in_turns_beside_requests(s):
+    requests = Requests(s, "--class", "latency")
+    a, b = spinners(s, (), ())
+    attached = s.program()
+    s.rubato("renice", attached.pid, *BEST_EFFORT)
+    requests.ask("measure graph 20 20 1")
+    time.sleep(0.5)
+    rows = s.ps()
+    for p in a, b, attached:
+        row = adds_up(rows[p.pid])
+        assert row["preemptions"] >= 3 and row["suspends"] == 0, row
+        # It may be off now, and that does not count yet.
+        assert row["preemptions"] - 1 <= row["off"]["count"] <= row["preemptions"], row
+        assert row["suspend_call"]["count"] >= row["preemptions"] and row["suspend_call"]["max_us"] > 0, row
+        assert row["resume_call"]["count"] >= row["off"]["count"], row
+        assert row["request"] is None and row["requests_late"] is None, row
+        # Off for most of the time that it waited: it waits when it is new, too.
+        assert row["off"]["mean_us"] * row["off"]["count"] <= row["waited_us"] * 1.2 + 50000, row
+    for p in a, b:
+        row = rows[p.pid]
+        assert row["used_us"] > 200000 and row["submissions"] > 10, row
+    assert rows[attached.pid]["used_us"] is None and rows[attached.pid]["submissions"] is None, "nobody knows"
+    assert rows[attached.pid]["on_us"] > 0
+    row = adds_up(rows[requests.pid])
+    assert row["preemptions"] == 0 and row["submissions"] >= 20 and row["waited_us"] == 0, row
+    assert 0 < row["used_us"] < row["known_us"] / 2, row
+
+
+def test_calls_are_counted_as_the_device_does(s):
+    a, b = spinners(s, (), ())
+    time.sleep(0.6)
+    a.ask("pause")
+    b.ask("pause")
+    s.rubato("suspend", b.pid)
+    s.rubato("suspend", b.pid)  # once more is no other
+    s.rubato("resume", b.pid)
+    s.rubato("suspend", b.pid)
+    s.rubato("resume", b.pid)
+    for p in a, b:
+        def agrees():
+            before, row, after = suspends(s, p.pid), s.ps()[p.pid], suspends(s, p.pid)
+            return before == after and (row["suspend_call"]["count"], row["resume_call"]["count"]) == after and row
+        row = adds_up(eventually("as many as the device counts", agrees))
+        assert row["suspends"] == (2 if p is b else 0), row
+        assert row["suspend_call"]["count"] >= 3, row
+
+
+def test_requests_as_told(s):
+    p = Program(s, [binary("rubato"), "run", "--class", "latency", "--", "python3", "-c", HINTING])
+    s.programs.append(p)
+    eventually("known", lambda: s.ps().get(p.pid, {}).get("counted"))
+    assert s.ps()[p.pid]["request"] is None, "none yet is not zero of them"
+    for ms in 5, 5, 30, 30, 30:
+        p.ask("begin 0")
+        time.sleep(ms / 1000)
+        p.ask("end 0")
+    p.ask("begin 1000000")
+    time.sleep(0.01)
+    p.ask("end 0")
+    row = adds_up(s.ps()[p.pid])
+    assert row["request"]["count"] == 6 and row["requests_late"] == 1, row
+    # (A bucket's upper end; the machine may have had other things to do.)
+    assert 10000 < row["request"]["p50_us"] < 200000 and 18000 < row["request"]["mean_us"] < 150000, row
+    assert 30000 < row["request"]["p99_us"] <= row["request"]["max_us"], row
+    assert row["used_us"] > 0 and row["reserves"] > 0, row
+
+
+def test_an_idle_program_uses_nothing(s):
+    """Also where nobody else wants the GPU, so that the core has no reason to look."""
+    p = Spinner(s, "--class", "normal")
+    p.ask("go")
+    time.sleep(1.2)
+    first = adds_up(s.ps()[p.pid])
+    p.ask("pause")
+    time.sleep(0.3)
+    paused = adds_up(s.ps()[p.pid])
+    time.sleep(1.2)
+    last = adds_up(s.ps()[p.pid])
+    assert first["used_us"] > 600000, first
+    assert last["used_us"] - paused["used_us"] < 300000, (paused, last)
+
+
+def test_accounts_survive_a_renice_and_a_reload(s):
+    d = Daemon(s, text="turn_ms = 60\n")
+    a, b = spinners(s, (), ())
+    time.sleep(0.5)
+    before = s.ps()[a.pid]
+    assert before["preemptions"] > 0
+    s.rubato("renice", a.pid, "--class", "normal")
+    d.reload("turn_ms = 100\n")
+    s.rubato("renice", a.pid, *BEST_EFFORT)
+    after = adds_up(s.ps()[a.pid])
+    for key in "known_us", "used_us", "waited_us", "submissions", "preemptions":
+        assert after[key] >= before[key] > 0, (key, before, after)
+    c = s.run(*BEST_EFFORT)
+    eventually("it has been off", lambda: s.ps()[c.pid]["preemptions"] > 2)
+    os.kill(d.pid, signal.SIGTERM)
+    d.process.wait(10)
+    began = time.monotonic()
+    Daemon(s)
+    row = eventually("known to a new daemon", lambda: c.ask("slice") and s.ps()[c.pid]["managed"] and s.ps()[c.pid])
+    assert row["known_us"] / 1e6 < time.monotonic() - began and row["preemptions"] == 0, ("it starts anew", row)
+
+
+NAMED = r"""if True:
+    import ctypes, os, sys
+    cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+    ctypes.CDLL(None).prctl(15, b'a"b\\c\nd', 0, 0, 0)
+    print(f"ready pid={os.getpid()}", flush=True)
+    sys.stdin.read()
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_metrics_on_a_socket(s):
+    path = os.path.join(s.dir, "metrics.sock")
+    d = Daemon(s, "--metrics", path)
+    mode = os.lstat(path).st_mode
+    assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600, oct(mode)
+    first = scrape(path)
+    assert {name for name, _ in first} == {"rubato_info"}, "nothing is known of no programs"
+    a, b = spinners(s, (), ())
+    attached = s.program()
+    s.rubato("renice", attached.pid, *BEST_EFFORT)
+    named = Program(s, [binary("rubato"), "run", "--class", "normal", "--", "python3", "-c", NAMED])
+    s.programs.append(named)
+    time.sleep(0.8)
+    samples, rows = scrape(path), s.ps()
+    assert of(samples, named.pid, program='a"b\\c\nd', **{"class": "normal"}), "a name that is to be escaped"
+    one = of(samples, a.pid)
+    labels = next(dict(ls) for name, ls in samples if dict(ls).get("pid") == str(a.pid))
+    assert labels["program"] == "besteffort" and labels["class"] == "best-effort" and labels["gpu"] == "0", labels
+    assert labels["user"] == rows[a.pid]["user"], labels
+    assert 0 < one["rubato_program_preemptions_total"] <= rows[a.pid]["preemptions"]
+    assert 0 < one["rubato_program_used_seconds_total"] * 1e6 <= rows[a.pid]["used_us"] + 1
+    assert one["rubato_program_used_seconds_total"] + one["rubato_program_waited_seconds_total"] <= \
+        one["rubato_program_known_seconds_total"]
+    assert one["rubato_program_suspend_seconds_count"] >= one["rubato_program_preemptions_total"]
+    assert one["rubato_program_waiting"] in (0, 1) and one["rubato_program_suspended"] == 0
+    assert "rubato_program_request_seconds_count" not in one and "rubato_program_pending" not in one
+    unknown = of(samples, attached.pid)
+    assert "rubato_program_used_seconds_total" not in unknown and "rubato_program_submissions_total" not in unknown
+    assert unknown["rubato_program_known_seconds_total"] > 0
+    gpu = of(samples, gpu="0")
+    assert gpu["rubato_gpu_switches_total"] > 0 and gpu["rubato_gpu_used_seconds_total"] > 0.2, gpu
+    assert of(samples, **{"gpu": "0", "class": "best-effort"})["rubato_gpu_programs"] == 3
+    assert of(samples, **{"gpu": "0", "class": "latency"})["rubato_gpu_programs"] == 0
+    a.end()
+    b.end()
+    eventually("gone", lambda: not of(scrape(path), a.pid))
+    assert of(scrape(path), gpu="0")["rubato_gpu_used_seconds_total"] >= gpu["rubato_gpu_used_seconds_total"]
+    assert request(path, url="/other")[0] == 404 and request(path, method="POST")[0] == 405
+    status, _, text = request(path, method="HEAD")
+    assert status == 200 and text == ""
+    os.kill(d.pid, signal.SIGTERM)
+    d.process.wait(10)
+    assert not os.path.lexists(path), "a socket is left behind"
+
+
+def test_metrics_on_a_port_and_reload(s):
+    port, path = free_port(), os.path.join(s.dir, "metrics.sock")
+    d = Daemon(s, text=f"metrics = {port}\n")
+    assert of(scrape(("127.0.0.1", port)))["rubato_info"] == 1
+    with open("/proc/net/if_inet6") as f:
+        if any(line.startswith("0" * 31 + "1 ") for line in f):
+            assert of(scrape(("::1", port)))["rubato_info"] == 1
+    d.reload(f"metrics = {path}\npolicy = fair\n")
+    eventually("moved", lambda: os.path.exists(path))
+    assert dict(next(ls for name, ls in scrape(path) if name == "rubato_info"))["policy"] == "fair"
+    try:
+        scrape(("127.0.0.1", port))
+        raise AssertionError("the port is still served")
+    except OSError:
+        pass
+    # Where something else is, nothing is removed, and all stays as it was.
+    taken = os.path.join(s.dir, "taken")
+    open(taken, "w").close()
+    d.reload(f"metrics = {taken}\n")
+    time.sleep(0.2)
+    assert scrape(path) and os.path.isfile(taken)
+    # One that a killed daemon has left is nobody's.
+    left = os.path.join(s.dir, "left")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(left)
+    d.reload(f"metrics = {left}\n")
+    eventually("taken over", lambda: not os.path.lexists(path) and scrape(left))
+    d.reload("metrics = none\n")
+    eventually("off", lambda: not os.path.lexists(left))
+    assert s.daemon() == d.pid
+
+
+def test_wrong_places_for_metrics(s):
+    def start(*options):
+        done = s.command(binary("rubatod"), *map(str, options))
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.returncode
+    for wrong in "relative", "0", "65536", "/" + "x" * 200, "":
+        assert start("--metrics", wrong) == 2, wrong
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        assert start("--metrics", other.getsockname()[1]) == 1
+    assert start("--metrics", "/nowhere/metrics") == 1
+    path = os.path.join(s.dir, "checked")
+    for text, code in ("metrics = none", 0), ("metrics = 9400", 0), ("metrics = /run/m", 0), ("metrics = x", 1):
+        with open(path, "w") as f:
+            f.write(text)
+        assert s.command(binary("rubatod"), "--check", path).returncode == code, text
+
+
+def test_who_asks_badly_delays_nobody(s):
+    """More connections than are served, halves of requests, nonsense, and readers that do not read."""
+    path = os.path.join(s.dir, "metrics.sock")
+    Daemon(s, "--metrics", path)
+    a, b = spinners(s, (), ())
+    bad = []
+    for i in range(40):
+        c = socket.socket(socket.AF_UNIX)
+        c.setblocking(False)
+        try:
+            c.connect(path)
+            c.send((b"GET /metrics HTTP/1.1\r\n", b"\x00\xff" * 500, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"")[i % 4])
+        except OSError:
+            pass
+        bad.append(c)
+    before = s.ps()
+    time.sleep(2)
+    after = s.ps()
+    for p in a, b:
+        turns = after[p.pid]["turns"] - before[p.pid]["turns"]
+        assert turns >= 5, f"{turns} turns in 2 s"
+    for c in bad:
+        c.close()
+    assert eventually("served again", lambda: of(scrape(path), a.pid), 15)
+    # One after another, as fast as it goes.
+    before, end, n = s.ps(), time.monotonic() + 1.5, 0
+    while time.monotonic() < end:
+        scrape(path)
+        n += 1
+    after = s.ps()
+    print(f"     {n} scrapes in 1.5 s")
+    for p in a, b:
+        assert after[p.pid]["turns"] - before[p.pid]["turns"] >= 4, (before, after)
+
+
+if __name__ == "__main__":
+    harness.main()

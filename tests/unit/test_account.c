@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Histograms, accounts of programs, and the text they are told in. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "daemon/account.h"
+#include "daemon/metrics.h"
+
+#define MS UINT64_C(1000000)
+
+static void test_hist(void)
+{
+	struct rbt_hist h = {0};
+
+	CHECK_INT(rbt_hist_quantile_ns(&h, 500), 0);
+	CHECK_INT(rbt_hist_bucket(0), 0);
+	CHECK_INT(rbt_hist_bucket(999), 0);
+	CHECK_INT(rbt_hist_bucket(1000), 1);
+	CHECK_INT(rbt_hist_bucket(1999), 1);
+	CHECK_INT(rbt_hist_bucket(2000), 2);
+	CHECK_INT(rbt_hist_bucket(UINT64_MAX), RBT_HIST_BUCKETS - 1);
+	for (int i = 0; i < 99; i++) {
+		rbt_hist_add(&h, 3000);
+	}
+	rbt_hist_add(&h, 70000);
+	CHECK_INT(rbt_hist_count(&h), 100);
+	CHECK_INT(h.sum_ns, 99 * 3000 + 70000);
+	CHECK_INT(h.max_ns, 70000);
+	CHECK_INT(rbt_hist_quantile_ns(&h, 500), 4000);
+	CHECK_INT(rbt_hist_quantile_ns(&h, 990), 4000);
+	CHECK_INT(rbt_hist_quantile_ns(&h, 991), 70000); /* not the end of its class, 128 us */
+	CHECK_INT(rbt_hist_quantile_ns(&h, 1000), 70000);
+	rbt_hist_add(&h, UINT64_C(1) << 60);
+	CHECK_INT(rbt_hist_quantile_ns(&h, 1000), INT64_C(1) << 60);
+}
+
+static void test_offs(void)
+{
+	struct account a;
+
+	account_start(&a, 5 * MS);
+	CHECK(!account_set_off(&a, false, true, 6 * MS));
+	/* Idle when it was taken off: nothing was taken from it, but it is let on again. */
+	CHECK(!account_set_off(&a, true, false, 7 * MS));
+	CHECK(!account_set_off(&a, true, true, 8 * MS));
+	CHECK(account_set_off(&a, false, true, 9 * MS));
+	CHECK_INT(a.n_preemptions, 0);
+	CHECK_INT(rbt_hist_count(&a.off), 0);
+	CHECK(!account_set_off(&a, true, true, 10 * MS));
+	CHECK(!account_set_off(&a, true, false, 11 * MS)); /* said again */
+	CHECK(account_set_off(&a, false, false, 90 * MS));
+	CHECK_INT(a.n_preemptions, 1);
+	CHECK_INT(rbt_hist_count(&a.off), 1);
+	CHECK_INT(a.off.sum_ns, 80 * MS);
+}
+
+static struct account_step sample(
+	struct account *a, struct rbt_board *b, uint64_t now_ns, uint64_t on_ns)
+{
+	struct rbt_sched_stats stats = {.on_ns = on_ns, .reserved_ns = on_ns / 2};
+
+	return account_sample(a, &stats, true, b, now_ns);
+}
+
+static struct rbt_board *make_board(void)
+{
+	struct rbt_board *b = aligned_alloc(64, sizeof(*b));
+
+	memset(b, 0, sizeof(*b));
+	rbt_board_init(b);
+	b->n_used = 1;
+	return b;
+}
+
+static void test_used(void)
+{
+	struct rbt_board *b = make_board();
+	struct account a;
+
+	account_start(&a, 1000 * MS);
+	account_begin_board(&a, b, 1000 * MS);
+	/* Never seen to be idle by the core: judged by what it does at the moment of looking. */
+	b->slots[0].n[RBT_BOARD_LAUNCH] = 10;
+	b->slots[0].tick = b->tick;
+	CHECK_INT(sample(&a, b, 1250 * MS, 250 * MS).used_ns, 250 * MS);
+	CHECK_INT(a.used_ns, 250 * MS);
+	CHECK_INT(sample(&a, b, 1500 * MS, 500 * MS).used_ns, 0);
+	CHECK_INT(a.used_ns, 250 * MS);
+	b->slots[0].in_sync = 1;
+	CHECK_INT(sample(&a, b, 1750 * MS, 750 * MS).used_ns, 250 * MS);
+	b->slots[0].in_sync = 0;
+	/* The core follows it: its word is taken, also while it is idle. */
+	struct account_step step = sample(&a, b, 2000 * MS, 790 * MS);
+	CHECK_INT(step.used_ns, 40 * MS);
+	CHECK_INT(step.reserved_ns, 20 * MS);
+	/* Too soon to tell; the next look has it all. */
+	CHECK_INT(sample(&a, b, 2000 * MS + 1000, 790 * MS + 1000).used_ns, 0);
+	CHECK_INT(sample(&a, b, 2250 * MS, 800 * MS).used_ns, 10 * MS);
+	CHECK_INT(a.used_ns, 550 * MS);
+	/* Not known: nothing is made up. */
+	struct rbt_sched_stats stats = {.on_ns = 1000 * MS};
+	CHECK_INT(account_sample(&a, &stats, false, NULL, 2450 * MS).used_ns, 0);
+
+	struct rbt_program_account out;
+	account_fill(&a, false, 3000 * MS, &out);
+	CHECK_INT(out.valid, RBT_ACCOUNT_HAS_SUBMISSIONS);
+	CHECK_INT(out.known_ns, 2000 * MS);
+	account_fill(&a, true, 3000 * MS, &out);
+	CHECK_INT(out.valid, RBT_ACCOUNT_HAS_SUBMISSIONS | RBT_ACCOUNT_HAS_USED);
+	free(b);
+}
+
+/* What a board counted before, and what another counted before it, and what is forged. */
+static void test_boards(void)
+{
+	struct rbt_board *b = make_board(), *other = make_board();
+	struct account a;
+	struct rbt_program_account out;
+
+	account_start(&a, 1000 * MS);
+	account_fill(&a, false, 1000 * MS, &out);
+	CHECK_INT(out.valid, 0);
+	b->slots[0].n[RBT_BOARD_COPY] = 100;
+	b->n_requests = 7;
+	b->request_times[3] = 7;
+	account_begin_board(&a, b, 1000 * MS);
+	account_fill(&a, true, 1001 * MS, &out);
+	CHECK_INT(out.n_submissions, 0);
+	CHECK_INT(out.valid & RBT_ACCOUNT_HAS_REQUESTS, 0);
+
+	b->slots[0].n[RBT_BOARD_COPY] = 103;
+	b->n_requests = 10;
+	b->n_late = 1;
+	b->request_ns = 60 * MS;
+	b->request_times[3] = 8;
+	b->request_times[15] = 1; /* 16 to 32 ms */
+	b->request_times[31] = 1; /* longer than our own classes */
+	sample(&a, b, 1100 * MS, 0);
+	account_fill(&a, true, 1100 * MS, &out);
+	CHECK_INT(out.n_submissions, 3);
+	CHECK_INT(out.n_requests_late, 1);
+	CHECK_INT(rbt_hist_count(&out.request), 3);
+	CHECK_INT(out.request.n[3], 1);
+	CHECK_INT(out.request.n[15], 1);
+	CHECK_INT(out.request.n[RBT_HIST_BUCKETS - 1], 1);
+	CHECK_INT(out.request.max_ns, 60 * MS); /* no longer than all of them */
+
+	/* A new board that goes on counting. */
+	other->slots[0].n[RBT_BOARD_COPY] = 103;
+	other->n_requests = 10;
+	other->request_times[3] = 8;
+	account_begin_board(&a, other, 1200 * MS);
+	other->slots[0].n[RBT_BOARD_COPY] = 104;
+	other->n_requests = 11;
+	other->request_times[3] = 9;
+	sample(&a, other, 1300 * MS, 0);
+	account_fill(&a, true, 1300 * MS, &out);
+	CHECK_INT(out.n_submissions, 4);
+	CHECK_INT(rbt_hist_count(&out.request), 4);
+
+	/* All that is there overwritten: sums, no more. */
+	memset(other->request_times, 0xff, sizeof(other->request_times));
+	memset(other->slots, 0xff, sizeof(other->slots));
+	other->n_late = UINT64_MAX / 2;
+	other->request_ns = UINT64_MAX;
+	sample(&a, other, 1400 * MS, 0);
+	account_fill(&a, true, 1400 * MS, &out);
+	CHECK_INT(out.n_requests_late, UINT32_MAX);
+	memset(other->slots, 0, sizeof(other->slots));
+	sample(&a, other, 1500 * MS, 0);
+	account_fill(&a, true, 1500 * MS, &out);
+	CHECK_INT(out.n_submissions, 3); /* of the first */
+	free(b);
+	free(other);
+}
+
+static struct metrics_snapshot *make_snapshot(size_t n)
+{
+	struct metrics_snapshot *s = calloc(1, sizeof(*s) + n * sizeof(s->programs[0]));
+
+	s->n_programs = n;
+	snprintf(s->policy, sizeof(s->policy), "turns");
+	return s;
+}
+
+/* All pieces together; free it. */
+static char *write_all(const struct metrics_snapshot *s)
+{
+	static char piece[METRICS_PIECE_MAX];
+	struct metrics_cursor cursor = {0};
+	char *text = NULL;
+	size_t size = 0, n;
+	FILE *f = open_memstream(&text, &size);
+
+	while ((n = metrics_write(s, &cursor, piece)) > 0) {
+		CHECK(n < METRICS_PIECE_MAX && piece[n - 1] == '\n');
+		fwrite(piece, n, 1, f);
+	}
+	CHECK_INT(metrics_write(s, &cursor, piece), 0);
+	fclose(f);
+	return text;
+}
+
+static void test_text(void)
+{
+	struct metrics_snapshot *s = make_snapshot(2);
+	struct metrics_program *p = &s->programs[1];
+
+	s->programs[0] = (struct metrics_program){.pid = 7, .priority = 13, .name = "x"};
+	*p = (struct metrics_program){.pid = 8, .priority = 2, .gpus = 5, .has_turns = true};
+	snprintf(p->name, sizeof(p->name), "a\"b\\c\nd\x01\xff\u00e9");
+	snprintf(p->user, sizeof(p->user), "ann");
+	p->account.valid = RBT_ACCOUNT_HAS_USED | RBT_ACCOUNT_HAS_REQUESTS;
+	p->account.used_ns = UINT64_C(12000000034);
+	rbt_hist_add(&p->account.request, 3 * MS);
+	char *text = write_all(s);
+#define LABELS                                                                                     \
+	"{pid=\"8\",program=\"a\\\"b\\\\c\\nd??\u00e9\",user=\"ann\",class=\"best-effort\",gpu=\"0,2\""
+	CHECK(strstr(text, "\nrubato_program_used_seconds_total" LABELS "} 12.000000034\n") !=
+		NULL);
+	CHECK(strstr(text, "rubato_program_used_seconds_total{pid=\"7\"") == NULL);
+	CHECK(strstr(text, "rubato_program_turns_total{pid=\"7\"") == NULL);
+	CHECK(strstr(text, "rubato_program_known_seconds_total{pid=\"7\"") != NULL);
+	CHECK(strstr(
+		text, "\nrubato_program_request_seconds_bucket" LABELS ",le=\"0.002048\"} 0\n"));
+	CHECK(strstr(
+		text, "\nrubato_program_request_seconds_bucket" LABELS ",le=\"0.004096\"} 1\n"));
+	CHECK(strstr(text, "\nrubato_program_request_seconds_bucket" LABELS ",le=\"+Inf\"} 1\n"));
+	CHECK(strstr(text, "\nrubato_program_request_seconds_sum" LABELS "} 0.003000000\n"));
+	CHECK(strstr(text, "# TYPE rubato_program_request_seconds histogram\n"));
+	/* What nobody has is not there at all. */
+	CHECK(strstr(text, "rubato_program_pending") == NULL && strstr(text, "rubato_gpu") == NULL);
+	free(text);
+	free(s);
+}
+
+/* The longest of everything fits in a piece. */
+static void test_longest(void)
+{
+	struct metrics_snapshot *s = make_snapshot(1);
+	struct metrics_program *p = &s->programs[0];
+
+	memset(p, 0xff, sizeof(*p));
+	p->priority = 2;
+	p->is_suspended = p->is_waiting = p->has_turns = true;
+	memset(p->name, '"', sizeof(p->name) - 1);
+	memset(p->user, '\\', sizeof(p->user) - 1);
+	p->name[sizeof(p->name) - 1] = p->user[sizeof(p->user) - 1] = '\0';
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		memset(&s->gpus[gpu], 0xff, sizeof(s->gpus[gpu]));
+		s->gpus[gpu].is_used = s->gpus[gpu].has_used = true;
+	}
+	char *text = write_all(s);
+	CHECK(strstr(text, "rubato_gpu_programs{gpu=\"31\",class=\"latency\"} 4294967295\n") !=
+		NULL);
+	free(text);
+	free(s);
+}
+
+static void test_places(void)
+{
+	char path[METRICS_AT_MAX + 1];
+
+	memset(path, 'x', sizeof(path));
+	path[0] = '/';
+	path[METRICS_AT_MAX] = '\0';
+	CHECK(metrics_check(path) < 0);
+	path[METRICS_AT_MAX - 1] = '\0';
+	CHECK_INT(metrics_check(path), 0);
+	CHECK_INT(metrics_check("none"), 0);
+	CHECK_INT(metrics_check("65535"), 0);
+	CHECK(metrics_check("0") < 0 && metrics_check("65536") < 0 && metrics_check("") < 0);
+	CHECK(metrics_check("-1") < 0 && metrics_check("localhost:80") < 0);
+}
+
+int main(void)
+{
+	test_hist();
+	test_offs();
+	test_used();
+	test_boards();
+	test_text();
+	test_longest();
+	test_places();
+	return check_result();
+}
