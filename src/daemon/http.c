@@ -41,6 +41,7 @@ struct http {
 		uint64_t since_ns;
 	} connections[HTTP_MAX_CONNECTIONS]; /* since_ns 0: free */
 	bool has_room;                       /* one has ended in this run */
+	bool is_stuck;                       /* none has been there, and none has come */
 };
 
 /* An answer on its way. */
@@ -185,6 +186,7 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **socket_sta
 			h->connections[i].fd = info->connect_fd;
 			h->connections[i].since_ns = is_begin ? rbt_now_ns() : 0;
 			h->has_room = h->has_room || !is_begin;
+			h->is_stuck = false;
 			return;
 		}
 	}
@@ -252,12 +254,23 @@ int http_fd(const struct http *h)
 	return h->fd;
 }
 
+bool http_is_busy(const struct http *h)
+{
+	for (size_t i = 0; i < HTTP_MAX_CONNECTIONS; i++) {
+		if (h->connections[i].since_ns != 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 bool http_run(struct http *h)
 {
 	MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
 
 	end_overdue(h);
 	h->has_room = false;
+	h->is_stuck = !http_is_busy(h);
 	mhd.run(h->daemon);
 	/* With as many connections as it may have the library does not listen, and it listens again
 	 * only when it is run after one has ended. */
@@ -268,12 +281,7 @@ bool http_run(struct http *h)
 	return mhd.get_timeout(h->daemon, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 
-bool http_is_busy(const struct http *h)
+bool http_is_stuck(const struct http *h)
 {
-	for (size_t i = 0; i < HTTP_MAX_CONNECTIONS; i++) {
-		if (h->connections[i].since_ns != 0) {
-			return true;
-		}
-	}
-	return false;
+	return h->is_stuck;
 }

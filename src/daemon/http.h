@@ -34,6 +34,9 @@ void http_stop(struct http *h); /* accepts NULL */
 int http_fd(const struct http *h);
 /* Does some of it. True: there is more to do at once. */
 bool http_run(struct http *h);
+/* Whether the last run found nothing that it could do, and somebody may be at the door: no file
+ * descriptor was left to let him in. */
+bool http_is_stuck(const struct http *h);
 /* Whether it must be run now and then, for time that runs out. */
 bool http_is_busy(const struct http *h);
 

@@ -25,6 +25,11 @@ bool http_run(struct http *h)
 	return false;
 }
 
+bool http_is_stuck(const struct http *h)
+{
+	return false;
+}
+
 bool http_is_busy(const struct http *h)
 {
 	return false;

@@ -29,14 +29,17 @@
 /* Users whose names are remembered. */
 #define MAX_USERS 16
 
+struct server {
+	struct source source; /* first: the loop hands it back */
+	struct http *http;    /* NULL: none */
+	bool is_deaf;         /* not watched: nobody could be let in */
+};
+
 struct metrics {
 	struct daemon *daemon;
 	char at[METRICS_AT_MAX];
 	struct stat socket; /* of a path: what we made there */
-	struct {
-		struct source source; /* first: the loop hands it back */
-		struct http *http;
-	} servers[METRICS_LISTENERS];
+	struct server servers[METRICS_LISTENERS];
 	struct source again; /* an eventfd: a server can go on */
 	struct metrics_snapshot *last;
 	struct {
@@ -232,26 +235,27 @@ static void run(struct metrics *m, struct http *http)
 	}
 }
 
-static void run_all(struct metrics *m)
-{
-	for (size_t i = 0; i < METRICS_LISTENERS; i++) {
-		if (m->servers[i].http != NULL) {
-			run(m, m->servers[i].http);
-		}
-	}
-}
-
 static void on_again(struct daemon *d, struct source *s, uint32_t events)
 {
 	eventfd_t ignored;
 
 	eventfd_read(s->fd, &ignored);
-	run_all(d->metrics);
+	for (size_t i = 0; i < METRICS_LISTENERS; i++) {
+		if (d->metrics->servers[i].http != NULL) {
+			run(d->metrics, d->metrics->servers[i].http);
+		}
+	}
 }
 
 static void on_server(struct daemon *d, struct source *s, uint32_t events)
 {
-	run_all(d->metrics);
+	struct server *server = (struct server *)s; /* its first member */
+
+	run(d->metrics, server->http);
+	/* Who waits at the door would wake us for ever: look again later. */
+	if (http_is_stuck(server->http)) {
+		server->is_deaf = epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL) == 0;
+	}
 }
 
 /* Only what we made is removed. */
@@ -371,8 +375,8 @@ void metrics_stop(struct daemon *d)
 bool metrics_needs_tick(const struct daemon *d)
 {
 	for (size_t i = 0; d->metrics != NULL && i < METRICS_LISTENERS; i++) {
-		if (d->metrics->servers[i].http != NULL &&
-			http_is_busy(d->metrics->servers[i].http)) {
+		const struct server *server = &d->metrics->servers[i];
+		if (server->http != NULL && (server->is_deaf || http_is_busy(server->http))) {
 			return true;
 		}
 	}
@@ -381,7 +385,11 @@ bool metrics_needs_tick(const struct daemon *d)
 
 void metrics_tick(struct daemon *d)
 {
-	if (metrics_needs_tick(d)) {
-		run_all(d->metrics);
+	for (size_t i = 0; d->metrics != NULL && i < METRICS_LISTENERS; i++) {
+		struct server *server = &d->metrics->servers[i];
+		if (server->http != NULL && http_is_busy(server->http)) {
+			run(d->metrics, server->http);
+		}
+		server->is_deaf = server->is_deaf && watch(d, &server->source) < 0;
 	}
 }

@@ -5,6 +5,8 @@ import json
 import math
 import os
 import re
+import resource
+import select
 import signal
 import socket
 import stat
@@ -13,7 +15,7 @@ import time
 
 import harness
 from harness import Program, binary, eventually
-from test_turns import BEST_EFFORT, HINTING, Requests, Spinner, spinners, taking_turns
+from test_turns import BEST_EFFORT, HINTING, Requests, Spinner, cpu_seconds, spinners
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{(.*)\})? (\S+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
@@ -413,6 +415,64 @@ def test_who_asks_badly_delays_nobody(s):
     print(f"     {n} scrapes in 1.5 s")
     for p in a, b:
         assert after[p.pid]["turns"] - before[p.pid]["turns"] >= 4, (before, after)
+
+
+def test_no_file_descriptor_left(s):
+    """Who cannot be let in does not keep the daemon busy, and is let in later."""
+    path = os.path.join(s.dir, "metrics.sock")
+    d = Daemon(s, "--metrics", path)
+    scrape(path)
+    soft, hard = resource.prlimit(d.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (max(map(int, os.listdir(f"/proc/{d.pid}/fd"))) + 1, hard))
+    filled = []
+    try:  # in the gaps below the highest
+        while len(filled) < 64:
+            filled.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            filled[-1].setblocking(False)
+            filled[-1].connect(os.path.join(s.run_dir, "control.sock"))
+    except OSError:
+        pass
+    c = socket.socket(socket.AF_UNIX)
+    c.settimeout(10)
+    c.connect(path)
+    c.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    time.sleep(0.3)
+    before = cpu_seconds(d.pid)
+    time.sleep(1)
+    used = cpu_seconds(d.pid) - before
+    assert used < 0.1, f"{used:.2f} s of a second"
+    resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    assert c.recv(4096).startswith(b"HTTP/1."), "served in the end"
+    for other in filled + [c]:
+        other.close()
+    assert scrape(path)
+
+
+def test_slow_ones_are_cut_off(s):
+    """A byte now and then does not buy a place for ever."""
+    if not harness.LONG:
+        print("     only in the long run")
+        return
+    path = os.path.join(s.dir, "metrics.sock")
+    Daemon(s, "--metrics", path)
+    slow = [socket.socket(socket.AF_UNIX) for _ in range(9)]
+    for c in slow:
+        c.connect(path)
+        c.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: ")
+    waiting = slow.pop()  # the ninth
+    waiting.sendall(b"\r\n\r\n")
+    began = time.monotonic()
+    while not select.select([waiting], [], [], 1)[0]:
+        assert time.monotonic() - began < 50
+        for c in slow:
+            try:
+                c.send(b"x")
+            except OSError:
+                pass
+    took = time.monotonic() - began
+    assert waiting.recv(15) == b"HTTP/1.1 200 OK" and 25 < took, took
+    for c in slow + [waiting]:
+        c.close()
 
 
 if __name__ == "__main__":
