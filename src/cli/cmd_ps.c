@@ -13,9 +13,10 @@
 #include "sched/class.h"
 #include "util/json.h"
 #include "util/proc.h"
+#include "util/time.h"
 
 struct view {
-	bool json, threads;
+	bool json, threads, is_long;
 	struct rbt_json j;
 	size_t n_rows;
 };
@@ -128,6 +129,53 @@ static void print_task(const struct view *v, const struct listed *l, const struc
 		tid);
 }
 
+/* "1.23s", "45.6ms", "789us". */
+static const char *time_text(uint64_t ns, char *buf, size_t size)
+{
+	if (ns >= RBT_NS_PER_S) {
+		snprintf(buf, size, "%.2fs", (double)ns / 1e9);
+	} else if (ns >= RBT_NS_PER_MS) {
+		snprintf(buf, size, "%.1fms", (double)ns / 1e6);
+	} else {
+		snprintf(buf, size, "%" PRIu64 "us", ns / 1000);
+	}
+	return buf;
+}
+
+static void print_hist(const char *what, const struct rbt_hist *h)
+{
+	char p50[32], p99[32], max[32];
+	uint64_t n = rbt_hist_count(h);
+
+	if (n > 0) {
+		printf("%26s %" PRIu64 ", p50 %s, p99 %s, max %s\n", what, n,
+			time_text(rbt_hist_quantile_ns(h, 500), p50, sizeof(p50)),
+			time_text(rbt_hist_quantile_ns(h, 990), p99, sizeof(p99)),
+			time_text(h->max_ns, max, sizeof(max)));
+	}
+}
+
+static void print_account(const struct listed *l)
+{
+	const struct rbt_program_account *a = &l->account;
+	char known[32], used[32] = "-", waited[32];
+
+	if ((a->valid & RBT_ACCOUNT_HAS_USED) != 0) {
+		time_text(a->used_ns, used, sizeof(used));
+	}
+	printf("%26s %s used, %s waited, of %s; %" PRIu64 " turns, %" PRIu64 " reserves, %" PRIu64
+	       " suspends\n",
+		"time:", used, time_text(l->turns.waited_ns, waited, sizeof(waited)),
+		time_text(a->known_ns, known, sizeof(known)), l->turns.n_turns, l->turns.n_reserves,
+		a->n_suspends);
+	print_hist("preempted:", &a->off);
+	print_hist("suspend calls:", &a->suspend);
+	print_hist("resume calls:", &a->resume);
+	if ((a->valid & RBT_ACCOUNT_HAS_REQUESTS) != 0) {
+		print_hist("requests:", &a->request);
+	}
+}
+
 static void print_row(struct view *v, const struct listed *l)
 {
 	char user[32], gpus[32], slice[32], memory[32], state[32], priority[16];
@@ -149,6 +197,9 @@ static void print_row(struct view *v, const struct listed *l)
 		l->command);
 	if (l->note[0] != '\0') {
 		printf("%26s %s\n", "note:", l->note);
+	}
+	if (v->is_long && l->has_account) {
+		print_account(l);
 	}
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		print_task(v, l, &l->tasks[i]);
@@ -296,6 +347,7 @@ static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"threads", no_argument, NULL, 't'},
+		{"long", no_argument, NULL, 'l'},
 		{"json", no_argument, NULL, 'j'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
@@ -303,10 +355,13 @@ static int run(int argc, char **argv)
 	struct view v = {0};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "hl", options, NULL)) != -1) {
 		switch (c) {
 		case 't':
 			v.threads = true;
+			break;
+		case 'l':
+			v.is_long = true;
 			break;
 		case 'j':
 			v.json = true;
@@ -340,13 +395,14 @@ const struct command cmd_ps = {
 	.name = "ps",
 	.summary = "show programs, their tasks and timeslices",
 	.usage =
-		"Usage: rubato ps [--threads] [--json]\n"
+		"Usage: rubato ps [--threads] [--long] [--json]\n"
 		"\n"
 		"Shows every program on the GPUs that you may look into: those under rubatod, and,\n"
 		"with ptrace rights (root), all others. A dash is something not known. Each task is\n"
 		"shown with its runlist and id, its timeslice and whether it may run.\n"
 		"\n"
 		"      --threads            also the thread that made each task\n"
+		"  -l, --long               also what programs under rubatod have had: time used, waits\n"
 		"      --json               the same facts, for programs\n",
 	.run = run,
 };

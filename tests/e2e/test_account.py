@@ -189,6 +189,10 @@ def test_two_in_turns_beside_requests(s):
         assert row["used_us"] > 200000 and row["submissions"] > 10, row
     assert rows[attached.pid]["used_us"] is None and rows[attached.pid]["submissions"] is None, "nobody knows"
     assert rows[attached.pid]["on_us"] > 0
+    text = s.rubato("ps", "--long").stdout
+    assert re.search(rf"^ *{a.pid} .*\n +time: [0-9.]+m?s used, [0-9.]+m?s waited, of [0-9.]+s; [0-9]+ turns, 0 reserves, "
+                     r"0 suspends\n +preempted: [0-9]+, p50 [0-9.]+m?s, p99 ", text, re.M), text
+    assert re.search(rf"^ *{attached.pid} .*\n +time: - used, ", text, re.M), text
     row = adds_up(rows[requests.pid])
     assert row["preemptions"] == 0 and row["submissions"] >= 20 and row["waited_us"] == 0, row
     assert 0 < row["used_us"] < row["known_us"] / 2, row
