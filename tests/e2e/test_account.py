@@ -136,6 +136,14 @@ def check_histogram(name, samples):
         assert (samples[name + "_sum", labels] > 0) == (count > 0), name
 
 
+def without_metrics(s):
+    """Left out when it was built: nothing to test."""
+    absent = "libmicrohttpd" in s.rubato("doctor").stdout
+    if absent:
+        print("     built without libmicrohttpd")
+    return absent
+
+
 def scrape(at):
     status, headers, text = request(at)
     assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4"), (status, headers)
@@ -241,15 +249,15 @@ def test_an_idle_program_uses_nothing(s):
     """Also where nobody else wants the GPU, so that the core has no reason to look."""
     p = Spinner(s, "--class", "normal")
     p.ask("go")
-    time.sleep(1.2)
+    time.sleep(1)
     first = adds_up(s.ps()[p.pid])
     p.ask("pause")
     time.sleep(0.3)
     paused = adds_up(s.ps()[p.pid])
-    time.sleep(1.2)
+    time.sleep(1)
     last = adds_up(s.ps()[p.pid])
-    assert first["used_us"] > 600000, first
-    assert last["used_us"] - paused["used_us"] < 300000, (paused, last)
+    assert first["used_us"] > 500000, first
+    assert last["used_us"] - paused["used_us"] < 300000 < last["on_us"] - paused["on_us"], (paused, last)
 
 
 def test_accounts_survive_a_renice_and_a_reload(s):
@@ -291,6 +299,8 @@ def free_port():
 
 
 def test_metrics_on_a_socket(s):
+    if without_metrics(s):
+        return
     path = os.path.join(s.dir, "metrics.sock")
     d = Daemon(s, "--metrics", path)
     mode = os.lstat(path).st_mode
@@ -336,6 +346,8 @@ def test_metrics_on_a_socket(s):
 
 
 def test_metrics_on_a_port_and_reload(s):
+    if without_metrics(s):
+        return
     port, path = free_port(), os.path.join(s.dir, "metrics.sock")
     d = Daemon(s, text=f"metrics = {port}\n")
     assert of(scrape(("127.0.0.1", port)))["rubato_info"] == 1
@@ -388,6 +400,8 @@ def test_wrong_places_for_metrics(s):
 
 def test_who_asks_badly_delays_nobody(s):
     """More connections than are served, halves of requests, nonsense, and readers that do not read."""
+    if without_metrics(s):
+        return
     path = os.path.join(s.dir, "metrics.sock")
     Daemon(s, "--metrics", path)
     a, b = spinners(s, (), ())
@@ -402,27 +416,29 @@ def test_who_asks_badly_delays_nobody(s):
             pass
         bad.append(c)
     before = s.ps()
-    time.sleep(2)
+    time.sleep(1.2)
     after = s.ps()
     for p in a, b:
         turns = after[p.pid]["turns"] - before[p.pid]["turns"]
-        assert turns >= 5, f"{turns} turns in 2 s"
+        assert turns >= 3, f"{turns} turns in 1.2 s"
     for c in bad:
         c.close()
     assert eventually("served again", lambda: of(scrape(path), a.pid), 15)
     # One after another, as fast as it goes.
-    before, end, n = s.ps(), time.monotonic() + 1.5, 0
+    before, end, n = s.ps(), time.monotonic() + 1, 0
     while time.monotonic() < end:
         scrape(path)
         n += 1
     after = s.ps()
-    print(f"     {n} scrapes in 1.5 s")
+    print(f"     {n} scrapes in a second")
     for p in a, b:
-        assert after[p.pid]["turns"] - before[p.pid]["turns"] >= 4, (before, after)
+        assert after[p.pid]["turns"] - before[p.pid]["turns"] >= 2, (before, after)
 
 
 def test_no_file_descriptor_left(s):
     """Who cannot be let in does not keep the daemon busy, and is let in later."""
+    if without_metrics(s):
+        return
     path = os.path.join(s.dir, "metrics.sock")
     d = Daemon(s, "--metrics", path)
     scrape(path)
@@ -454,7 +470,7 @@ def test_no_file_descriptor_left(s):
 
 def test_slow_ones_are_cut_off(s):
     """A byte now and then does not buy a place for ever."""
-    if not harness.LONG:
+    if without_metrics(s) or not harness.LONG:
         print("     only in the long run")
         return
     path = os.path.join(s.dir, "metrics.sock")
