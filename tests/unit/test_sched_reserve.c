@@ -172,9 +172,11 @@ static void test_edges_only(void)
 	for (unsigned i = 0; i < 20; i++) {
 		t_ns += 24 * SIM_MS;
 		rbt_sched_busy(s, t_ns, p);
+		CHECK(rbt_sched_is_wanting(p));
 		t_ns += SIM_MS;
 		rbt_sched_idle(s, t_ns, p);
 		rbt_sched_tick(s, t_ns + SIM_MS);
+		CHECK(!rbt_sched_is_wanting(p));
 	}
 	rbt_sched_stats(s, p, &stats);
 	CHECK_INT(stats.window_ns, 0);
