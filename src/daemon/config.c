@@ -15,7 +15,7 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-#define MAX_LINE 512
+#define MAX_LINE 256
 
 /* Numbers. With 0 the file means none, and the core means its default: hence zero_is_never. */
 static const struct key {
