@@ -27,13 +27,16 @@
 #define SHARED_NS  (100 * RBT_NS_PER_MS)
 #define RENAMED_NS (5 * RBT_NS_PER_S)
 #define AT_A_TIME  8192u
+/* Serving has one part in so many of our time, and what that comes to in BURST_NS at once. */
+#define SHARE    8u
+#define BURST_NS RBT_NS_PER_S
 /* Users whose names are remembered. */
 #define MAX_USERS 16
 
 struct server {
 	struct source source; /* first: the loop hands it back */
 	struct http *http;    /* NULL: none */
-	bool is_deaf;         /* not watched: nobody could be let in */
+	bool is_deaf;         /* not watched for now */
 };
 
 struct metrics {
@@ -42,6 +45,7 @@ struct metrics {
 	struct stat socket; /* of a path: what we made there */
 	struct server servers[METRICS_LISTENERS];
 	struct source again; /* an eventfd: a server can go on */
+	uint64_t paid_ns;    /* until when our time is spent, at the pace of SHARE */
 	struct metrics_snapshot *last;
 	struct {
 		uid_t uid;
@@ -237,10 +241,32 @@ static void answer_close(void *answer)
 static const struct http_ops ops = {
 	.open = answer_open, .read = answer_read, .close = answer_close};
 
-static void run(struct metrics *m, struct http *http)
+static bool is_spent(const struct metrics *m, uint64_t now_ns)
 {
-	/* Others in the loop come first: it is run again when it is its turn. */
-	if (http_run(http)) {
+	return m->paid_ns > now_ns + BURST_NS;
+}
+
+/* Until the tick. */
+static void make_deaf(struct metrics *m, struct server *server)
+{
+	if (!server->is_deaf) {
+		server->is_deaf =
+			epoll_ctl(m->daemon->epoll_fd, EPOLL_CTL_DEL, server->source.fd, NULL) == 0;
+	}
+}
+
+static void run(struct metrics *m, struct server *server)
+{
+	uint64_t began_ns = rbt_now_ns();
+	bool has_more = http_run(server->http);
+	uint64_t now_ns = rbt_now_ns();
+
+	m->paid_ns = m->paid_ns > began_ns ? m->paid_ns : began_ns;
+	m->paid_ns += (now_ns - began_ns) * SHARE;
+	if (is_spent(m, now_ns)) {
+		make_deaf(m, server);
+	} else if (has_more) {
+		/* Others in the loop come first: it is run again when it is its turn. */
 		eventfd_write(m->again.fd, 1);
 	}
 }
@@ -251,8 +277,9 @@ static void on_again(struct daemon *d, struct source *s, uint32_t events)
 
 	eventfd_read(s->fd, &ignored);
 	for (size_t i = 0; i < METRICS_LISTENERS; i++) {
-		if (d->metrics->servers[i].http != NULL) {
-			run(d->metrics, d->metrics->servers[i].http);
+		struct server *server = &d->metrics->servers[i];
+		if (server->http != NULL && !server->is_deaf) {
+			run(d->metrics, server);
 		}
 	}
 }
@@ -261,10 +288,10 @@ static void on_server(struct daemon *d, struct source *s, uint32_t events)
 {
 	struct server *server = (struct server *)s; /* its first member */
 
-	run(d->metrics, server->http);
+	run(d->metrics, server);
 	/* Who waits at the door would wake us for ever: look again later. */
 	if (http_is_stuck(server->http)) {
-		server->is_deaf = epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL) == 0;
+		make_deaf(d->metrics, server);
 	}
 }
 
@@ -397,9 +424,12 @@ void metrics_tick(struct daemon *d)
 {
 	for (size_t i = 0; d->metrics != NULL && i < METRICS_LISTENERS; i++) {
 		struct server *server = &d->metrics->servers[i];
-		if (server->http != NULL && http_is_busy(server->http)) {
-			run(d->metrics, server->http);
+		if (server->http == NULL || is_spent(d->metrics, rbt_now_ns())) {
+			continue;
 		}
 		server->is_deaf = server->is_deaf && watch(d, &server->source) < 0;
+		if (http_is_busy(server->http)) {
+			run(d->metrics, server);
+		}
 	}
 }
