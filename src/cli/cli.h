@@ -35,7 +35,7 @@ struct command {
 };
 
 extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor,
-	cmd_kfd;
+	cmd_top, cmd_kfd;
 
 /* Prints a usage error and where to look; returns EXIT_USAGE. */
 int usage_error(const struct command *cmd, const char *fmt, ...)
@@ -80,9 +80,9 @@ int daemon_socket_path(char *buf, size_t size);
  * the daemon's verdict is in ret->error. */
 int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,
 	struct rbt_msg_result *ret);
-/* The program with the next pid after `after`: size of the
- * message in buf, 0 after the last, or -errno. */
-ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size);
+/* The program with the next pid after `after`, with what `flags` (RBT_LIST_*) ask for besides: size
+ * of the message in buf, 0 after the last, or -errno. */
+ssize_t daemon_list(int sock, pid_t after, uint32_t flags, void *buf, size_t size);
 
 /* target.c: a program named on the command line */
 
@@ -92,6 +92,10 @@ int target_each(const struct command *cmd, int argc, char **argv,
 	int (*fn)(pid_t pid, const void *data), const void *data);
 /* Opens `pid`, sends it one request, and says what went wrong. Returns an exit code. */
 int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret);
+/* The same, but says nothing: what went wrong, in words, is in `ret_why` instead. */
+#define TARGET_WHY_MAX 512
+int target_try(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret,
+	char ret_why[TARGET_WHY_MAX]);
 /* Finds the tasks of a running program from outside, with whichever backend knows it. */
 int target_discover(pid_t pid, struct rbt_record **ret, size_t *ret_n);
 

@@ -218,12 +218,22 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 	return 0;
 }
 
-ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
+/* Whether what follows a program's tasks is some of what was asked for: a daemon that is older than
+ * we are leaves out what it does not know. */
+static bool is_tail_sound(size_t size, uint32_t flags)
+{
+	size_t turns = (flags & RBT_LIST_TURNS) != 0 ? sizeof(struct rbt_program_turns) : 0;
+	size_t account = (flags & RBT_LIST_ACCOUNT) != 0 ? sizeof(struct rbt_program_account) : 0;
+
+	return size == 0 || size == turns || size == turns + account;
+}
+
+ssize_t daemon_list(int sock, pid_t after, uint32_t flags, void *buf, size_t size)
 {
 	struct rbt_msg_pid req = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIST},
 		.pid = after,
-		.flags = RBT_LIST_TURNS | RBT_LIST_ACCOUNT,
+		.flags = flags,
 	};
 	struct rbt_msg_program msg;
 	int r = rbt_send(sock, &req, sizeof(req), NULL, 0, 0);
@@ -244,9 +254,5 @@ ssize_t daemon_list(int sock, pid_t after, void *buf, size_t size)
 	}
 	memcpy(&msg, buf, sizeof(msg));
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task_state);
-	size_t turns_end = tasks_end + sizeof(struct rbt_program_turns);
-	/* A daemon from before there were turns, or accounts, says nothing of them. */
-	bool fits = (size_t)n == tasks_end || (size_t)n == turns_end ||
-		    (size_t)n == turns_end + sizeof(struct rbt_program_account);
-	return fits ? n : -EBADMSG;
+	return (size_t)n >= tasks_end && is_tail_sound((size_t)n - tasks_end, flags) ? n : -EBADMSG;
 }

@@ -44,7 +44,22 @@ static void mark_seen(struct walk *w, pid_t pid)
 	w->seen[w->n_seen++] = pid;
 }
 
-static int list_message(struct walk *w, const char *buf, size_t size)
+/* What follows the tasks, each as far as the daemon has sent it. */
+static void read_tail(struct listed *l, const char *tail, size_t size)
+{
+	l->has_turns = size >= sizeof(l->turns);
+	if (l->has_turns) {
+		memcpy(&l->turns, tail, sizeof(l->turns));
+		l->turns.policy[sizeof(l->turns.policy) - 1] = '\0';
+	}
+	l->has_account = size >= sizeof(l->turns) + sizeof(l->account);
+	if (l->has_account) {
+		memcpy(&l->account, tail + sizeof(l->turns), sizeof(l->account));
+	}
+}
+
+static int list_message(
+	const char *buf, size_t size, int (*fn)(const struct listed *l, void *data), void *data)
 {
 	struct rbt_msg_program msg;
 
@@ -71,30 +86,57 @@ static int list_message(struct walk *w, const char *buf, size_t size)
 		.tasks = tasks,
 	};
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(*tasks);
-	l.has_turns = size > tasks_end;
-	if (l.has_turns) {
-		memcpy(&l.turns, buf + tasks_end, sizeof(l.turns));
-		l.turns.policy[sizeof(l.turns.policy) - 1] = '\0';
-	}
-	l.has_account = size > tasks_end + sizeof(l.turns);
-	if (l.has_account) {
-		memcpy(&l.account, buf + tasks_end + sizeof(l.turns), sizeof(l.account));
-	}
+	read_tail(&l, buf + tasks_end, size - tasks_end);
 	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
 	if (rbt_proc_command(l.pid, l.command, sizeof(l.command)) < 0) {
 		snprintf(l.command, sizeof(l.command), "-");
 	}
-	mark_seen(w, l.pid);
-	int r = w->fn(&l, w->data);
+	int r = fn(&l, data);
 	free(tasks);
 	return r;
 }
 
-static int list_daemon(struct walk *w, uid_t uid)
+int listing_daemon(int sock, uid_t uid, uint32_t flags,
+	int (*fn)(const struct listed *l, void *data), void *data)
 {
 	static char buf[RBT_MSG_MAX];
+	pid_t after = 0;
+	ssize_t n;
 	int r = 0;
 
+	while (r == 0 && (n = daemon_list(sock, after, flags, buf, sizeof(buf))) != 0) {
+		struct rbt_msg_program msg;
+		if (n < 0) {
+			return (int)n;
+		}
+		memcpy(&msg, buf, sizeof(msg));
+		if (msg.pid <= after) {
+			return -EBADMSG;
+		}
+		after = msg.pid;
+		uid_t owner;
+		/* Another user's daemon speaks for that user's programs only. */
+		if (uid != geteuid() && (rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
+			continue;
+		}
+		r = list_message(buf, (size_t)n, fn, data);
+	}
+	return r;
+}
+
+static int list_once(const struct listed *l, void *data)
+{
+	struct walk *w = data;
+
+	if (was_seen(w, l->pid)) {
+		return 0;
+	}
+	mark_seen(w, l->pid);
+	return w->fn(l, w->data);
+}
+
+static int list_daemon(struct walk *w, uid_t uid)
+{
 	for (size_t i = 0; i < w->n_asked; i++) {
 		if (w->asked[i] == uid) {
 			return 0;
@@ -107,24 +149,10 @@ static int list_daemon(struct walk *w, uid_t uid)
 	if (sock < 0) {
 		return 0;
 	}
-	pid_t after = 0;
-	ssize_t n;
-	while (r == 0 && (n = daemon_list(sock, after, buf, sizeof(buf))) > 0) {
-		struct rbt_msg_program msg;
-		memcpy(&msg, buf, sizeof(msg));
-		if (msg.pid <= after) {
-			break;
-		}
-		after = msg.pid;
-		uid_t owner;
-		/* Another user's daemon speaks for that user's programs only. */
-		if (uid != geteuid() && (rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
-			continue;
-		}
-		r = was_seen(w, msg.pid) ? 0 : list_message(w, buf, (size_t)n);
-	}
+	int r = listing_daemon(sock, uid, RBT_LIST_TURNS, list_once, w);
 	close(sock);
-	return r;
+	/* One that stops answering is as good as one that has gone. */
+	return r > 0 ? r : 0;
 }
 
 static void fill_states(const struct rbt_record *recs, size_t n, pid_t pid, struct listed *l,
@@ -148,13 +176,13 @@ static void fill_states(const struct rbt_record *recs, size_t n, pid_t pid, stru
 	l->tasks = tasks;
 }
 
-/* A program no daemon knows. */
-static int list_outside(struct walk *w, pid_t pid)
+int listing_outside(pid_t pid, int (*fn)(const struct listed *l, void *data), void *data)
 {
 	struct listed l = {.pid = pid};
 	struct rbt_record *recs = NULL;
 	struct rbt_task_state *tasks = NULL;
 	size_t n = 0, n_tasks = 0;
+	int r = 0;
 
 	l.error = target_discover(pid, &recs, &n);
 	if (l.error == -ESRCH || l.error == -ENXIO || rbt_proc_uid(pid, &l.uid) < 0 ||
@@ -174,14 +202,14 @@ static int list_outside(struct walk *w, pid_t pid)
 		snprintf(
 			l.note, sizeof(l.note), "its tasks cannot be seen: %s", strerror(-l.error));
 	}
-	w->fn(&l, w->data);
+	r = fn(&l, data);
 out:
 	for (size_t i = 0; i < n; i++) {
 		rbt_record_finish(&recs[i]);
 	}
 	free(recs);
 	free(tasks);
-	return 0;
+	return r;
 }
 
 static int found_device(pid_t pid, int fd, void *data)
@@ -203,22 +231,26 @@ static bool is_ours(pid_t pid)
 	return strcmp(comm, "rubatod") == 0 || strcmp(comm, RBT_HAND_NAME) == 0;
 }
 
+bool listing_uses_gpu(pid_t pid)
+{
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		if (rbt_proc_each_fd(pid, (*b)->control_node, found_device, NULL) == 1) {
+			return pid != getpid() && !is_ours(pid);
+		}
+	}
+	return false;
+}
+
 static int look_at(pid_t pid, void *data)
 {
 	struct walk *w = data;
 	uid_t uid;
 
-	if (pid == getpid() || is_ours(pid) || rbt_proc_uid(pid, &uid) < 0) {
+	if (rbt_proc_uid(pid, &uid) < 0 || !listing_uses_gpu(pid)) {
 		return 0;
 	}
-	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
-		if (rbt_proc_each_fd(pid, (*b)->control_node, found_device, NULL) != 1) {
-			continue;
-		}
-		int r = geteuid() == 0 ? list_daemon(w, uid) : 0;
-		return r != 0 || was_seen(w, pid) ? r : list_outside(w, pid);
-	}
-	return 0;
+	int r = geteuid() == 0 ? list_daemon(w, uid) : 0;
+	return r != 0 || was_seen(w, pid) ? r : listing_outside(pid, w->fn, w->data);
 }
 
 int listing_each(int (*fn)(const struct listed *l, void *data), void *data)

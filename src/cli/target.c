@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,38 +14,47 @@
 #include "util/parse.h"
 #include "util/proc.h"
 
-/* Says why something could not be done to `pid`, and what to do. `text` is the daemon's word for
+__attribute__((format(printf, 2, 3))) static void explain(char *why, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, TARGET_WHY_MAX, fmt, ap);
+	va_end(ap);
+}
+
+/* Writes why something could not be done to `pid`, and what to do. `text` is the daemon's word for
  * it; empty when it failed before that. Returns the exit code. */
-static int target_error(pid_t pid, int error, const char *text)
+static int target_error(char *why, pid_t pid, int error, const char *text)
 {
 	switch (-error) {
 	case ESRCH:
-		rbt_error("process %d: no such process", (int)pid);
+		explain(why, "process %d: no such process", (int)pid);
 		break;
 	case ENXIO:
-		rbt_error("process %d does not use a GPU", (int)pid);
+		explain(why, "process %d does not use a GPU", (int)pid);
 		break;
 	case EPERM:
 	case EACCES:
-		rbt_error("process %d: %s", (int)pid,
+		explain(why, "process %d: %s", (int)pid,
 			text[0] != '\0' ? text
 					: "no permission to reach into it; use sudo, or start it "
 					  "with `rubato run`");
 		break;
 	case ETIMEDOUT:
-		rbt_error("process %d: its rubatod does not answer", (int)pid);
+		explain(why, "process %d: its rubatod does not answer", (int)pid);
 		break;
 	case ENODEV:
-		rbt_error(
-			"process %d: no supported GPU driver here (see `rubato doctor`)", (int)pid);
+		explain(why, "process %d: no supported GPU driver here (see `rubato doctor`)",
+			(int)pid);
 		break;
 	case EPROTONOSUPPORT:
-		rbt_error(
+		explain(why,
 			"process %d: unknown driver version; --force writes to it all the same (see `rubato doctor`)",
 			(int)pid);
 		break;
 	default:
-		rbt_error("process %d: %s", (int)pid, text[0] != '\0' ? text : strerror(-error));
+		explain(why, "process %d: %s", (int)pid, text[0] != '\0' ? text : strerror(-error));
 	}
 	return exit_code_for(error);
 }
@@ -53,7 +64,7 @@ static int manages(int sock, pid_t pid)
 {
 	static char buf[RBT_MSG_MAX];
 	struct rbt_msg_program msg;
-	ssize_t n = daemon_list(sock, pid - 1, buf, sizeof(buf));
+	ssize_t n = daemon_list(sock, pid - 1, 0, buf, sizeof(buf));
 
 	if (n <= 0) {
 		return (int)n;
@@ -113,7 +124,7 @@ static int hand_over(
 	return r;
 }
 
-static int attach(int sock, pid_t pid)
+static int attach(int sock, pid_t pid, char *why)
 {
 	struct rbt_msg_result result = {0};
 	struct rbt_record *recs = NULL;
@@ -123,7 +134,7 @@ static int attach(int sock, pid_t pid)
 	if (r == 0 && sock < 0) {
 		sock = daemon_start();
 		if (sock < 0) {
-			rbt_error("process %d: %s", (int)pid, daemon_start_error(sock));
+			explain(why, "process %d: %s", (int)pid, daemon_start_error(sock));
 			r = sock;
 			goto out;
 		}
@@ -132,7 +143,7 @@ static int attach(int sock, pid_t pid)
 		r = hand_over(sock, pid, recs, n, &result);
 	}
 	if (r < 0) {
-		target_error(pid, r, result.text);
+		target_error(why, pid, r, result.text);
 	}
 out:
 	for (size_t i = 0; i < n; i++) {
@@ -163,15 +174,15 @@ static int find_manager(uid_t uid, pid_t pid, int *ret_other)
 }
 
 /* Finds the daemon that manages `pid`; failing that, attaches the program and hands it to one.
- * Returns a connected socket; or a negative errno, with the error said on standard error. */
-static int target_open(pid_t pid)
+ * Returns a connected socket; or a negative errno, with `why` written. */
+static int target_open(pid_t pid, char *why)
 {
 	int others = -ENOENT, own = -ENOENT, sock = -ENOENT;
 	uid_t owner;
 	int r = rbt_proc_uid(pid, &owner);
 
 	if (r < 0) {
-		target_error(pid, r, "");
+		target_error(why, pid, r, "");
 		return r;
 	}
 	/* The owner's daemon first: it may hold the GPU's lock, and
@@ -184,7 +195,7 @@ static int target_open(pid_t pid)
 	}
 	if (sock < 0 && (others == -ETIMEDOUT || own == -ETIMEDOUT)) {
 		/* Whatever it does with the program, it would do it again later. */
-		target_error(pid, -ETIMEDOUT, "");
+		target_error(why, pid, -ETIMEDOUT, "");
 		rbt_close(&others);
 		rbt_close(&own);
 		return -ETIMEDOUT;
@@ -192,15 +203,16 @@ static int target_open(pid_t pid)
 	if (others >= 0 && (sock >= 0 || own >= 0)) {
 		rbt_close(sock >= 0 ? &others : &own);
 	}
-	return sock >= 0 ? sock : attach(others >= 0 ? others : own, pid);
+	return sock >= 0 ? sock : attach(others >= 0 ? others : own, pid, why);
 }
 
-static int request_once(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret)
+static int request_once(
+	pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret, char *why)
 {
-	int sock = target_open(pid);
+	int sock = target_open(pid, why);
 
 	if (sock < 0) {
-		ret->error = 0; /* said already */
+		ret->error = 0; /* explained already */
 		return sock;
 	}
 	int r = daemon_request(sock, msg, size, NULL, 0, ret);
@@ -211,21 +223,38 @@ static int request_once(pid_t pid, const void *msg, size_t size, struct rbt_msg_
 	return ret->error;
 }
 
-int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret)
+int target_try(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret,
+	char ret_why[TARGET_WHY_MAX])
 {
 	struct rbt_msg_result result = {0};
-	int r = request_once(pid, msg, size, &result);
+	char why[TARGET_WHY_MAX] = "";
+	int r = request_once(pid, msg, size, &result, why);
 
 	/* Managed a moment ago, and now not, but alive: another tool had it let go. */
 	if (r == -ESRCH && result.error == r && kill(pid, 0) == 0) {
 		result = (struct rbt_msg_result){0};
-		r = request_once(pid, msg, size, &result);
+		r = request_once(pid, msg, size, &result, why);
 	}
 	if (r < 0) {
-		return result.error < 0 ? target_error(pid, r, result.text) : (int)exit_code_for(r);
+		if (result.error < 0) {
+			target_error(why, pid, r, result.text);
+		}
+		memcpy(ret_why, why, sizeof(why));
+		return (int)exit_code_for(r);
 	}
 	*ret = result;
 	return EXIT_OK;
+}
+
+int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret)
+{
+	char why[TARGET_WHY_MAX];
+	int code = target_try(pid, msg, size, ret, why);
+
+	if (code != EXIT_OK) {
+		rbt_error("%s", why);
+	}
+	return code;
 }
 
 static int parse_pid(const struct command *cmd, const char *arg, pid_t *ret)

@@ -36,7 +36,7 @@ static void lead(struct rbt_json *j, const char *key)
 	if (!j->first) {
 		fputc(',', j->out);
 	}
-	if (j->depth > 0) {
+	if (j->depth > 0 && !j->one_line) {
 		fprintf(j->out, "\n%*s", j->depth * 2, "");
 	}
 	if (key != NULL) {
@@ -67,7 +67,7 @@ void rbt_json_array(struct rbt_json *j, const char *key)
 void rbt_json_end(struct rbt_json *j, char bracket)
 {
 	j->depth--;
-	if (!j->first) {
+	if (!j->first && !j->one_line) {
 		fprintf(j->out, "\n%*s", j->depth * 2, "");
 	}
 	fputc(bracket, j->out);

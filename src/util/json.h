@@ -14,6 +14,7 @@ struct rbt_json {
 	FILE *out; /* borrowed */
 	int depth;
 	bool first;
+	bool one_line; /* set it after init: each value at the top is a line */
 };
 
 void rbt_json_init(struct rbt_json *j, FILE *out);
