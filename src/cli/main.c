@@ -15,6 +15,7 @@ static const struct command *const commands[] = {
 	&cmd_run,
 	&cmd_renice,
 	&cmd_ps,
+	&cmd_top,
 	&cmd_suspend,
 	&cmd_resume,
 	&cmd_doctor,

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "cli/top/layout.h"
+#include "sched/class.h"
+
+/* From left to right in a bar, and in words. */
+static const enum rbt_class classes[] = {
+	RBT_CLASS_LATENCY, RBT_CLASS_NORMAL, RBT_CLASS_BEST_EFFORT};
+#define N_CLASSES (sizeof(classes) / sizeof(classes[0]))
+
+/* They differ also where there are no colours. */
+static const struct {
+	wchar_t ch;
+	char ascii;
+} marks[] = {[RBT_CLASS_LATENCY] = {0x2588, '#'},
+	[RBT_CLASS_NORMAL] = {0x2593, '='},
+	[RBT_CLASS_BEST_EFFORT] = {0x2592, '-'}};
+
+static int draw_states(struct top_canvas *c, int x, int y, const struct top_model *m)
+{
+	size_t n_waiting = top_model_count(m, TOP_STATE_WAITING);
+	size_t n_suspended = top_model_count(m, TOP_STATE_SUSPENDED);
+	int used = top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%zu program%s", m->n_rows,
+		m->n_rows == 1 ? "" : "s");
+
+	if (n_waiting > 0) {
+		used += top_putf(
+			c, x + used, y, c->width, TOP_STYLE_PLAIN, ", %zu waiting", n_waiting);
+	}
+	if (n_suspended > 0) {
+		used += top_putf(
+			c, x + used, y, c->width, TOP_STYLE_PLAIN, ", %zu suspended", n_suspended);
+	}
+	return used;
+}
+
+static void draw_title(
+	struct top_canvas *c, const struct top_model *m, const struct top_ui *ui, const char *clock)
+{
+	const char *policy = top_model_policy(m);
+	int x = top_put(c, 0, 0, c->width, TOP_STYLE_BOLD, "rubato top");
+
+	x += top_putf(c, x, 0, c->width, TOP_STYLE_PLAIN, " %s  ", clock);
+	x += draw_states(c, x, 0, m);
+	if (m->daemon == TOP_DAEMON_RUNS) {
+		if (policy != NULL) {
+			x += top_putf(c, x, 0, c->width, TOP_STYLE_PLAIN, "  policy %s", policy);
+		}
+	} else {
+		x += top_put(c, x, 0, c->width, TOP_STYLE_ALERT,
+			m->daemon == TOP_DAEMON_NONE ? "  no daemon"
+						     : "  the daemon does not answer");
+	}
+	x += top_putf(
+		c, x, 0, c->width, TOP_STYLE_PLAIN, "  every %.1f s", (double)ui->delay_ms / 1000);
+	if (ui->paused) {
+		x += top_put(c, x, 0, c->width, TOP_STYLE_ALERT, "  paused");
+	}
+	if (ui->order.filter[0] != '\0') {
+		top_putf(c, x, 0, c->width, TOP_STYLE_ALERT, "  filter: %s", ui->order.filter);
+	}
+}
+
+static double sum_of(const struct top_use *u, bool *ret_known)
+{
+	double sum = 0;
+
+	*ret_known = false;
+	for (size_t i = 0; i < N_CLASSES; i++) {
+		sum += u->share[i];
+		*ret_known |= u->has_share[i];
+	}
+	return sum;
+}
+
+/* More than all of a GPU is all of it. */
+static double percent(double share)
+{
+	return share < 1 ? 100 * share : 100;
+}
+
+/* Programs that share by slice have the GPU both: then the bar is full, in proportion. */
+static void draw_bar(struct top_canvas *c, int x, int y, int width, const struct top_use *u)
+{
+	bool known;
+	double sum = sum_of(u, &known), scale = sum > 1 ? 1 / sum : 1, end = 0;
+	int at = 0;
+
+	top_put_char(c, x, y, TOP_STYLE_PLAIN, L'[', '[');
+	for (size_t i = 0; i < N_CLASSES; i++) {
+		enum rbt_class cls = classes[i];
+		end += u->share[cls] * scale * (width - 2);
+		/* Whoever has used it at all is seen. */
+		int until = u->share[cls] > 0 && (int)(end + 0.5) == at ? at + 1 : (int)(end + 0.5);
+		for (; at < until && at < width - 2; at++) {
+			top_put_char(c, x + 1 + at, y, (enum top_style)cls, marks[cls].ch,
+				marks[cls].ascii);
+		}
+	}
+	top_put_char(c, x + width - 1, y, TOP_STYLE_PLAIN, L']', ']');
+	if (!known) {
+		top_put_char(c, x + 1, y, TOP_STYLE_DIM, L'?', '?');
+	}
+}
+
+static int draw_memory(
+	struct top_canvas *c, int x, int y, const struct top_gpu *gpu, const struct top_use *u)
+{
+	char used[16] = "-", total[16];
+
+	if (!u->has_memory && !gpu->has_memory) {
+		return 0;
+	}
+	if (u->has_memory) {
+		top_format_bytes(u->memory_bytes, used, sizeof(used));
+	}
+	if (!gpu->has_memory) {
+		return top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "  mem %s", used);
+	}
+	top_format_bytes(gpu->memory_bytes, total, sizeof(total));
+	return top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "  mem %s of %s", used, total);
+}
+
+static void draw_gpu(
+	struct top_canvas *c, int y, const struct top_gpu *gpu, const struct top_use *u)
+{
+	bool known;
+	double sum = sum_of(u, &known);
+	int width = c->width / 3 < 12 ? 12 : c->width / 3;
+	int x = top_putf(c, 0, y, c->width, TOP_STYLE_BOLD, "GPU %-2u", gpu->gpu);
+
+	draw_bar(c, x + 1, y, width, u);
+	x += 1 + width;
+	if (known) {
+		x += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, " %3.0f%%", percent(sum));
+	}
+	x += draw_memory(c, x, y, gpu, u);
+	x += 2 + top_put_cut(c, x + 2, y, c->width, TOP_STYLE_PLAIN, gpu->name);
+	/* Half a version number is worse than none. */
+	if (x + 2 + top_text_width(c, gpu->driver) <= c->width) {
+		top_put(c, x + 2, y, c->width, TOP_STYLE_DIM, gpu->driver);
+	}
+}
+
+static int draw_who(struct top_canvas *c, int x, int y, const char *what, const struct top_row *r)
+{
+	int used = 0;
+
+	if (r == NULL) {
+		return 0;
+	}
+	used += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%s %d ", what, (int)r->now.pid);
+	used += top_put_cut(
+		c, x + used, y, c->width / 5, top_row_style(r), top_short_command(r->now.command));
+	return used + 2;
+}
+
+static void draw_legend(struct top_canvas *c, int y, const struct top_use *u)
+{
+	char reserve[32];
+	int x = 7;
+
+	for (size_t i = 0; i < N_CLASSES; i++) {
+		enum rbt_class cls = classes[i];
+		if (u->has_share[cls]) {
+			top_put_char(c, x, y, (enum top_style)cls, marks[cls].ch, marks[cls].ascii);
+			x += 2 + top_putf(c, x + 2, y, c->width, TOP_STYLE_PLAIN, "%s %.0f%%  ",
+					 rbt_class_name(cls), percent(u->share[cls]));
+		}
+	}
+	x += draw_who(c, x, y, "turn:", u->turn);
+	if (u->reserve != NULL) {
+		snprintf(reserve, sizeof(reserve), "reserve %.0f%%:", 100 * u->reserve->reserved);
+		draw_who(c, x, y, reserve, u->reserve);
+	}
+}
+
+int top_header_draw(struct top_canvas *c, const struct top_model *m, const struct top_ui *ui,
+	const char *clock, int lines)
+{
+	int n_gpus = (int)m->n_gpus, y = 1;
+	int each = 1 + 2 * n_gpus <= lines ? 2 : 1;
+
+	draw_title(c, m, ui, clock);
+	for (int i = 0; i < n_gpus && y < lines; i++) {
+		struct top_use use;
+		/* The last line there is, and more than one GPU left. */
+		if (y + 1 == lines && i + 1 < n_gpus) {
+			top_putf(c, 0, y, c->width, TOP_STYLE_DIM, "and %d more GPUs", n_gpus - i);
+			return y + 1;
+		}
+		top_model_use(m, m->gpus[i].gpu, &use);
+		draw_gpu(c, y, &m->gpus[i], &use);
+		if (each == 2) {
+			draw_legend(c, y + 1, &use);
+		}
+		y += each;
+	}
+	if (n_gpus == 0 && y < lines) {
+		top_put(c, 0, y++, c->width, TOP_STYLE_ALERT,
+			"no GPU that can be read; see `rubato doctor`");
+	}
+	return y;
+}

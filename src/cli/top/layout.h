@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where everything goes on a screen of any size. Pure: from a model and what the user has chosen, to
+ * a canvas.
+ */
+#ifndef RBT_CLI_TOP_LAYOUT_H
+#define RBT_CLI_TOP_LAYOUT_H
+
+#include "cli/top/canvas.h"
+#include "cli/top/model.h"
+#include "cli/top/ui.h"
+
+/* Below this nothing can be told. */
+#define TOP_MIN_WIDTH  20
+#define TOP_MIN_HEIGHT 5
+
+struct top_place {
+	enum top_by column;
+	int x, width;
+	bool is_wide; /* has the room for its longer form */
+};
+
+/* Which columns fit into `width`, from left to right: the more important ones first, each in its
+ * short form, then longer forms. `wanted` has a bit (1 << enum top_by) for each that has something
+ * to show. Returns how many. */
+size_t top_layout_columns(int width, uint32_t wanted, struct top_place ret[TOP_N_COLUMNS]);
+
+const char *top_column_title(enum top_by column);
+const char *top_column_name(enum top_by column); /* in words, for menu and JSON */
+
+/* cells.c: one cell of the table. */
+void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p, const struct top_row *r,
+	enum top_style style);
+/* "512K", "32.0G": at most 5 columns. */
+void top_format_bytes(uint64_t bytes, char *buf, size_t size);
+/* "290us", "1.8ms", "12s": at most 5 columns. */
+void top_format_ns(uint64_t ns, char *buf, size_t size);
+/* Without the folder of its first word. Points into it. */
+const char *top_short_command(const char *command);
+/* The style of a program's row. */
+enum top_style top_row_style(const struct top_row *r);
+
+/* header.c: title and GPUs, from the top; returns the lines used, at most `lines`. */
+int top_header_draw(struct top_canvas *c, const struct top_model *m, const struct top_ui *ui,
+	const char *clock, int lines);
+
+/* panels.c: what comes over the table, and the last line. */
+void top_help_draw(struct top_canvas *c, int y);
+void top_menu_draw(struct top_canvas *c, const struct top_ui *ui, int y, int lines);
+void top_footer_draw(
+	struct top_canvas *c, const struct top_model *m, const struct top_ui *ui, int y);
+
+/* The lines a plain screen of all programs takes. */
+int top_screen_height(const struct top_model *m);
+/* All of it. Settles the ui's selection and scrolling to the room there is. */
+void top_screen_draw(
+	struct top_canvas *c, const struct top_model *m, struct top_ui *ui, const char *clock);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/top/model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/class.h"
+#include "util/time.h"
+
+/* How long a request's base is kept: p99 is over the last one to two of these. */
+#define BASE_SAMPLES 15
+
+struct top_sample *top_sample_create(void)
+{
+	return calloc(1, sizeof(struct top_sample));
+}
+
+void top_sample_destroy(struct top_sample *s)
+{
+	if (s != NULL) {
+		free(s->readings);
+		free(s);
+	}
+}
+
+struct top_reading *top_sample_add(struct top_sample *s)
+{
+	if (s->n_readings == s->capacity) {
+		size_t capacity = s->capacity > 0 ? s->capacity * 2 : 16;
+		struct top_reading *readings = realloc(s->readings, capacity * sizeof(*readings));
+		if (readings == NULL) {
+			return NULL;
+		}
+		s->readings = readings;
+		s->capacity = capacity;
+	}
+	struct top_reading *r = &s->readings[s->n_readings++];
+	memset(r, 0, sizeof(*r));
+	return r;
+}
+
+void top_model_init(struct top_model *m)
+{
+	memset(m, 0, sizeof(*m));
+}
+
+void top_model_finish(struct top_model *m)
+{
+	free(m->rows);
+	top_model_init(m);
+}
+
+static bool is_same_program(const struct top_reading *a, const struct top_reading *b)
+{
+	return a->pid == b->pid && a->start_time == b->start_time;
+}
+
+static struct top_row *find_row(struct top_model *m, const struct top_reading *r, size_t near)
+{
+	/* Samples come in much the same order each time. */
+	for (size_t i = 0; i < m->n_rows; i++) {
+		struct top_row *row = &m->rows[(near + i) % m->n_rows];
+		if (is_same_program(&row->now, r)) {
+			return row;
+		}
+	}
+	return NULL;
+}
+
+/* A daemon that was restarted counts from zero again: then nothing is known of this interval. */
+static bool has_gone_back(const struct top_reading *old, const struct top_reading *now)
+{
+	const struct rbt_program_turns *a = &old->turns, *b = &now->turns;
+	const struct rbt_program_account *c = &old->account, *d = &now->account;
+
+	if (b->on_ns < a->on_ns || b->waited_ns < a->waited_ns || b->n_turns < a->n_turns ||
+		b->reserved_ns < a->reserved_ns || b->n_requests < a->n_requests) {
+		return true;
+	}
+	return now->has_account && (d->known_ns < c->known_ns || d->used_ns < c->used_ns);
+}
+
+/* A part of the interval; clocks that were read at two places may disagree a little. */
+static double part(uint64_t old_ns, uint64_t now_ns, uint64_t interval_ns)
+{
+	double p = (double)(now_ns - old_ns) / (double)interval_ns;
+
+	return p > 1 ? 1 : p;
+}
+
+static double per_second(uint64_t old, uint64_t now, uint64_t interval_ns)
+{
+	return (double)(now - old) * (double)RBT_NS_PER_S / (double)interval_ns;
+}
+
+/* Between two readings: by the daemon's clock, if it tells; it is the one its counters go by. */
+static uint64_t interval_of(const struct top_reading *old, const struct top_reading *now)
+{
+	if (old->has_account && now->has_account && now->account.known_ns > old->account.known_ns) {
+		return now->account.known_ns - old->account.known_ns;
+	}
+	return now->at_ns > old->at_ns ? now->at_ns - old->at_ns : 0;
+}
+
+static void set_rates(struct top_row *row, const struct top_reading *old, uint64_t interval_ns)
+{
+	const struct rbt_program_turns *a = &old->turns, *b = &row->now.turns;
+	const struct rbt_program_account *c = &old->account, *d = &row->now.account;
+	bool has_used = old->has_account && row->now.has_account &&
+			(c->valid & d->valid & RBT_ACCOUNT_HAS_USED) != 0;
+
+	row->valid |= TOP_HAS_SHARE | TOP_HAS_WAIT | TOP_HAS_TURNS | TOP_HAS_RESERVED;
+	if (has_used) {
+		row->share = part(c->used_ns, d->used_ns, interval_ns);
+	} else {
+		row->share = part(a->on_ns, b->on_ns, interval_ns);
+		row->valid |= b->has_board ? 0 : TOP_SHARE_IS_ALLOWED;
+	}
+	row->wait = part(a->waited_ns, b->waited_ns, interval_ns);
+	row->reserved = part(a->reserved_ns, b->reserved_ns, interval_ns);
+	row->turns_per_s = per_second(a->n_turns, b->n_turns, interval_ns);
+	if (b->n_requests > 0) {
+		row->valid |= TOP_HAS_REQUESTS;
+		row->requests_per_s = per_second(a->n_requests, b->n_requests, interval_ns);
+	}
+}
+
+/* now - base, or false when that cannot be. */
+static bool subtract(const struct rbt_hist *now, const struct rbt_hist *base, struct rbt_hist *ret)
+{
+	*ret = *now;
+	for (unsigned i = 0; i < RBT_HIST_BUCKETS; i++) {
+		if (now->n[i] < base->n[i]) {
+			return false;
+		}
+		ret->n[i] -= base->n[i];
+	}
+	return true;
+}
+
+static void set_p99(struct top_row *row)
+{
+	const struct rbt_hist *now = &row->now.account.request;
+	struct rbt_hist recent;
+
+	if (!row->now.has_account || (row->now.account.valid & RBT_ACCOUNT_HAS_REQUESTS) == 0) {
+		row->has_base = false;
+		return;
+	}
+	if (!row->has_base || !subtract(now, &row->base[0], &recent)) {
+		row->base[0] = row->base[1] = *now;
+		row->base_age = 0;
+		row->has_base = true;
+		return;
+	}
+	if (rbt_hist_count(&recent) > 0) {
+		row->valid |= TOP_HAS_P99;
+		row->p99_ns = rbt_hist_quantile_ns(&recent, 990);
+	}
+	if (++row->base_age == BASE_SAMPLES) {
+		row->base_age = 0;
+		row->base[0] = row->base[1];
+		row->base[1] = *now;
+	}
+}
+
+static void remember(struct top_row *row)
+{
+	row->history[row->at] = (row->valid & TOP_HAS_SHARE) != 0 ? (float)row->share : -1;
+	row->at = (row->at + 1) % TOP_HISTORY;
+	row->n_history += row->n_history < TOP_HISTORY;
+}
+
+float top_row_history(const struct top_row *r, unsigned ago)
+{
+	return ago < r->n_history ? r->history[(r->at + TOP_HISTORY - 1 - ago) % TOP_HISTORY] : -1;
+}
+
+/* What the row was, as it is now. `old` is NULL for a program that is new. */
+static void make_row(const struct top_row *old, const struct top_reading *r, struct top_row *ret)
+{
+	uint64_t interval_ns = old != NULL ? interval_of(&old->now, r) : 0;
+
+	if (old != NULL) {
+		*ret = *old;
+	} else {
+		memset(ret, 0, sizeof(*ret));
+	}
+	ret->now = *r;
+	ret->valid = 0;
+	ret->turns_per_s = 0;
+	if (interval_ns > 0 && r->has_turns && old->now.has_turns) {
+		if (!has_gone_back(&old->now, r)) {
+			set_rates(ret, &old->now, interval_ns);
+		} else {
+			ret->has_base = false;
+		}
+	}
+	set_p99(ret);
+	remember(ret);
+}
+
+static bool shares_gpu(const struct top_row *a, const struct top_row *b)
+{
+	return (a->now.gpus & b->now.gpus) != 0;
+}
+
+/* Whether somebody of the same or a lower priority is kept off where `beside` runs; or of the same
+ * class alone. */
+static bool somebody_waits(const struct top_model *m, const struct top_row *beside, bool same_class)
+{
+	enum rbt_class cls = rbt_class_of(beside->now.priority);
+
+	for (size_t i = 0; i < m->n_rows; i++) {
+		const struct top_row *r = &m->rows[i];
+		if (r != beside && r->now.waiting && !r->now.suspended && shares_gpu(r, beside) &&
+			r->now.priority <= beside->now.priority &&
+			(!same_class || rbt_class_of(r->now.priority) == cls)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static enum top_state state_of(const struct top_model *m, const struct top_row *r)
+{
+	if (r->now.unseen) {
+		return TOP_STATE_UNKNOWN;
+	}
+	if (r->now.suspended) {
+		return TOP_STATE_SUSPENDED;
+	}
+	if (r->now.waiting) {
+		return TOP_STATE_WAITING;
+	}
+	if (!r->now.has_turns || !somebody_waits(m, r, false)) {
+		return TOP_STATE_RUNNING;
+	}
+	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0) {
+		return TOP_STATE_RESERVES;
+	}
+	/* It takes turns, and not only did so once: somebody waits for the same, or it has had one
+	 * just now. */
+	bool takes_turns =
+		r->now.turns.n_turns > 0 && (r->turns_per_s > 0 || somebody_waits(m, r, true));
+	return takes_turns ? TOP_STATE_TURN : TOP_STATE_RUNNING;
+}
+
+int top_model_update(struct top_model *m, const struct top_sample *s)
+{
+	struct top_row *rows = calloc(s->n_readings + 1, sizeof(*rows));
+
+	if (rows == NULL) {
+		return -ENOMEM;
+	}
+	m->interval_ns = m->last_ns > 0 && s->now_ns > m->last_ns ? s->now_ns - m->last_ns : 0;
+	m->last_ns = s->now_ns;
+	for (size_t i = 0; i < s->n_readings; i++) {
+		const struct top_row *old = find_row(m, &s->readings[i], i);
+		make_row(old, &s->readings[i], &rows[i]);
+	}
+	free(m->rows);
+	m->rows = rows;
+	m->n_rows = s->n_readings;
+	m->daemon = s->daemon;
+	m->n_gpus = s->n_gpus;
+	memcpy(m->gpus, s->gpus, sizeof(m->gpus));
+	for (size_t i = 0; i < m->n_rows; i++) {
+		rows[i].state = state_of(m, &rows[i]);
+	}
+	return 0;
+}
+
+static void add_use(struct top_use *u, const struct top_row *r)
+{
+	u->n_programs++;
+	if (r->now.has_memory && __builtin_popcount(r->now.gpus) == 1) {
+		u->memory_bytes += r->now.memory_bytes;
+		u->has_memory = true;
+	}
+	if (r->now.managed && (r->valid & TOP_HAS_SHARE) != 0) {
+		enum rbt_class cls = rbt_class_of(r->now.priority);
+		u->share[cls] += r->share;
+		u->has_share[cls] = true;
+	}
+	if (r->state == TOP_STATE_TURN) {
+		u->turn = r;
+	}
+	/* The one that has kept the others off for longest. */
+	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0 &&
+		(u->reserve == NULL || r->reserved > u->reserve->reserved)) {
+		u->reserve = r;
+	}
+}
+
+void top_model_use(const struct top_model *m, uint32_t gpu, struct top_use *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	for (size_t i = 0; i < m->n_rows; i++) {
+		if (gpu < 32 && (m->rows[i].now.gpus >> gpu & 1) != 0) {
+			add_use(ret, &m->rows[i]);
+		}
+	}
+}
+
+size_t top_model_count(const struct top_model *m, enum top_state state)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->n_rows; i++) {
+		n += m->rows[i].state == state;
+	}
+	return n;
+}
+
+const char *top_model_policy(const struct top_model *m)
+{
+	for (size_t i = 0; i < m->n_rows; i++) {
+		if (m->rows[i].now.has_turns && m->rows[i].now.turns.policy[0] != '\0') {
+			return m->rows[i].now.turns.policy;
+		}
+	}
+	return NULL;
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/top/source.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "cli/cli.h"
+#include "cli/listing.h"
+#include "util/fd.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+#define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT)
+/* A daemon that does not answer costs seconds each time it is asked. */
+#define MUTE_RETRY_NS (10 * RBT_NS_PER_S)
+/* What looks costs is kept under 0.5 % of a core: reading all of /proc, and programs' memory. */
+#define REST_FACTOR      200u
+#define LOOK_AGAIN_NS    (2 * RBT_NS_PER_S)
+#define LOOK_AGAIN_MAX_S 64u
+#define MAX_DAEMONS      64u
+
+struct link {
+	uid_t uid;
+	int sock; /* -1: not connected */
+	uint64_t retry_ns;
+	enum top_daemon state;
+};
+
+/* A process with a GPU's control node open. */
+struct user {
+	struct top_reading reading; /* pid, uid and start time from the first on */
+	bool is_program;            /* tasks were found: it is one to be shown */
+	uint64_t look_ns, rest_ns;  /* when to look again, and how long to wait then */
+};
+
+struct top_source {
+	struct link links[MAX_DAEMONS]; /* our own daemon is the first */
+	size_t n_links;
+	struct user *users;
+	size_t n_users, users_capacity;
+	uint64_t walk_ns; /* when to go through all processes again */
+	struct {
+		uid_t uid;
+		char name[32];
+	} names[32];
+	size_t n_names;
+	size_t n_gpus;
+	struct top_gpu gpus[TOP_MAX_GPUS];
+	struct top_sample *sample; /* being filled */
+};
+
+static void add_gpu(
+	struct top_source *s, const struct rbt_gpu_info *g, const char *backend, const char *driver)
+{
+	if (s->n_gpus == TOP_MAX_GPUS) {
+		return;
+	}
+	struct top_gpu *gpu = &s->gpus[s->n_gpus++];
+	*gpu = (struct top_gpu){.gpu = g->gpu,
+		.has_memory = (g->valid & RBT_GPU_HAS_MEMORY) != 0,
+		.memory_bytes = g->memory_bytes};
+	snprintf(gpu->name, sizeof(gpu->name), "%s",
+		(g->valid & RBT_GPU_HAS_NAME) != 0 ? g->name : "a GPU");
+	snprintf(gpu->driver, sizeof(gpu->driver), "%.7s %.31s", backend, driver);
+}
+
+static int probe(struct top_source *s)
+{
+	struct rbt_device_info info;
+	int r = -ENODEV;
+
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		int one = (*b)->probe(&info);
+		if (one < 0) {
+			r = r == 0 || one == -ENODEV ? r : one;
+			continue;
+		}
+		r = 0;
+		for (uint32_t i = 0; i < info.n_gpus; i++) {
+			add_gpu(s, &info.gpus[i], (*b)->name, info.driver_version);
+		}
+	}
+	return r;
+}
+
+int top_source_create(struct top_source **ret)
+{
+	struct top_source *s = calloc(1, sizeof(*s));
+
+	if (s == NULL) {
+		return -ENOMEM;
+	}
+	s->links[s->n_links++] = (struct link){.uid = geteuid(), .sock = -1};
+	int r = probe(s);
+	if (r < 0) {
+		top_source_destroy(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+void top_source_destroy(struct top_source *s)
+{
+	if (s == NULL) {
+		return;
+	}
+	for (size_t i = 0; i < s->n_links; i++) {
+		rbt_close(&s->links[i].sock);
+	}
+	free(s->users);
+	free(s);
+}
+
+/* Looked up once: names may come over a network. */
+static void fill_user_name(struct top_source *s, uid_t uid, char *buf, size_t size)
+{
+	for (size_t i = 0; i < s->n_names; i++) {
+		if (s->names[i].uid == uid) {
+			snprintf(buf, size, "%s", s->names[i].name);
+			return;
+		}
+	}
+	struct passwd *pw = getpwuid(uid);
+	if (pw != NULL) {
+		snprintf(buf, size, "%s", pw->pw_name);
+	} else {
+		snprintf(buf, size, "%u", (unsigned)uid);
+	}
+	if (s->n_names < sizeof(s->names) / sizeof(s->names[0])) {
+		s->names[s->n_names].uid = uid;
+		snprintf(s->names[s->n_names++].name, sizeof(s->names[0].name), "%s", buf);
+	}
+}
+
+static void fill(struct top_source *s, const struct listed *l, struct top_reading *r)
+{
+	*r = (struct top_reading){
+		.at_ns = rbt_now_ns(),
+		.pid = l->pid,
+		.uid = l->uid,
+		.managed = l->managed,
+		.attached = l->attached,
+		.held_back = l->held_back,
+		.suspended = l->suspended,
+		.waiting = l->waiting,
+		.unseen = l->error != 0,
+		.has_memory = l->has_memory,
+		.has_turns = l->has_turns,
+		.has_account = l->has_account,
+		.priority = l->priority,
+		.suspended_left_ms = l->suspended_left_ms,
+		.memory_bytes = l->memory_bytes,
+		.turns = l->turns,
+		.account = l->account,
+	};
+	for (size_t i = 0; i < l->n_tasks; i++) {
+		const struct rbt_task *t = &l->tasks[i].task;
+		if ((t->valid & RBT_TASK_HAS_GPU) != 0 && t->gpu < 32) {
+			r->gpus |= UINT32_C(1) << t->gpu;
+		}
+	}
+	fill_user_name(s, l->uid, r->user, sizeof(r->user));
+	snprintf(r->note, sizeof(r->note), "%s", l->note);
+	snprintf(r->command, sizeof(r->command), "%s", l->command);
+	if (rbt_proc_start_time(l->pid, &r->start_time) < 0) {
+		r->start_time = 0;
+	}
+}
+
+static bool is_listed(const struct top_sample *sample, pid_t pid)
+{
+	for (size_t i = 0; i < sample->n_readings; i++) {
+		if (sample->readings[i].pid == pid) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int take_managed(const struct listed *l, void *data)
+{
+	struct top_source *s = data;
+
+	if (is_listed(s->sample, l->pid)) {
+		return 0;
+	}
+	struct top_reading *r = top_sample_add(s->sample);
+	if (r == NULL) {
+		return -ENOMEM;
+	}
+	fill(s, l, r);
+	return 0;
+}
+
+static void ask_daemon(struct top_source *s, struct link *link, uint64_t now_ns)
+{
+	if (link->sock < 0 && now_ns < link->retry_ns) {
+		return;
+	}
+	link->state = TOP_DAEMON_NONE;
+	if (link->sock < 0) {
+		link->sock = daemon_connect(link->uid);
+	}
+	int r = link->sock < 0 ? link->sock
+			       : listing_daemon(link->sock, link->uid, LIST_FLAGS, take_managed, s);
+	if (r == 0) {
+		link->state = TOP_DAEMON_RUNS;
+		return;
+	}
+	rbt_close(&link->sock);
+	link->sock = -1;
+	if (r == -ETIMEDOUT) {
+		link->state = TOP_DAEMON_MUTE;
+		link->retry_ns = now_ns + MUTE_RETRY_NS;
+	}
+}
+
+static void add_link(struct top_source *s, uid_t uid)
+{
+	for (size_t i = 0; i < s->n_links; i++) {
+		if (s->links[i].uid == uid) {
+			return;
+		}
+	}
+	if (s->n_links < MAX_DAEMONS) {
+		s->links[s->n_links++] = (struct link){.uid = uid, .sock = -1};
+	}
+}
+
+/* A process, if it is one that has a GPU open and is not known yet. */
+static int meet(pid_t pid, void *data)
+{
+	struct top_source *s = data;
+	struct user u = {.reading = {.pid = pid}};
+
+	for (size_t i = 0; i < s->n_users; i++) {
+		if (s->users[i].reading.pid == pid) {
+			return 0;
+		}
+	}
+	if (!listing_uses_gpu(pid) || rbt_proc_uid(pid, &u.reading.uid) < 0 ||
+		rbt_proc_start_time(pid, &u.reading.start_time) < 0) {
+		return 0;
+	}
+	if (s->n_users == s->users_capacity) {
+		size_t capacity = s->users_capacity > 0 ? s->users_capacity * 2 : 16;
+		struct user *users = realloc(s->users, capacity * sizeof(*users));
+		if (users == NULL) {
+			return 0;
+		}
+		s->users = users;
+		s->users_capacity = capacity;
+	}
+	s->users[s->n_users++] = u;
+	return 0;
+}
+
+static void forget_the_dead(struct top_source *s)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->n_users; i++) {
+		const struct top_reading *r = &s->users[i].reading;
+		uint64_t start_time;
+		if (rbt_proc_start_time(r->pid, &start_time) == 0 && start_time == r->start_time) {
+			s->users[kept++] = s->users[i];
+		}
+	}
+	s->n_users = kept;
+}
+
+static void find_users(struct top_source *s, uint64_t now_ns)
+{
+	forget_the_dead(s);
+	if (now_ns < s->walk_ns) {
+		return;
+	}
+	rbt_proc_each(meet, s);
+	uint64_t end_ns = rbt_now_ns();
+	s->walk_ns = end_ns + (end_ns - now_ns) * REST_FACTOR;
+}
+
+struct looking {
+	struct top_source *s;
+	struct user *u;
+};
+
+static int take_outside(const struct listed *l, void *data)
+{
+	struct looking *looking = data;
+
+	fill(looking->s, l, &looking->u->reading);
+	looking->u->is_program = true;
+	return 0;
+}
+
+static void look(struct top_source *s, struct user *u, uint64_t now_ns)
+{
+	struct looking looking = {.s = s, .u = u};
+	struct top_reading before = u->reading;
+
+	u->is_program = false;
+	listing_outside(before.pid, take_outside, &looking);
+	if (u->reading.start_time != before.start_time) {
+		/* Another process by now: it is met as such. */
+		u->is_program = false;
+		u->reading = before;
+	}
+	uint64_t cost_ns = rbt_now_ns() - now_ns;
+	u->rest_ns = u->rest_ns == 0 ? LOOK_AGAIN_NS : u->rest_ns * 2;
+	if (u->rest_ns > LOOK_AGAIN_MAX_S * RBT_NS_PER_S) {
+		u->rest_ns = LOOK_AGAIN_MAX_S * RBT_NS_PER_S;
+	}
+	u->look_ns = now_ns + u->rest_ns + cost_ns * REST_FACTOR;
+}
+
+static void add_outsiders(struct top_source *s)
+{
+	for (size_t i = 0; i < s->n_users; i++) {
+		struct user *u = &s->users[i];
+		uint64_t now_ns = rbt_now_ns();
+		if (is_listed(s->sample, u->reading.pid)) {
+			/* Should its daemon let it go, what was seen before is old. */
+			u->look_ns = u->rest_ns = 0;
+			continue;
+		}
+		if (now_ns >= u->look_ns) {
+			look(s, u, now_ns);
+		}
+		struct top_reading *r = u->is_program ? top_sample_add(s->sample) : NULL;
+		if (r != NULL) {
+			*r = u->reading;
+		}
+	}
+}
+
+int top_source_sample(struct top_source *s, struct top_sample **ret)
+{
+	s->sample = top_sample_create();
+	if (s->sample == NULL) {
+		return -ENOMEM;
+	}
+	find_users(s, rbt_now_ns());
+	for (size_t i = 0; geteuid() == 0 && i < s->n_users; i++) {
+		add_link(s, s->users[i].reading.uid);
+	}
+	s->sample->now_ns = rbt_now_ns();
+	for (size_t i = 0; i < s->n_links; i++) {
+		ask_daemon(s, &s->links[i], rbt_now_ns());
+	}
+	s->sample->daemon = s->links[0].state;
+	add_outsiders(s);
+	s->sample->n_gpus = s->n_gpus;
+	memcpy(s->sample->gpus, s->gpus, sizeof(s->gpus));
+	*ret = s->sample;
+	s->sample = NULL;
+	return 0;
+}
