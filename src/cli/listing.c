@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/listing.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,9 +213,36 @@ out:
 	return r;
 }
 
-static int found_device(pid_t pid, int fd, void *data)
+static bool is_control_node(const char *path)
 {
-	return 1;
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		if (strcmp(path, (*b)->control_node) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* One look at each file, whatever the number of backends: this is most of what a listing costs. */
+static bool has_control_node(pid_t pid)
+{
+	char path[64], target[256];
+	struct dirent *e;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	DIR *dir = opendir(path);
+	while (dir != NULL && !found && (e = readdir(dir)) != NULL) {
+		ssize_t n = readlinkat(dirfd(dir), e->d_name, target, sizeof(target) - 1);
+		if (n > 0) {
+			target[n] = '\0';
+			found = is_control_node(target);
+		}
+	}
+	if (dir != NULL) {
+		closedir(dir);
+	}
+	return found;
 }
 
 /* Daemons and hands hold copies of their programs' device files:
@@ -233,12 +261,7 @@ static bool is_ours(pid_t pid)
 
 bool listing_uses_gpu(pid_t pid)
 {
-	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
-		if (rbt_proc_each_fd(pid, (*b)->control_node, found_device, NULL) == 1) {
-			return pid != getpid() && !is_ours(pid);
-		}
-	}
-	return false;
+	return pid != getpid() && has_control_node(pid) && !is_ours(pid);
 }
 
 static int look_at(pid_t pid, void *data)

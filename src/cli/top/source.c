@@ -18,7 +18,8 @@
 #define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT)
 /* A daemon that does not answer costs seconds each time it is asked. */
 #define MUTE_RETRY_NS (10 * RBT_NS_PER_S)
-/* What looks costs is kept under 0.5 % of a core: reading all of /proc, and programs' memory. */
+/* What looking costs is kept under half a percent of a core: going through all of /proc, and through
+ * the memory of programs. */
 #define REST_FACTOR      200u
 #define LOOK_AGAIN_NS    (2 * RBT_NS_PER_S)
 #define LOOK_AGAIN_MAX_S 64u
@@ -261,6 +262,15 @@ static int meet(pid_t pid, void *data)
 	return 0;
 }
 
+/* What we have cost so far. */
+static uint64_t cpu_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * RBT_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
 static void forget_the_dead(struct top_source *s)
 {
 	size_t kept = 0;
@@ -281,9 +291,9 @@ static void find_users(struct top_source *s, uint64_t now_ns)
 	if (now_ns < s->walk_ns) {
 		return;
 	}
+	uint64_t cpu_ns = cpu_now_ns();
 	rbt_proc_each(meet, s);
-	uint64_t end_ns = rbt_now_ns();
-	s->walk_ns = end_ns + (end_ns - now_ns) * REST_FACTOR;
+	s->walk_ns = now_ns + (cpu_now_ns() - cpu_ns) * REST_FACTOR;
 }
 
 struct looking {
@@ -305,6 +315,8 @@ static void look(struct top_source *s, struct user *u, uint64_t now_ns)
 	struct looking looking = {.s = s, .u = u};
 	struct top_reading before = u->reading;
 
+	uint64_t cpu_ns = cpu_now_ns();
+
 	u->is_program = false;
 	listing_outside(before.pid, take_outside, &looking);
 	if (u->reading.start_time != before.start_time) {
@@ -312,12 +324,12 @@ static void look(struct top_source *s, struct user *u, uint64_t now_ns)
 		u->is_program = false;
 		u->reading = before;
 	}
-	uint64_t cost_ns = rbt_now_ns() - now_ns;
+	cpu_ns = cpu_now_ns() - cpu_ns;
 	u->rest_ns = u->rest_ns == 0 ? LOOK_AGAIN_NS : u->rest_ns * 2;
 	if (u->rest_ns > LOOK_AGAIN_MAX_S * RBT_NS_PER_S) {
 		u->rest_ns = LOOK_AGAIN_MAX_S * RBT_NS_PER_S;
 	}
-	u->look_ns = now_ns + u->rest_ns + cost_ns * REST_FACTOR;
+	u->look_ns = now_ns + u->rest_ns + cpu_ns * REST_FACTOR;
 }
 
 static void add_outsiders(struct top_source *s)
