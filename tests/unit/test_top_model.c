@@ -243,13 +243,27 @@ static void test_who_has_the_turn(void)
 	CHECK_INT(row(&m, 1)->state, TOP_STATE_TURN);
 	CHECK_INT(row(&m, 2)->state, TOP_STATE_WAITING);
 	CHECK_INT(row(&m, 3)->state, TOP_STATE_RUNNING);
-	CHECK_INT(row(&m, 4)->state, TOP_STATE_RESERVES);
+	CHECK_INT(row(&m, 4)->state, TOP_STATE_RUNNING); /* but not at this moment */
 	CHECK_INT(row(&m, 5)->state, TOP_STATE_SUSPENDED);
 	CHECK_INT(row(&m, 6)->state, TOP_STATE_UNKNOWN);
 	top_model_use(&m, 0, &use);
 	CHECK(use.turn == row(&m, 1) && use.reserve == row(&m, 4));
 	CHECK_INT(top_model_count(&m, TOP_STATE_WAITING), 1);
 	CHECK(strcmp(top_model_policy(&m), "turns") == 0);
+	begin(3 * S);
+	managed(1, 2, 2 * S, S)->waiting = true;
+	managed(2, 2, 0, 3 * S)->waiting = true;
+	sample->readings[0].turns.n_turns = 2;
+	managed(4, 13, 3 * S, 0)->turns.reserved_ns = S;
+	managed(3, 13, 3 * S, 0)->turns.n_turns = 5;
+	end(&m);
+	CHECK_INT(row(&m, 4)->state, TOP_STATE_RESERVES);
+	CHECK_INT(row(&m, 1)->state, TOP_STATE_WAITING);
+	begin(4 * S);
+	managed(1, 2, 2 * S, S)->waiting = true;
+	managed(3, 13, 3 * S, 0)->turns.n_turns = 5; /* of a time when it took turns */
+	end(&m);
+	CHECK_INT(row(&m, 3)->state, TOP_STATE_RUNNING);
 	top_model_finish(&m);
 }
 
@@ -340,6 +354,12 @@ static void test_selection_stays_with_its_program(void)
 	make_five(&m);
 	top_ui_settle(&ui, &m, 3);
 	CHECK_INT(selected(&ui, &m), 2);
+	/* Nobody has chosen it: the first is selected, whoever that is. */
+	top_ui_key(&ui, &m, 'N');
+	top_ui_settle(&ui, &m, 3);
+	CHECK_INT(selected(&ui, &m), 1);
+	top_ui_key(&ui, &m, 'P');
+	top_ui_settle(&ui, &m, 3);
 	top_ui_key(&ui, &m, TOP_INPUT_DOWN);
 	top_ui_key(&ui, &m, TOP_INPUT_DOWN);
 	CHECK_INT(selected(&ui, &m), 3);
@@ -414,6 +434,7 @@ static void test_wishes(void)
 		type(&ui, &m, "q").wish == TOP_WISH_QUIT);
 	/* Whom it was asked of, not who is selected when it is answered. */
 	type(&ui, &m, "n");
+	ui.has_chosen = true;
 	ui.selected_pid = 5;
 	ui.selected_start = 1005;
 	CHECK_INT(type(&ui, &m, "2\n").pid, 2);

@@ -151,8 +151,11 @@ static int draw_who(struct top_canvas *c, int x, int y, const char *what, const 
 		return 0;
 	}
 	used += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%s %d ", what, (int)r->now.pid);
-	used += top_put_cut(
-		c, x + used, y, c->width / 5, top_row_style(r), top_short_command(r->now.command));
+	/* Where there is room for more than a number. */
+	if (c->width >= 120) {
+		used += top_put_cut(c, x + used, y, c->width / 5, top_row_style(r),
+			top_short_command(r->now.command));
+	}
 	return used + 2;
 }
 

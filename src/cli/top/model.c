@@ -223,6 +223,19 @@ static bool somebody_waits(const struct top_model *m, const struct top_row *besi
 	return false;
 }
 
+/* Whether nobody of lower priority may run beside it at this moment. */
+static bool keeps_all_off(const struct top_model *m, const struct top_row *beside)
+{
+	for (size_t i = 0; i < m->n_rows; i++) {
+		const struct top_row *r = &m->rows[i];
+		if (r->now.managed && !r->now.waiting && !r->now.suspended &&
+			shares_gpu(r, beside) && r->now.priority < beside->now.priority) {
+			return false;
+		}
+	}
+	return true;
+}
+
 static enum top_state state_of(const struct top_model *m, const struct top_row *r)
 {
 	if (r->now.unseen) {
@@ -237,7 +250,7 @@ static enum top_state state_of(const struct top_model *m, const struct top_row *
 	if (!r->now.has_turns || !somebody_waits(m, r, false)) {
 		return TOP_STATE_RUNNING;
 	}
-	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0) {
+	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0 && keeps_all_off(m, r)) {
 		return TOP_STATE_RESERVES;
 	}
 	/* It takes turns, and not only did so once: somebody waits for the same, or it has had one

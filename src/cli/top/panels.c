@@ -68,7 +68,8 @@ static void draw_keys(struct top_canvas *c, int y)
 
 static void draw_prompt(struct top_canvas *c, const struct top_ui *ui, int y)
 {
-	char prompt[96];
+	const char *name = top_short_command(ui->asked_name);
+	char prompt[128];
 
 	switch (ui->mode) {
 	case TOP_MODE_FILTER:
@@ -78,11 +79,11 @@ static void draw_prompt(struct top_canvas *c, const struct top_ui *ui, int y)
 		snprintf(prompt, sizeof(prompt), "Seconds between samples: ");
 		break;
 	case TOP_MODE_SUSPEND:
-		snprintf(prompt, sizeof(prompt), "Suspend %d? (y/n) ", (int)ui->asked_pid);
+		snprintf(prompt, sizeof(prompt), "Suspend %d %s? (y/n) ", (int)ui->asked_pid, name);
 		break;
 	default:
 		snprintf(prompt, sizeof(prompt),
-			"Renice %d to (class, or 0 to 15): ", (int)ui->asked_pid);
+			"Renice %d %s to (class, or 0 to 15): ", (int)ui->asked_pid, name);
 	}
 	int x = top_put(c, 0, y, c->width, TOP_STYLE_BOLD, prompt);
 	/* Of a long text, the end. */

@@ -82,8 +82,10 @@ void top_ui_settle(struct top_ui *ui, const struct top_model *m, size_t page)
 		ui->shown_capacity = m->n_rows;
 	}
 	ui->n_shown = m->n_rows > 0 ? top_order_rows(m, &ui->order, ui->shown) : 0;
-	/* Whoever took the place of one that has gone is selected now. */
-	if (ui->selected_pid == 0 || !find_selected(ui, m)) {
+	if (!ui->has_chosen) {
+		select_place(ui, m, 0);
+	} else if (ui->selected_pid == 0 || !find_selected(ui, m)) {
+		/* Whoever took the place of one that has gone is selected now. */
 		select_place(ui, m, ui->selected);
 	}
 	ui->page = page;
@@ -140,7 +142,9 @@ static struct top_action asked(const struct top_ui *ui, enum top_wish wish)
 static bool move_key(struct top_ui *ui, const struct top_model *m, uint32_t key)
 {
 	long page = ui->page > 1 ? (long)ui->page - 1 : 1;
+	bool had_chosen = ui->has_chosen;
 
+	ui->has_chosen = true;
 	switch (key) {
 	case TOP_INPUT_UP:
 	case 'k':
@@ -163,6 +167,7 @@ static bool move_key(struct top_ui *ui, const struct top_model *m, uint32_t key)
 		select_place(ui, m, ui->n_shown);
 		return true;
 	default:
+		ui->has_chosen = had_chosen;
 		return false;
 	}
 }
@@ -260,6 +265,8 @@ static struct top_action act_key(struct top_ui *ui, const struct top_model *m, u
 	}
 	ui->asked_pid = row->now.pid;
 	ui->asked_start = row->now.start_time;
+	snprintf(ui->asked_name, sizeof(ui->asked_name), "%.*s",
+		(int)strcspn(row->now.command, " "), row->now.command);
 	if (key == 'r') {
 		return asked(ui, TOP_WISH_RESUME);
 	}

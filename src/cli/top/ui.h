@@ -75,6 +75,7 @@ struct top_ui {
 	bool paused;
 	uint64_t delay_ms;
 
+	bool has_chosen;    /* before the first move the first row is selected, whoever that is */
 	pid_t selected_pid; /* with its start time; 0: none */
 	uint64_t selected_start;
 	size_t selected; /* its place among those shown, also after it has gone */
@@ -87,6 +88,7 @@ struct top_ui {
 	char input[64];  /* what is being typed */
 	pid_t asked_pid; /* whom a prompt is about: the selection may go */
 	uint64_t asked_start;
+	char asked_name[32];
 	enum top_by menu;
 	char status[256];
 	bool status_is_bad;
