@@ -41,8 +41,8 @@ int listing_each(int (*fn)(const struct listed *l, void *data), void *data);
 
 /* The parts of it, for who looks again and again. fn returns as above. */
 
-/* The programs of the daemon of `uid` behind `sock`, with what `flags` (RBT_LIST_*) ask for. 0, what
- * fn returned, or -errno when the daemon no longer answers. */
+/* The programs of the daemon of `uid` behind `sock`, with what `flags` (RBT_LIST_*) ask for. 0,
+ * what fn returned, or -errno when the daemon no longer answers. */
 int listing_daemon(int sock, uid_t uid, uint32_t flags,
 	int (*fn)(const struct listed *l, void *data), void *data);
 /* Whether the process has a GPU's control node open, and is not one of ours. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where `rubato top` puts things: columns by width, wide and hostile characters, screens of any size. */
+/* Where `rubato top` puts things: columns by width, wide and hostile characters, screens of any
+ * size. */
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A screen in memory: cells with a character and a style each. What is drawn is drawn here, and then
- * shown by draw.c or printed by print.c. Pure, but for wcwidth(3), which goes by the locale.
+ * A screen in memory: cells with a character and a style each. What is drawn is drawn here, and
+ * then shown by draw.c or printed by print.c. Pure, but for wcwidth(3), which goes by the locale.
  *
  * Text from outside (command lines, names) can do no harm here: what is no character, or one that
  * moves the cursor or changes direction, is replaced or left out.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The terminal. Nothing else of `rubato top` knows of ncurses; everything here is for the main thread.
+ * The terminal. Nothing else of `rubato top` knows of ncurses; everything here is for the main
+ * thread.
  */
 #ifndef RBT_CLI_TOP_DRAW_H
 #define RBT_CLI_TOP_DRAW_H

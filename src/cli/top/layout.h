@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where everything goes on a screen of any size. Pure: from a model and what the user has chosen, to
- * a canvas.
+ * Where everything goes on a screen of any size. Pure: from a model and what the user has chosen,
+ * to a canvas.
  */
 #ifndef RBT_CLI_TOP_LAYOUT_H
 #define RBT_CLI_TOP_LAYOUT_H

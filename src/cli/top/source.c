@@ -18,8 +18,8 @@
 #define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT)
 /* A daemon that does not answer costs seconds each time it is asked. */
 #define MUTE_RETRY_NS (10 * RBT_NS_PER_S)
-/* What looking costs is kept under half a percent of a core: going through all of /proc, and through
- * the memory of programs. */
+/* What looking costs is kept under half a percent of a core: going through all of /proc, and
+ * through the memory of programs. */
 #define REST_FACTOR      200u
 #define LOOK_AGAIN_NS    (2 * RBT_NS_PER_S)
 #define LOOK_AGAIN_MAX_S 64u

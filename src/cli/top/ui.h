@@ -110,7 +110,8 @@ const struct top_row *top_ui_selected(const struct top_ui *ui, const struct top_
 /* A character, or an enum top_input. */
 struct top_action top_ui_key(struct top_ui *ui, const struct top_model *m, uint32_t key);
 
-/* What a text means as a priority: 0 to 15, or a class or the beginning of its name. 0 or -EINVAL. */
+/* What a text means as a priority: 0 to 15, or a class or the beginning of its name. 0 or
+ * -EINVAL. */
 int top_parse_priority(const char *s, unsigned *ret);
 
 void top_ui_say(struct top_ui *ui, bool is_bad, const char *fmt, ...)

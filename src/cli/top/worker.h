@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Takes samples and carries out wishes on a thread of its own, so that keys are answered also while a
- * daemon is slow. Only this thread talks to daemons and devices.
+ * Takes samples and carries out wishes on a thread of its own, so that keys are answered also while
+ * a daemon is slow. Only this thread talks to daemons and devices.
  */
 #ifndef RBT_CLI_TOP_WORKER_H
 #define RBT_CLI_TOP_WORKER_H
@@ -17,7 +17,8 @@ struct top_answer {
 
 /* Takes ownership of `source`, also on failure. 0 or -errno. */
 int top_worker_create(struct top_source *source, struct top_worker **ret);
-/* Does not wait for long: a worker that is waiting for a daemon is left to the end of the process. */
+/* Does not wait for long: a worker that is waiting for a daemon is left to the end of the
+ * process. */
 void top_worker_destroy(struct top_worker *w);
 
 /* Readable when there is something to take. */
