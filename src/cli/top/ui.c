@@ -187,7 +187,7 @@ static void sort_by(struct top_ui *ui, enum top_by by)
 	ui->order.by = by;
 }
 
-static bool sort_key(struct top_ui *ui, uint32_t key)
+static void sort_key(struct top_ui *ui, uint32_t key)
 {
 	static const struct {
 		char key;
@@ -198,7 +198,7 @@ static bool sort_key(struct top_ui *ui, uint32_t key)
 	for (size_t i = 0; i < sizeof(direct) / sizeof(direct[0]); i++) {
 		if (key == (uint32_t)direct[i].key) {
 			sort_by(ui, direct[i].by);
-			return true;
+			return;
 		}
 	}
 	switch (key) {
@@ -215,16 +215,15 @@ static bool sort_key(struct top_ui *ui, uint32_t key)
 	case 'R':
 	case 'I':
 		ui->order.reverse = !ui->order.reverse;
-		return true;
+		return;
 	case TOP_INPUT_F6:
 		ui->mode = TOP_MODE_SORT;
 		ui->menu = ui->order.by;
-		return true;
+		return;
 	default:
-		return false;
+		return;
 	}
 	ui->order.reverse = false;
-	return true;
 }
 
 static void change_delay(struct top_ui *ui, bool longer)
@@ -287,6 +286,39 @@ static struct top_action act_key(struct top_ui *ui, const struct top_model *m, u
 	return none;
 }
 
+/* What is shown, and how often. */
+static bool view_key(struct top_ui *ui, uint32_t key)
+{
+	switch (key) {
+	case 'h':
+	case '?':
+	case TOP_INPUT_F1:
+		ui->mode = TOP_MODE_HELP;
+		return true;
+	case '/':
+	case TOP_INPUT_F4:
+		ask(ui, TOP_MODE_FILTER, ui->order.filter);
+		return true;
+	case TOP_INPUT_ESCAPE:
+		ui->order.filter[0] = '\0';
+		ui->status[0] = '\0';
+		return true;
+	case 'd':
+		ask(ui, TOP_MODE_DELAY, "");
+		return true;
+	case '+':
+	case '=':
+	case '-':
+		change_delay(ui, key != '-');
+		return true;
+	case ' ':
+		ui->paused = !ui->paused;
+		return true;
+	default:
+		return false;
+	}
+}
+
 static struct top_action table_key(struct top_ui *ui, const struct top_model *m, uint32_t key)
 {
 	struct top_action action = {.wish = TOP_WISH_NOTHING};
@@ -296,32 +328,6 @@ static struct top_action table_key(struct top_ui *ui, const struct top_model *m,
 	case TOP_INPUT_F10:
 	case 3: /* Ctrl-C, where the terminal does not make a signal of it */
 		action.wish = TOP_WISH_QUIT;
-		break;
-	case 'h':
-	case '?':
-	case TOP_INPUT_F1:
-		ui->mode = TOP_MODE_HELP;
-		break;
-	case '/':
-	case TOP_INPUT_F4:
-		ask(ui, TOP_MODE_FILTER, ui->order.filter);
-		break;
-	case TOP_INPUT_ESCAPE:
-		ui->order.filter[0] = '\0';
-		ui->status[0] = '\0';
-		break;
-	case 'd':
-		ask(ui, TOP_MODE_DELAY, "");
-		break;
-	case '+':
-	case '=':
-		change_delay(ui, true);
-		break;
-	case '-':
-		change_delay(ui, false);
-		break;
-	case ' ':
-		ui->paused = !ui->paused;
 		break;
 	case TOP_INPUT_F5:
 	case TOP_INPUT_ENTER:
@@ -334,7 +340,7 @@ static struct top_action table_key(struct top_ui *ui, const struct top_model *m,
 	case TOP_INPUT_F8:
 		return act_key(ui, m, key);
 	default:
-		if (!move_key(ui, m, key)) {
+		if (!view_key(ui, key) && !move_key(ui, m, key)) {
 			sort_key(ui, key);
 		}
 	}
