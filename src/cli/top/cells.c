@@ -109,16 +109,6 @@ static const char *number_text(bool known, const char *prefix, double v, char *b
 	return buf;
 }
 
-const char *top_short_command(const char *command)
-{
-	const char *name = command;
-
-	for (const char *p = command; *p != '\0' && *p != ' '; p++) {
-		name = *p == '/' ? p + 1 : name;
-	}
-	return *name != '\0' && *name != ' ' ? name : command;
-}
-
 /* A cell's text; NULL when it is not known. */
 static const char *cell_text(
 	const struct top_row *r, const struct top_place *p, char *buf, size_t size)

@@ -35,8 +35,6 @@ void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p, const
 void top_format_bytes(uint64_t bytes, char *buf, size_t size);
 /* "290us", "1.8ms", "12s": at most 5 columns. */
 void top_format_ns(uint64_t ns, char *buf, size_t size);
-/* Without the folder of its first word. Points into it. */
-const char *top_short_command(const char *command);
 /* The style of a program's row. */
 enum top_style top_row_style(const struct top_row *r);
 

@@ -201,43 +201,56 @@ static void make_row(const struct top_row *old, const struct top_reading *r, str
 	remember(ret);
 }
 
-static bool shares_gpu(const struct top_row *a, const struct top_row *b)
+/* Who is on each GPU, by priority: those who are kept off, and those who are let on. */
+struct crowd {
+	uint32_t waiting[32][RBT_PRIORITY_MAX + 1], running[32][RBT_PRIORITY_MAX + 1];
+};
+
+static unsigned priority_of(const struct top_row *r)
 {
-	return (a->now.gpus & b->now.gpus) != 0;
+	return r->now.priority < RBT_PRIORITY_MAX ? r->now.priority : RBT_PRIORITY_MAX;
 }
 
-/* Whether somebody of the same or a lower priority is kept off where `beside` runs; or of the same
- * class alone. */
-static bool somebody_waits(const struct top_model *m, const struct top_row *beside, bool same_class)
+static void count_crowd(const struct top_model *m, struct crowd *ret)
 {
-	enum rbt_class cls = rbt_class_of(beside->now.priority);
-
+	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_rows; i++) {
 		const struct top_row *r = &m->rows[i];
-		if (r != beside && r->now.waiting && !r->now.suspended && shares_gpu(r, beside) &&
-			r->now.priority <= beside->now.priority &&
-			(!same_class || rbt_class_of(r->now.priority) == cls)) {
-			return true;
+		for (uint32_t gpu = 0; gpu < 32; gpu++) {
+			if ((r->now.gpus >> gpu & 1) != 0 && r->now.managed && !r->now.suspended) {
+				(r->now.waiting ? ret->waiting
+						: ret->running)[gpu][priority_of(r)]++;
+			}
+		}
+	}
+}
+
+/* Whether there is anybody of these priorities on one of these GPUs. */
+static bool is_anybody(
+	const uint32_t who[32][RBT_PRIORITY_MAX + 1], uint32_t gpus, unsigned low, unsigned high)
+{
+	for (uint32_t gpu = 0; gpu < 32; gpu++) {
+		for (unsigned p = low; (gpus >> gpu & 1) != 0 && p <= high; p++) {
+			if (who[gpu][p] > 0) {
+				return true;
+			}
 		}
 	}
 	return false;
 }
 
-/* Whether nobody of lower priority may run beside it at this moment. */
-static bool keeps_all_off(const struct top_model *m, const struct top_row *beside)
+static unsigned lowest_of_class(unsigned priority)
 {
-	for (size_t i = 0; i < m->n_rows; i++) {
-		const struct top_row *r = &m->rows[i];
-		if (r->now.managed && !r->now.waiting && !r->now.suspended &&
-			shares_gpu(r, beside) && r->now.priority < beside->now.priority) {
-			return false;
-		}
+	while (priority > 0 && rbt_class_of(priority - 1) == rbt_class_of(priority)) {
+		priority--;
 	}
-	return true;
+	return priority;
 }
 
-static enum top_state state_of(const struct top_model *m, const struct top_row *r)
+static enum top_state state_of(const struct crowd *c, const struct top_row *r)
 {
+	unsigned own = priority_of(r);
+
 	if (r->now.unseen) {
 		return TOP_STATE_UNKNOWN;
 	}
@@ -247,22 +260,26 @@ static enum top_state state_of(const struct top_model *m, const struct top_row *
 	if (r->now.waiting) {
 		return TOP_STATE_WAITING;
 	}
-	if (!r->now.has_turns || !somebody_waits(m, r, false)) {
+	if (!r->now.has_turns || !is_anybody(c->waiting, r->now.gpus, 0, own)) {
 		return TOP_STATE_RUNNING;
 	}
-	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0 && keeps_all_off(m, r)) {
+	/* It has reserved, and at this moment nobody below may run beside it. */
+	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0 &&
+		(own == 0 || !is_anybody(c->running, r->now.gpus, 0, own - 1))) {
 		return TOP_STATE_RESERVES;
 	}
 	/* It takes turns, and not only did so once: somebody waits for the same, or it has had one
 	 * just now. */
-	bool takes_turns =
-		r->now.turns.n_turns > 0 && (r->turns_per_s > 0 || somebody_waits(m, r, true));
+	bool takes_turns = r->now.turns.n_turns > 0 &&
+			   (r->turns_per_s > 0 ||
+				   is_anybody(c->waiting, r->now.gpus, lowest_of_class(own), own));
 	return takes_turns ? TOP_STATE_TURN : TOP_STATE_RUNNING;
 }
 
 int top_model_update(struct top_model *m, const struct top_sample *s)
 {
 	struct top_row *rows = calloc(s->n_readings + 1, sizeof(*rows));
+	struct crowd crowd;
 
 	if (rows == NULL) {
 		return -ENOMEM;
@@ -279,8 +296,9 @@ int top_model_update(struct top_model *m, const struct top_sample *s)
 	m->daemon = s->daemon;
 	m->n_gpus = s->n_gpus;
 	memcpy(m->gpus, s->gpus, sizeof(m->gpus));
+	count_crowd(m, &crowd);
 	for (size_t i = 0; i < m->n_rows; i++) {
-		rows[i].state = state_of(m, &rows[i]);
+		rows[i].state = state_of(&crowd, &rows[i]);
 	}
 	return 0;
 }
@@ -335,4 +353,14 @@ const char *top_model_policy(const struct top_model *m)
 		}
 	}
 	return NULL;
+}
+
+const char *top_short_command(const char *command)
+{
+	const char *name = command;
+
+	for (const char *p = command; *p != '\0' && *p != ' '; p++) {
+		name = *p == '/' ? p + 1 : name;
+	}
+	return *name != '\0' && *name != ' ' ? name : command;
 }

@@ -130,6 +130,9 @@ const char *top_model_policy(const struct top_model *m);
 /* The history's entry `ago` samples back, 0 for the last; negative when not known. */
 float top_row_history(const struct top_row *r, unsigned ago);
 
+/* Without the folder of its first word. Points into it. */
+const char *top_short_command(const char *command);
+
 /* order.c: which rows are shown, in which order */
 
 /* The columns, from left to right; what can be sorted by. */

@@ -68,7 +68,7 @@ static void draw_keys(struct top_canvas *c, int y)
 
 static void draw_prompt(struct top_canvas *c, const struct top_ui *ui, int y)
 {
-	const char *name = top_short_command(ui->asked_name);
+	const char *name = ui->asked_name;
 	char prompt[128];
 
 	switch (ui->mode) {

@@ -53,6 +53,8 @@ struct top_source {
 	size_t n_gpus;
 	struct top_gpu gpus[TOP_MAX_GPUS];
 	struct top_sample *sample; /* being filled */
+	pid_t *listed;             /* whom the daemons have named for it */
+	size_t n_listed, listed_capacity;
 };
 
 static void add_gpu(
@@ -115,6 +117,7 @@ void top_source_destroy(struct top_source *s)
 		rbt_close(&s->links[i].sock);
 	}
 	free(s->users);
+	free(s->listed);
 	free(s);
 }
 
@@ -174,24 +177,39 @@ static void fill(struct top_source *s, const struct listed *l, struct top_readin
 	}
 }
 
-static bool is_listed(const struct top_sample *sample, pid_t pid)
+static bool is_listed(const struct top_source *s, pid_t pid)
 {
-	for (size_t i = 0; i < sample->n_readings; i++) {
-		if (sample->readings[i].pid == pid) {
+	for (size_t i = 0; i < s->n_listed; i++) {
+		if (s->listed[i] == pid) {
 			return true;
 		}
 	}
 	return false;
 }
 
+static int mark_listed(struct top_source *s, pid_t pid)
+{
+	if (s->n_listed == s->listed_capacity) {
+		size_t capacity = s->listed_capacity > 0 ? s->listed_capacity * 2 : 64;
+		pid_t *listed = realloc(s->listed, capacity * sizeof(*listed));
+		if (listed == NULL) {
+			return -ENOMEM;
+		}
+		s->listed = listed;
+		s->listed_capacity = capacity;
+	}
+	s->listed[s->n_listed++] = pid;
+	return 0;
+}
+
 static int take_managed(const struct listed *l, void *data)
 {
 	struct top_source *s = data;
 
-	if (is_listed(s->sample, l->pid)) {
+	if (is_listed(s, l->pid)) {
 		return 0;
 	}
-	struct top_reading *r = top_sample_add(s->sample);
+	struct top_reading *r = mark_listed(s, l->pid) < 0 ? NULL : top_sample_add(s->sample);
 	if (r == NULL) {
 		return -ENOMEM;
 	}
@@ -337,7 +355,7 @@ static void add_outsiders(struct top_source *s)
 	for (size_t i = 0; i < s->n_users; i++) {
 		struct user *u = &s->users[i];
 		uint64_t now_ns = rbt_now_ns();
-		if (is_listed(s->sample, u->reading.pid)) {
+		if (is_listed(s, u->reading.pid)) {
 			/* Should its daemon let it go, what was seen before is old. */
 			u->look_ns = u->rest_ns = 0;
 			continue;
@@ -354,6 +372,7 @@ static void add_outsiders(struct top_source *s)
 
 int top_source_sample(struct top_source *s, struct top_sample **ret)
 {
+	s->n_listed = 0;
 	s->sample = top_sample_create();
 	if (s->sample == NULL) {
 		return -ENOMEM;

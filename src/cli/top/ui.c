@@ -264,8 +264,8 @@ static struct top_action act_key(struct top_ui *ui, const struct top_model *m, u
 	}
 	ui->asked_pid = row->now.pid;
 	ui->asked_start = row->now.start_time;
-	snprintf(ui->asked_name, sizeof(ui->asked_name), "%.*s",
-		(int)strcspn(row->now.command, " "), row->now.command);
+	const char *name = top_short_command(row->now.command);
+	snprintf(ui->asked_name, sizeof(ui->asked_name), "%.*s", (int)strcspn(name, " "), name);
 	if (key == 'r') {
 		return asked(ui, TOP_WISH_RESUME);
 	}
