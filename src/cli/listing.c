@@ -150,7 +150,7 @@ static int list_daemon(struct walk *w, uid_t uid)
 	if (sock < 0) {
 		return 0;
 	}
-	int r = listing_daemon(sock, uid, RBT_LIST_TURNS, list_once, w);
+	int r = listing_daemon(sock, uid, RBT_LIST_TURNS | RBT_LIST_ACCOUNT, list_once, w);
 	close(sock);
 	/* One that stops answering is as good as one that has gone. */
 	return r > 0 ? r : 0;
