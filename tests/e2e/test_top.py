@@ -120,7 +120,7 @@ def test_keys(s):
     order = sorted([p.pid, q.pid, r.pid])
     t = top(s, "-d", "0.2", width=120)
     t.until("all three", lambda text: len(pids(text)) == 3)
-    t.until("a sparkline", "▁")
+    t.until("a sparkline", lambda text: any(ch in text for ch in "▁▂▃▄▅▆▇█"))
     assert t.screen.alternate and not t.screen.cursor_visible and len(t.screen.text().splitlines()) == 24
     t.press("N")
     t.until("by pid", lambda text: pids(text) == order)

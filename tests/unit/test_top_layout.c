@@ -132,7 +132,7 @@ static void test_columns(void)
 	CHECK(has(set, TOP_BY_SHARE) && has(set, TOP_BY_CLASS) && !has(set, TOP_BY_USER));
 	set = chosen(80, ALL & ~hinted, &command);
 	CHECK(has(set, TOP_BY_WAIT) && has(set, TOP_BY_HISTORY) && has(set, TOP_BY_MEMORY));
-	CHECK(has(set, TOP_BY_USER) && has(set, TOP_BY_PRIORITY) && has(set, TOP_BY_STATE));
+	CHECK(has(set, TOP_BY_USER) && has(set, TOP_BY_GPU) && has(set, TOP_BY_STATE));
 	set = chosen(80, ALL, &command);
 	CHECK(has(set, TOP_BY_P99) && has(set, TOP_BY_HISTORY) && has(set, TOP_BY_USER));
 	set = chosen(200, ALL, &command);
@@ -297,7 +297,8 @@ static void test_many_gpus(void)
 	make_model(&m, 16);
 	top_ui_init(&ui);
 	draw(&c, 80, 24, &m, &ui, false);
-	CHECK(shows(&c, "GPU 9 ") && !shows(&c, "GPU 10") && shows(&c, "and 6 more GPUs"));
+	CHECK(shows(&c, " GPUvSHARE%") && shows(&c, "GPU 9 ") && !shows(&c, "GPU 10") &&
+		shows(&c, "and 6 more GPUs"));
 	CHECK(shows(&c, "    101 "));
 	top_canvas_finish(&c);
 	draw(&c, 80, 80, &m, &ui, false);

@@ -111,6 +111,7 @@ static void test_unknown_is_not_zero(void)
 	top_model_use(&m, 0, &use);
 	CHECK_INT(use.n_programs, 3);
 	CHECK(use.has_share[RBT_CLASS_NORMAL] && near(use.share[RBT_CLASS_NORMAL], 1));
+	CHECK(use.is_allowed);
 	CHECK(!use.has_share[RBT_CLASS_LATENCY] && !use.has_memory && use.turn == NULL);
 	top_model_use(&m, 1, &use);
 	CHECK_INT(use.n_programs, 0);

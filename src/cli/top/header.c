@@ -133,7 +133,8 @@ static void draw_gpu(
 	draw_bar(c, x + 1, y, width, u);
 	x += 1 + width;
 	if (known) {
-		x += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, " %3.0f%%", percent(sum));
+		x += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, " %s%3.0f%%",
+			u->is_allowed ? "~" : "", percent(sum));
 	}
 	x += draw_memory(c, x, y, gpu, u);
 	x += 2 + top_put_cut(c, x + 2, y, c->width, TOP_STYLE_PLAIN, gpu->name);

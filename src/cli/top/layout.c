@@ -29,7 +29,7 @@ static const struct column columns[TOP_N_COLUMNS] = {
 /* From what nobody can do without to what is nice to have. */
 static const enum top_by importance[TOP_N_COLUMNS] = {TOP_BY_COMMAND, TOP_BY_PID, TOP_BY_SHARE,
 	TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_WAIT, TOP_BY_HISTORY, TOP_BY_P99, TOP_BY_MEMORY,
-	TOP_BY_USER, TOP_BY_PRIORITY, TOP_BY_GPU, TOP_BY_REQUESTS, TOP_BY_TURNS};
+	TOP_BY_USER, TOP_BY_GPU, TOP_BY_PRIORITY, TOP_BY_REQUESTS, TOP_BY_TURNS};
 
 /* The same for longer forms. What is left over is the command's. */
 static const enum top_by lengthening[] = {
@@ -99,7 +99,7 @@ size_t top_layout_columns(int width, uint32_t wanted, struct top_place ret[TOP_N
 }
 
 /* Columns of which at least one row has something to say. */
-static uint32_t wanted_columns(const struct top_model *m)
+static uint32_t wanted_columns(const struct top_model *m, int width)
 {
 	uint32_t wanted = (UINT32_C(1) << TOP_N_COLUMNS) - 1;
 	uint32_t valid = 0;
@@ -111,6 +111,8 @@ static uint32_t wanted_columns(const struct top_model *m)
 	}
 	wanted &= ~((valid & TOP_HAS_REQUESTS) == 0 ? UINT32_C(1) << TOP_BY_REQUESTS : 0);
 	wanted &= ~((valid & TOP_HAS_P99) == 0 ? UINT32_C(1) << TOP_BY_P99 : 0);
+	/* Of a single GPU all that can be said is its number. */
+	wanted &= ~(m->n_gpus < 2 && width < 120 ? UINT32_C(1) << TOP_BY_GPU : 0);
 	wanted &= ~(!any_memory ? UINT32_C(1) << TOP_BY_MEMORY : 0);
 	return wanted;
 }
@@ -137,7 +139,7 @@ static void draw_table(
 	struct top_canvas *c, const struct top_model *m, const struct top_ui *ui, int y, int lines)
 {
 	struct top_place places[TOP_N_COLUMNS];
-	size_t n = top_layout_columns(c->width, wanted_columns(m), places);
+	size_t n = top_layout_columns(c->width, wanted_columns(m, c->width), places);
 
 	draw_titles(c, y, places, n, &ui->order);
 	for (int i = 0; i + 1 < lines; i++) {

@@ -314,6 +314,7 @@ static void add_use(struct top_use *u, const struct top_row *r)
 		enum rbt_class cls = rbt_class_of(r->now.priority);
 		u->share[cls] += r->share;
 		u->has_share[cls] = true;
+		u->is_allowed |= (r->valid & TOP_SHARE_IS_ALLOWED) != 0 && r->share > 0;
 	}
 	if (r->state == TOP_STATE_TURN) {
 		u->turn = r;

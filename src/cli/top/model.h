@@ -101,6 +101,7 @@ struct top_row {
 struct top_use {
 	double share[3];
 	bool has_share[3];
+	bool is_allowed;       /* some of it is time that was allowed, not known to be used */
 	uint64_t memory_bytes; /* of programs on this GPU alone: a sum is not split */
 	bool has_memory;
 	unsigned n_programs;
