@@ -151,9 +151,10 @@ static int draw_who(struct top_canvas *c, int x, int y, const char *what, const 
 	if (r == NULL) {
 		return 0;
 	}
-	used += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%s %d ", what, (int)r->now.pid);
+	used += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%s %d", what, (int)r->now.pid);
 	/* Where there is room for more than a number. */
 	if (c->width >= 120) {
+		used += 1;
 		used += top_put_cut(c, x + used, y, c->width / 5, top_row_style(r),
 			top_short_command(r->now.command));
 	}
