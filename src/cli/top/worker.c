@@ -12,16 +12,16 @@
 #include "util/fd.h"
 #include "util/time.h"
 
-#define PATIENCE_NS (200 * RBT_NS_PER_MS)
+#define PATIENCE_NS (500 * RBT_NS_PER_MS)
 
 struct top_worker {
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t wanted;
+	pthread_cond_t wanted; /* by the worker: something to do; and then, by us: its end */
 	int event_fd;
 	struct top_source *source; /* the thread's alone */
 	/* under the lock */
-	bool stop, wants_sample, wants_action, has_answer;
+	bool stop, has_ended, wants_sample, wants_action, has_answer;
 	struct top_action action;
 	struct top_answer answer;
 	struct top_sample *sample;
@@ -78,6 +78,8 @@ static void *work(void *data)
 		}
 		announce(w);
 	}
+	w->has_ended = true;
+	pthread_cond_signal(&w->wanted);
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
 }
@@ -95,6 +97,7 @@ static void release(struct top_worker *w)
 int top_worker_create(struct top_source *source, struct top_worker **ret)
 {
 	struct top_worker *w = calloc(1, sizeof(*w));
+	pthread_condattr_t monotonic;
 	sigset_t all, before;
 
 	if (w == NULL) {
@@ -103,7 +106,10 @@ int top_worker_create(struct top_source *source, struct top_worker **ret)
 	}
 	w->source = source;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->wanted, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->wanted, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	/* Signals are the other thread's: it has the terminal. */
 	sigfillset(&all);
@@ -120,7 +126,12 @@ int top_worker_create(struct top_source *source, struct top_worker **ret)
 
 void top_worker_destroy(struct top_worker *w)
 {
-	struct timespec until;
+	uint64_t until_ns = rbt_now_ns() + PATIENCE_NS;
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / RBT_NS_PER_S),
+		.tv_nsec = (long)(until_ns % RBT_NS_PER_S),
+	};
+	int r = 0;
 
 	if (w == NULL) {
 		return;
@@ -128,12 +139,13 @@ void top_worker_destroy(struct top_worker *w)
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_signal(&w->wanted);
+	while (!w->has_ended && r == 0) {
+		r = pthread_cond_timedwait(&w->wanted, &w->lock, &until);
+	}
+	bool has_ended = w->has_ended;
 	pthread_mutex_unlock(&w->lock);
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)PATIENCE_NS;
-	until.tv_sec += until.tv_nsec / (long)RBT_NS_PER_S;
-	until.tv_nsec %= (long)RBT_NS_PER_S;
-	if (pthread_clockjoin_np(w->thread, NULL, CLOCK_MONOTONIC, &until) == 0) {
+	if (has_ended) {
+		pthread_join(w->thread, NULL);
 		release(w);
 	}
 }
