@@ -218,14 +218,21 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 	return 0;
 }
 
-/* Whether what follows a program's tasks is some of what was asked for: a daemon that is older than
- * we are leaves out what it does not know. */
+/* Whether what follows a program's tasks is what was asked for, or the beginning of it: a daemon
+ * that is older than we are leaves out what it does not know. */
 static bool is_tail_sound(size_t size, uint32_t flags)
 {
-	size_t turns = (flags & RBT_LIST_TURNS) != 0 ? sizeof(struct rbt_program_turns) : 0;
-	size_t account = (flags & RBT_LIST_ACCOUNT) != 0 ? sizeof(struct rbt_program_account) : 0;
+	/* In the order of the flags' bits. */
+	static const size_t parts[] = {
+		sizeof(struct rbt_program_turns), sizeof(struct rbt_program_account)};
+	size_t end = 0;
+	bool fits = size == 0;
 
-	return size == 0 || size == turns || size == turns + account;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		end += (flags >> i & 1) != 0 ? parts[i] : 0;
+		fits = fits || size == end;
+	}
+	return fits;
 }
 
 ssize_t daemon_list(int sock, pid_t after, uint32_t flags, void *buf, size_t size)

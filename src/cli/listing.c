@@ -45,22 +45,34 @@ static void mark_seen(struct walk *w, pid_t pid)
 	w->seen[w->n_seen++] = pid;
 }
 
-/* What follows the tasks, each as far as the daemon has sent it. */
-static void read_tail(struct listed *l, const char *tail, size_t size)
+struct tail {
+	const char *at;
+	size_t left;
+	uint32_t flags; /* what was asked for */
+};
+
+/* The next part, if it was asked for and the daemon has sent it. */
+static bool read_part(struct tail *t, uint32_t flag, void *ret, size_t size)
 {
-	l->has_turns = size >= sizeof(l->turns);
-	if (l->has_turns) {
-		memcpy(&l->turns, tail, sizeof(l->turns));
-		l->turns.policy[sizeof(l->turns.policy) - 1] = '\0';
+	if ((t->flags & flag) == 0 || t->left < size) {
+		return false;
 	}
-	l->has_account = size >= sizeof(l->turns) + sizeof(l->account);
-	if (l->has_account) {
-		memcpy(&l->account, tail + sizeof(l->turns), sizeof(l->account));
-	}
+	memcpy(ret, t->at, size);
+	t->at += size;
+	t->left -= size;
+	return true;
 }
 
-static int list_message(
-	const char *buf, size_t size, int (*fn)(const struct listed *l, void *data), void *data)
+/* What follows the tasks. */
+static void read_tail(struct listed *l, struct tail t)
+{
+	l->has_turns = read_part(&t, RBT_LIST_TURNS, &l->turns, sizeof(l->turns));
+	l->turns.policy[sizeof(l->turns.policy) - 1] = '\0';
+	l->has_account = read_part(&t, RBT_LIST_ACCOUNT, &l->account, sizeof(l->account));
+}
+
+static int list_message(const char *buf, size_t size, uint32_t flags,
+	int (*fn)(const struct listed *l, void *data), void *data)
 {
 	struct rbt_msg_program msg;
 
@@ -87,7 +99,7 @@ static int list_message(
 		.tasks = tasks,
 	};
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(*tasks);
-	read_tail(&l, buf + tasks_end, size - tasks_end);
+	read_tail(&l, (struct tail){buf + tasks_end, size - tasks_end, flags});
 	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
 	if (rbt_proc_command(l.pid, l.command, sizeof(l.command)) < 0) {
 		snprintf(l.command, sizeof(l.command), "-");
@@ -120,7 +132,7 @@ int listing_daemon(int sock, uid_t uid, uint32_t flags,
 		if (uid != geteuid() && (rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
 			continue;
 		}
-		r = list_message(buf, (size_t)n, fn, data);
+		r = list_message(buf, (size_t)n, flags, fn, data);
 	}
 	return r;
 }

@@ -56,12 +56,12 @@ static void prepare_for_the_worst(void)
 	}
 }
 
-static void set_style(enum top_style style, attr_t attributes, short colour)
+static void set_style(enum top_style style, attr_t attributes, int colour)
 {
 	terminal.attributes[style] = attributes;
 	if (colour >= 0 && has_colors()) {
 		short pair = (short)(style + 1);
-		if (init_pair(pair, colour, -1) == OK) {
+		if (init_pair(pair, (short)colour, -1) == OK) {
 			terminal.pairs[style] = pair;
 		}
 	}
@@ -73,7 +73,7 @@ static void set_styles(bool with_colours)
 		start_color();
 		use_default_colors();
 	}
-	short none = -1;
+	int none = -1;
 	bool c = with_colours;
 	set_style(TOP_STYLE_LATENCY, A_NORMAL, c ? COLOR_GREEN : none);
 	set_style(TOP_STYLE_NORMAL, A_NORMAL, c ? COLOR_CYAN : none);

@@ -5,8 +5,6 @@
 #include "cli/top/layout.h"
 
 static const char *const help[] = {
-	"rubato top " RUBATO_VERSION "                                  any key: back",
-	"",
 	"Up Down PgUp PgDn Home End   select a program (also j, k)",
 	"< >  F6                      sort by another column",
 	"P M W T L N                  sort by share, memory, wait, turns, p99, pid",
@@ -29,9 +27,10 @@ static const char *const help[] = {
 
 void top_help_draw(struct top_canvas *c, int y)
 {
+	top_putf(c, 0, y, c->width, TOP_STYLE_HEAD, "rubato top %-38s any key: back",
+		RUBATO_VERSION);
 	for (size_t i = 0; i < sizeof(help) / sizeof(help[0]); i++) {
-		top_put(c, 0, y + (int)i, c->width, i == 0 ? TOP_STYLE_HEAD : TOP_STYLE_PLAIN,
-			help[i]);
+		top_put(c, 0, y + 2 + (int)i, c->width, TOP_STYLE_PLAIN, help[i]);
 	}
 }
 

@@ -40,8 +40,8 @@ struct user {
 };
 
 struct top_source {
-	struct link links[MAX_DAEMONS]; /* our own daemon is the first */
-	size_t n_links;
+	struct link links[MAX_DAEMONS];
+	size_t n_links, n_own; /* the first are our own; the rest, for root, other users' */
 	struct user *users;
 	size_t n_users, users_capacity;
 	uint64_t walk_ns; /* when to go through all processes again */
@@ -91,6 +91,18 @@ static int probe(struct top_source *s)
 	return r;
 }
 
+static void add_link(struct top_source *s, uid_t uid)
+{
+	for (size_t i = 0; i < s->n_links; i++) {
+		if (s->links[i].uid == uid) {
+			return;
+		}
+	}
+	if (s->n_links < MAX_DAEMONS) {
+		s->links[s->n_links++] = (struct link){.uid = uid, .sock = -1};
+	}
+}
+
 int top_source_create(struct top_source **ret)
 {
 	struct top_source *s = calloc(1, sizeof(*s));
@@ -98,7 +110,8 @@ int top_source_create(struct top_source **ret)
 	if (s == NULL) {
 		return -ENOMEM;
 	}
-	s->links[s->n_links++] = (struct link){.uid = geteuid(), .sock = -1};
+	add_link(s, geteuid());
+	s->n_own = s->n_links;
 	int r = probe(s);
 	if (r < 0) {
 		top_source_destroy(s);
@@ -240,16 +253,15 @@ static void ask_daemon(struct top_source *s, struct link *link, uint64_t now_ns)
 	}
 }
 
-static void add_link(struct top_source *s, uid_t uid)
+/* One that runs, if there is one; else one that is mute. */
+static enum top_daemon own_daemon(const struct top_source *s)
 {
-	for (size_t i = 0; i < s->n_links; i++) {
-		if (s->links[i].uid == uid) {
-			return;
-		}
+	enum top_daemon best = TOP_DAEMON_NONE;
+
+	for (size_t i = 0; i < s->n_own && best != TOP_DAEMON_RUNS; i++) {
+		best = s->links[i].state != TOP_DAEMON_NONE ? s->links[i].state : best;
 	}
-	if (s->n_links < MAX_DAEMONS) {
-		s->links[s->n_links++] = (struct link){.uid = uid, .sock = -1};
-	}
+	return best;
 }
 
 /* A process, if it is one that has a GPU open and is not known yet. */
@@ -385,7 +397,7 @@ int top_source_sample(struct top_source *s, struct top_sample **ret)
 	for (size_t i = 0; i < s->n_links; i++) {
 		ask_daemon(s, &s->links[i], rbt_now_ns());
 	}
-	s->sample->daemon = s->links[0].state;
+	s->sample->daemon = own_daemon(s);
 	add_outsiders(s);
 	s->sample->n_gpus = s->n_gpus;
 	memcpy(s->sample->gpus, s->gpus, sizeof(s->gpus));
