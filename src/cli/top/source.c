@@ -18,9 +18,9 @@
 #define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT)
 /* A daemon that does not answer costs seconds each time it is asked. */
 #define MUTE_RETRY_NS (10 * RBT_NS_PER_S)
-/* What looking costs is kept under half a percent of a core: going through all of /proc, and
- * through the memory of programs. */
-#define REST_FACTOR      200u
+/* What looking costs is kept under a third of a percent of a core each: going through all of /proc,
+ * and through the memory of programs. */
+#define REST_FACTOR      300u
 #define LOOK_AGAIN_NS    (2 * RBT_NS_PER_S)
 #define LOOK_AGAIN_MAX_S 64u
 #define MAX_DAEMONS      64u
@@ -359,7 +359,7 @@ static void look(struct top_source *s, struct user *u, uint64_t now_ns)
 	if (u->rest_ns > LOOK_AGAIN_MAX_S * RBT_NS_PER_S) {
 		u->rest_ns = LOOK_AGAIN_MAX_S * RBT_NS_PER_S;
 	}
-	u->look_ns = now_ns + u->rest_ns + cpu_ns * REST_FACTOR;
+	u->look_ns = now_ns + u->rest_ns + cpu_ns * REST_FACTOR * s->n_users;
 }
 
 static void add_outsiders(struct top_source *s)
