@@ -32,7 +32,7 @@ def neighbours_summary(run, mode, cells):
             for i in range(run.crowd_of(cells[0]["regime"]))]
     kept, of_left = [], []
     for cell in cells:
-        if cell["round"] < len(run.own_rates):
+        if cell["round"] < len(run.own_rates) and run.own_rates[cell["round"]] > 0:
             kept.append(sum(cell["best_effort_per_s"]) / run.own_rates[cell["round"]])
             left = left_by_requests(run, mode, cell["round"])
             if left is not None:
@@ -95,6 +95,8 @@ def target_lines(args, rows, renice_ms):
 
 
 def note_lines(args, run, rows, renice_ms):
+    if 0 in run.own_rates:
+        yield f"- one neighbour did nothing while it was alone, in {run.own_rates.count(0)} rounds"
     if run.own_rates:
         yield f"- one neighbour's own rate: {median(run.own_rates):.1f}/s (median of {len(run.own_rates)} rounds)"
     for row in rows:
@@ -141,7 +143,7 @@ def head_line(args, facts):
 
 
 def report(args, facts, run, failure):
-    """(Markdown, JSON object) of whatever was measured."""
+    """(Markdown, its rows) of whatever was measured."""
     regimes = sorted(run.regimes, key=lambda regime: (ORDER.index(regime.split()[0]), run.crowd_of(regime)))
     rows = [cell_summary(run, mode, regime) for mode in args.modes for regime in regimes
             if of(run.cells, mode, regime)]
@@ -160,7 +162,11 @@ def report(args, facts, run, failure):
              *note_lines(args, run, rows, renice_ms), *target_lines(args, rows, renice_ms)]
     if failure is not None:
         lines.append(f"- **failed**: {failure}")
-    return "\n".join(lines) + "\n", {
-        "tool": "colocate", "machine": facts, "options": vars(args), "cells": rows, "rounds": run.cells,
-        "own_rates": run.own_rates, "programs": [p.ready for p in run.session.programs],
-        "rubato_calls": run.session.calls, "ps": run.ps, "notes": run.notes, "failure": failure and str(failure)}
+    return "\n".join(lines) + "\n", rows
+
+
+def document(args, facts, run, failure):
+    """All that was measured: to be kept whatever becomes of the report."""
+    return {"tool": "colocate", "machine": facts, "options": vars(args), "rounds": run.cells,
+            "own_rates": run.own_rates, "weighed": run.weighed, "programs": [p.ready for p in run.session.programs],
+            "rubato_calls": run.session.calls, "ps": run.ps, "notes": run.notes, "failure": failure and str(failure)}

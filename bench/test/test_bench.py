@@ -103,7 +103,7 @@ class Colocate(WithFakes):
         self.assertIn("neighbour: 0 threads with a wrong result", document["notes"])
         self.assertFalse([note for note in document["notes"] if "while suspended" in note])
         self.assertIn("**met**", run.stdout)
-        self.assertEqual(document["ps"], {regime: [{"pid": 1}] for regime in ("default", "rubato", "alone")})
+        self.assertEqual(document["ps"], {regime: [{"pid": 1}] for regime in ("default", "rubato", "alone", "end")})
         self.assertNotIn("run", [call[0] for call in self.calls()])
         pid = next(str(p["pid"]) for p in document["programs"] if p["ready"] == "besteffort")
         self.assertEqual({call[1] for call in self.calls()}, {pid})
@@ -113,6 +113,17 @@ class Colocate(WithFakes):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(document["rounds"][0]["regime"], "rubato")
         self.assertEqual([call[0] for call in self.calls()][:2], ["run", "suspend"])
+
+    def test_crowds_and_weights(self):
+        run, document = self.colocate("--modes", "gaps", "--trainers", "2", "--crowds", "1,2", "--skip-default",
+                                      "--latency-run", "--hints", "--trainer-run", "1", "--weights", "1,2",
+                                      "--weigh-seconds", "0.2", "--requests", "8", "--rate", "30")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual([cell["regime"] for cell in document["cells"]], ["alone", "rubato 1", "rubato 2", "hinted"])
+        self.assertEqual([len(cell.get("each_per_s", [])) for cell in document["cells"]], [0, 1, 2, 2])
+        self.assertEqual(len(document["weighed"]), 2)
+        self.assertIn("weights 1:2", run.stdout)
+        self.assertEqual(len([call for call in self.calls() if call[0] == "run"]), 2)
 
     def test_refusal_is_reported_with_what_was_measured(self):
         run, document = self.colocate("--modes", "graph", FAKE_REFUSE="1")
@@ -136,7 +147,8 @@ class Colocate(WithFakes):
         self.assertIn("latency program ended (exit status 5)", document["failure"])
 
     def test_wrong_usage(self):
-        for args in (["--modes", "fast"], ["--requests", "0"], ["--user", "nobody"], ["--mps", "--trainer-run"]):
+        for args in (["--modes", "fast"], ["--requests", "0"], ["--user", "nobody"], ["--mps", "--trainer-run"],
+                     ["--slices"], ["--hints"], ["--crowds", "2"], ["--crowds", "x"], ["--weights", "1,2"]):
             self.assertEqual(self.bench("colocate", *args).returncode, 2, args)
 
 
