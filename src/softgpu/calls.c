@@ -16,8 +16,12 @@
 #include "softgpu/server_impl.h"
 #include "util/fd.h"
 
-#define MAX_REGIONS      6
-#define CAP_SYS_NICE_BIT 23
+#define MAX_REGIONS 6
+/* Bits of CapEff */
+#define CAP_SYS_ADMIN_BIT          21
+#define CAP_SYS_NICE_BIT           23
+#define CAP_PERFMON_BIT            38
+#define CAP_CHECKPOINT_RESTORE_BIT 40
 
 struct region {
 	uint64_t addr;
@@ -31,7 +35,7 @@ struct call {
 	struct server *server;
 	uint64_t cookie, arg, inode;
 	int tid;
-	uint32_t request;
+	uint32_t request, blocked;
 	size_t n_regions;
 	struct region regions[MAX_REGIONS];
 	struct link_read missing;
@@ -207,7 +211,14 @@ static void run_kfd(struct conn *c, struct call *call, struct rbt_kfd_open *open
 	struct caller caller;
 	uint64_t delay_us = 0;
 
-	task.pid = find_caller(call->tid, &caller) == 0 ? caller.pid : call->tid;
+	if (find_caller(call->tid, &caller) < 0) {
+		caller = (struct caller){.pid = call->tid};
+	}
+	bool admin = caller.caps >> CAP_SYS_ADMIN_BIT & 1;
+	task.pid = caller.pid;
+	task.may_checkpoint = admin || (caller.caps >> CAP_CHECKPOINT_RESTORE_BIT & 1);
+	task.may_profile = admin || (caller.caps >> CAP_PERFMON_BIT & 1);
+	kfd_serve_prepare(call->server->kfd, task.pid, call->arg, call->blocked);
 	int64_t r = rbt_kfd_ioctl(open, task, call->request, call->arg, &delay_us);
 	call->parked = r == RBT_KFD_WAIT;
 	if (call->parked) {
@@ -312,6 +323,7 @@ void call_begin(struct server *s, struct conn *c, const uint8_t *msg, size_t siz
 	call->inode = m.inode;
 	call->tid = m.tid;
 	call->request = m.request;
+	call->blocked = m.blocked;
 	for (uint32_t i = 0; i < m.n_regions; i++) {
 		if (size - at < sizeof(r)) {
 			goto bad;

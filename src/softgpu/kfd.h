@@ -6,7 +6,8 @@
  * queue's save area and goes on from there. A pure library: no I/O, no clock of its own; programs
  * are reached through struct rbt_kfd_ops. The device server and the tests link it.
  *
- * Behaviour is that of Linux 6.12's source; where a comment says "assumed", it is not.
+ * What can be had without a GPU is compared with real drivers (tests/judge); the rest is Linux
+ * 6.12's source. Where a comment says "assumed", it is neither.
  */
 #ifndef RBT_SOFTGPU_KFD_H
 #define RBT_SOFTGPU_KFD_H
@@ -23,12 +24,15 @@ struct rbt_kfd_open; /* one open file description of /dev/kfd */
 
 #define RBT_KFD_MAX_GPUS 8
 
-/* Who counts as the debugger of a process: the thread that ptraces it, or any of its process. */
-enum rbt_kfd_ptrace_rule { RBT_KFD_PTRACE_THREAD, RBT_KFD_PTRACE_PROCESS };
+/* Who counts as the debugger of a process: the thread that ptraces it; or, once that has enabled
+ * debugging, any of its process. Default: as the interface's version has it. */
+enum rbt_kfd_ptrace_rule { RBT_KFD_PTRACE_DEFAULT, RBT_KFD_PTRACE_THREAD, RBT_KFD_PTRACE_PROCESS };
 
 struct rbt_kfd_config {
-	uint32_t n_gpus; /* 0: there is no /dev/kfd */
-	uint32_t minor;  /* of the interface's version, 1.x */
+	uint32_t n_gpus;
+	uint32_t no_gpu;  /* without GPUs there is a /dev/kfd all the same, as amdgpu makes it */
+	uint32_t lenient; /* as kernels were that took arrays of any length */
+	uint32_t minor;   /* of the interface's version, 1.x */
 	uint32_t gfx_target_version;
 	uint32_t ptrace_rule;  /* enum rbt_kfd_ptrace_rule */
 	uint32_t one_debugger; /* the GPUs allow one debugged process */
@@ -41,6 +45,8 @@ struct rbt_kfd_config {
 /* The thread that makes a call, and its process. */
 struct rbt_kfd_task {
 	int tid, pid;
+	bool may_checkpoint; /* CAP_CHECKPOINT_RESTORE, or CAP_SYS_ADMIN */
+	bool may_profile;    /* CAP_PERFMON, or CAP_SYS_ADMIN */
 };
 
 /* How the model reaches programs. All are called during a call into the model, on its thread. */
@@ -58,6 +64,8 @@ struct rbt_kfd_ops {
 	void (*changed)(void *data, int pid, int queue, bool there);
 	/* Optional: how much memory the process has on the GPUs. */
 	void (*memory_changed)(void *data, int pid);
+	/* Optional: the time now, for who asks; else it is that of the last rbt_kfd_run. */
+	uint64_t (*now_ns)(void *data);
 	/* Optional: what the model was asked and does not know. */
 	void (*log)(void *data, const char *line);
 	void *data;
@@ -70,9 +78,11 @@ const struct rbt_kfd_config *rbt_kfd_config(const struct rbt_kfd *kfd);
 
 /* Makes the process known as one of KFD's; NULL when out of memory. */
 struct rbt_kfd_open *rbt_kfd_open(struct rbt_kfd *kfd, int pid);
-void rbt_kfd_close(struct rbt_kfd_open *open); /* accepts NULL */
+/* The process stays one of KFD's, as its address space does. Accepts NULL. */
+void rbt_kfd_close(struct rbt_kfd_open *open);
 
-/* The process has gone: its queues go, what it debugged runs on. No error if it is not known. */
+/* The address space has gone, by death or exec: its queues go, what it debugged runs on. No error
+ * if it is not known. */
 void rbt_kfd_exit(struct rbt_kfd *kfd, int pid);
 
 /* The call waits for another: make it again, as the same task, after the next change. */
@@ -109,6 +119,7 @@ void rbt_kfd_clear_faults(struct rbt_kfd *kfd);
 uint32_t rbt_kfd_gpu_id(uint32_t gpu);
 #define RBT_KFD_CWSR_SIZE      0x8000u /* of the save area that a queue must bring */
 #define RBT_KFD_CTL_STACK_SIZE 0x1000u
+#define RBT_KFD_VRAM_BYTES     (192ull << 30) /* of a GPU; not enforced */
 
 struct rbt_kfd_queue_info {
 	int pid;

@@ -5,7 +5,8 @@
 
 #include "softgpu/kfd_model.h"
 
-#define VENDOR_AMD 0x1002u
+#define VENDOR_AMD  0x1002u
+#define KNOWN_FLAGS 7u /* of SET_FLAGS */
 
 void kfd_raise(struct kfd_process *p, uint64_t mask, uint32_t gpu, struct kfd_queue *q)
 {
@@ -48,6 +49,7 @@ static void deactivate(struct kfd_process *p)
 {
 	kfd_resume_all(p);
 	p->launch_mode = KFD_LAUNCH_NORMAL;
+	p->flags = 0;
 	p->active = false;
 }
 
@@ -154,8 +156,11 @@ static int64_t enable(struct kfd_call *c, struct kfd_process *target)
 		c->kfd->ops.write(c->kfd->ops.data, c->caller.pid, a->enable.rinfo_ptr,
 			&target->runtime,
 			size < sizeof(target->runtime) ? size : sizeof(target->runtime)) < 0) {
-		/* As in the kernel, the session is there all the same. */
 		deactivate(target);
+		if (c->kfd->config.minor >= KFD_MINOR_LATE_RULES) {
+			kfd_end_debugging(target);
+		}
+		/* In older kernels the session is there all the same. */
 		return -EFAULT;
 	}
 	target->enabled_mask = a->enable.exception_mask;
@@ -164,7 +169,14 @@ static int64_t enable(struct kfd_call *c, struct kfd_process *target)
 
 static int64_t send_runtime_event(struct kfd_call *c, struct kfd_process *target)
 {
-	if (c->arg.dbg.event.exception_mask & KFD_EC_PROCESS_RUNTIME) {
+	uint64_t mask = c->arg.dbg.event.exception_mask;
+
+	/* Others go to the runtime as signals: nobody here has any. */
+	if ((mask & KFD_EC_DEVICE_MEMORY_FAULT) &&
+		kfd_gpu_by_id(c->kfd, c->arg.dbg.event.gpu_id) < 0) {
+		return -ENODEV;
+	}
+	if (mask & KFD_EC_PROCESS_RUNTIME) {
 		target->runtime_answers++;
 	}
 	return 0;
@@ -225,26 +237,60 @@ static int64_t query_event(struct kfd_call *c, struct kfd_process *target)
 	return 0;
 }
 
-/* Only the runtime's: queues and devices have no more to tell here. */
+static int64_t op_not_modelled(struct kfd_call *c)
+{
+	kfd_log(c->kfd, "pid %d: DBG_TRAP operation %u is not modelled", c->caller.pid,
+		c->arg.dbg.op);
+	return -EINVAL;
+}
+
+static bool gpu_is_there(const struct kfd_call *c, uint32_t gpu_id)
+{
+	return kfd_gpu_by_id(c->kfd, gpu_id) >= 0;
+}
+
+/* The word that holds the exception of that code: of the process, or of the queue or device that
+ * source_id names. NULL: no such source, or no such code. */
+static uint64_t *find_exception(struct kfd_call *c, struct kfd_process *target)
+{
+	uint32_t code = c->arg.dbg.info.code, source = c->arg.dbg.info.source_id;
+	uint64_t mask = code >= 1 && code <= 64 ? 1ull << (code - 1) : 0;
+
+	if (mask & KFD_EC_ALL_QUEUE) {
+		struct kfd_queue *q = kfd_find_queue(target, source);
+		return q != NULL ? &q->exceptions : NULL;
+	}
+	if (mask & KFD_EC_ALL_DEVICE) {
+		int gpu = kfd_gpu_by_id(c->kfd, source);
+		return gpu >= 0 ? &target->devices[gpu].exceptions : NULL;
+	}
+	return mask & KFD_EC_ALL_PROCESS ? &target->exceptions : NULL;
+}
+
+/* Only the runtime has something to tell; a memory fault would, but none happens here. */
 static int64_t query_info(struct kfd_call *c, struct kfd_process *target)
 {
 	struct kfd_dbg_trap *a = &c->arg.dbg;
-	uint32_t size = a->info.info_size;
+	uint32_t size = a->info.info_size, told = 0;
+	uint64_t *found = a->info.info_ptr != 0 ? find_exception(c, target) : NULL;
 
-	if (a->info.info_ptr == 0 || a->info.code != KFD_EC_CODE_PROCESS_RUNTIME) {
+	if (found == NULL) {
 		return -EINVAL;
 	}
-	if ((target->exceptions & KFD_EC_PROCESS_RUNTIME) == 0) {
+	uint64_t mask = 1ull << (a->info.code - 1);
+	if ((*found & mask) == 0) {
 		return -ENODATA;
 	}
-	size = size < sizeof(target->runtime) ? size : sizeof(target->runtime);
-	if (c->kfd->ops.write(c->kfd->ops.data, c->caller.pid, a->info.info_ptr, &target->runtime,
-		    size) < 0) {
-		return -EFAULT;
+	if (mask == KFD_EC_PROCESS_RUNTIME) {
+		told = sizeof(target->runtime);
+		if (c->kfd->ops.write(c->kfd->ops.data, c->caller.pid, a->info.info_ptr,
+			    &target->runtime, size < told ? size : told) < 0) {
+			return -EFAULT;
+		}
 	}
-	a->info.info_size = sizeof(target->runtime);
+	a->info.info_size = told;
 	if (a->info.clear) {
-		target->exceptions &= ~KFD_EC_PROCESS_RUNTIME;
+		*found &= ~mask;
 	}
 	return 0;
 }
@@ -356,6 +402,37 @@ static int64_t set_launch_mode(struct kfd_call *c, struct kfd_process *target)
 	return 0;
 }
 
+/* Without a GPU everything is supported, and nothing happens; what GPUs support is not modelled. */
+static int64_t set_launch_override(struct kfd_call *c)
+{
+	if (c->kfd->config.n_gpus > 0) {
+		return op_not_modelled(c);
+	}
+	c->arg.dbg.launch_override.support_mask = UINT32_MAX;
+	return 0;
+}
+
+static int64_t set_watch(struct kfd_call *c)
+{
+	const struct kfd_dbg_trap *a = &c->arg.dbg;
+	uint32_t gpu_id = a->op == KFD_DBG_SET_WATCH ? a->set_watch.gpu_id : a->clear_watch.gpu_id;
+
+	return gpu_is_there(c, gpu_id) ? op_not_modelled(c) : -ENODEV;
+}
+
+/* Kept and given back; what they ask for no GPU here can do. */
+static int64_t set_flags(struct kfd_call *c, struct kfd_process *target)
+{
+	uint32_t before = target->flags, wanted = c->arg.dbg.flags.flags;
+
+	c->arg.dbg.flags.flags = before;
+	if (c->kfd->config.n_gpus > 0 && (wanted & KNOWN_FLAGS) != 0) {
+		return -EACCES;
+	}
+	target->flags = wanted;
+	return 0;
+}
+
 static bool wants_hardware(uint32_t op)
 {
 	return op >= KFD_DBG_SET_LAUNCH_OVERRIDE && op <= KFD_DBG_SET_FLAGS;
@@ -387,11 +464,31 @@ static int64_t dispatch(struct kfd_call *c, struct kfd_process *target)
 		return snapshot_queues(c, target);
 	case KFD_DBG_DEVICE_SNAPSHOT:
 		return snapshot_devices(c, target);
+	case KFD_DBG_SET_LAUNCH_OVERRIDE:
+		return set_launch_override(c);
+	case KFD_DBG_SET_WATCH:
+	case KFD_DBG_CLEAR_WATCH:
+		return set_watch(c);
+	case KFD_DBG_SET_FLAGS:
+		return set_flags(c, target);
 	default:
-		kfd_log(c->kfd, "pid %d: DBG_TRAP operation %u is not modelled", c->caller.pid,
-			c->arg.dbg.op);
 		return -EINVAL;
 	}
+}
+
+/*
+ * Older kernels: the thread that ptraces, and everybody may disable. Newer ones: that thread, or
+ * once it has enabled, any of its process; nobody else may disable.
+ */
+static bool may_debug(const struct kfd_call *c, const struct kfd_process *target, bool traces)
+{
+	if (target == c->process || traces) {
+		return true;
+	}
+	if (c->kfd->config.ptrace_rule == RBT_KFD_PTRACE_THREAD) {
+		return c->arg.dbg.op == KFD_DBG_DISABLE;
+	}
+	return target->debugged && target->debugger == c->process->pid;
 }
 
 int64_t kfd_dbg_trap(struct kfd_call *c)
@@ -400,19 +497,20 @@ int64_t kfd_dbg_trap(struct kfd_call *c)
 	uint32_t op = c->arg.dbg.op;
 	struct rbt_kfd_task tracer = {0};
 
+	if (c->process->secondary) {
+		return -EOPNOTSUPP;
+	}
 	if (c->kfd->ops.tracer(c->kfd->ops.data, pid, &tracer) < 0) {
 		return -ESRCH;
 	}
-	bool traces = tracer.tid != 0 && (c->kfd->config.ptrace_rule == RBT_KFD_PTRACE_THREAD
-							 ? tracer.tid == c->caller.tid
-							 : tracer.pid == c->caller.pid);
+	bool traces = tracer.tid != 0 && tracer.tid == c->caller.tid;
 	/* A debugger may be there before its target first opens the device. */
 	struct kfd_process *target = op == KFD_DBG_ENABLE && traces ? kfd_get_process(c->kfd, pid)
 								    : kfd_find_process(c->kfd, pid);
 	if (target == NULL) {
 		return -ESRCH;
 	}
-	if (target != c->process && op != KFD_DBG_DISABLE && !traces) {
+	if (!may_debug(c, target, traces)) {
 		return -EPERM;
 	}
 	if (op != KFD_DBG_ENABLE && !target->debugged) {

@@ -6,9 +6,8 @@
 #include "softgpu/kfd_model.h"
 #include "util/time.h"
 
-#define MAX_ERRNO   133
-#define CLOCK_HZ    100000000ull
-#define LAST_NUMBER 0x27u /* numbers below are the driver's, known here or not */
+#define MAX_ERRNO 133
+#define CLOCK_HZ  100000000ull
 
 static int64_t get_version(struct kfd_call *c)
 {
@@ -19,36 +18,67 @@ static int64_t get_version(struct kfd_call *c)
 static int64_t clock_counters(struct kfd_call *c)
 {
 	struct kfd_clock_counters *a = &c->arg.clock;
+	const struct rbt_kfd_ops *ops = &c->kfd->ops;
+	uint64_t now_ns = ops->now_ns != NULL ? ops->now_ns(ops->data) : c->kfd->now_ns;
+	/* The driver serves the CPU's node as well, and any that it does not know. */
+	bool has_clock = kfd_gpu_by_id(c->kfd, a->gpu_id) >= 0;
 
-	if (kfd_gpu_by_id(c->kfd, a->gpu_id) < 0) {
-		a->gpu = 0; /* the driver serves the CPU's node as well */
-	} else {
-		a->gpu = c->kfd->now_ns / (RBT_NS_PER_S / CLOCK_HZ);
-	}
-	a->cpu = a->system = c->kfd->now_ns;
+	a->gpu = has_clock ? now_ns / (RBT_NS_PER_S / CLOCK_HZ) : 0;
+	a->cpu = a->system = now_ns;
 	a->system_hz = RBT_NS_PER_S;
 	return 0;
 }
 
+enum direction { NONE = 0, TO = _IOC_WRITE, FROM = _IOC_READ, BOTH = _IOC_WRITE | _IOC_READ };
+
 struct ioctl_def {
-	uint32_t request, since;
+	uint32_t direction; /* what is copied, whatever the request says */
+	uint32_t since;
 	int64_t (*fn)(struct kfd_call *c);
 };
 
+/* By number. The size is the caller's: what it lacks is zero. */
 static const struct ioctl_def ioctls[] = {
-	{KFD_IOC_GET_VERSION, 1, get_version},
-	{KFD_IOC_CREATE_QUEUE, 1, kfd_create_queue},
-	{KFD_IOC_DESTROY_QUEUE, 1, kfd_destroy_queue},
-	{KFD_IOC_CLOCK_COUNTERS, 1, clock_counters},
-	{KFD_IOC_APERTURES_OLD, 1, kfd_apertures_old},
-	{KFD_IOC_UPDATE_QUEUE, 1, kfd_update_queue},
-	{KFD_IOC_APERTURES, 1, kfd_apertures},
-	{KFD_IOC_ACQUIRE_VM, 1, kfd_acquire_vm},
-	{KFD_IOC_ALLOC_MEMORY, 1, kfd_alloc_memory},
-	{KFD_IOC_FREE_MEMORY, 1, kfd_free_memory},
-	{KFD_IOC_SET_CU_MASK, 1, kfd_set_cu_mask},
-	{KFD_IOC_RUNTIME_ENABLE, KFD_MINOR_DEBUGGER, kfd_runtime_enable},
-	{KFD_IOC_DBG_TRAP, KFD_MINOR_DEBUGGER, kfd_dbg_trap},
+	[KFD_NR_GET_VERSION] = {FROM, 1, get_version},
+	[KFD_NR_CREATE_QUEUE] = {BOTH, 1, kfd_create_queue},
+	[KFD_NR_DESTROY_QUEUE] = {BOTH, 1, kfd_destroy_queue},
+	[0x04] = {TO, 1, kfd_set_policy},
+	[KFD_NR_CLOCK_COUNTERS] = {BOTH, 1, clock_counters},
+	[KFD_NR_APERTURES_OLD] = {FROM, 1, kfd_apertures_old},
+	[KFD_NR_UPDATE_QUEUE] = {TO, 1, kfd_update_queue},
+	[0x08] = {BOTH, 1, kfd_create_event},
+	[0x09] = {TO, 1, kfd_destroy_event},
+	[0x0a] = {TO, 1, kfd_set_event},
+	[0x0b] = {TO, 1, kfd_reset_event},
+	[0x0c] = {BOTH, 1, kfd_wait_events},
+	[0x0d] = {TO, 1, kfd_refused},
+	[0x0e] = {TO, 1, kfd_refused},
+	[0x0f] = {TO, 1, kfd_refused},
+	[0x10] = {TO, 1, kfd_refused},
+	[0x11] = {BOTH, 1, kfd_set_scratch},
+	[0x12] = {BOTH, 1, kfd_tile_config},
+	[0x13] = {TO, 1, kfd_set_trap_handler},
+	[KFD_NR_APERTURES] = {BOTH, 1, kfd_apertures},
+	[KFD_NR_ACQUIRE_VM] = {TO, 1, kfd_acquire_vm},
+	[KFD_NR_ALLOC_MEMORY] = {BOTH, 1, kfd_alloc_memory},
+	[KFD_NR_FREE_MEMORY] = {TO, 1, kfd_free_memory},
+	[0x18] = {BOTH, 1, kfd_map_memory},
+	[0x19] = {BOTH, 1, kfd_map_memory},
+	[KFD_NR_SET_CU_MASK] = {TO, 1, kfd_set_cu_mask},
+	[0x1b] = {BOTH, 1, kfd_wave_state},
+	[0x1c] = {BOTH, 1, kfd_dmabuf_info},
+	[0x1d] = {BOTH, 1, kfd_import_dmabuf},
+	[0x1e] = {BOTH, 1, kfd_alloc_gws},
+	[0x1f] = {BOTH, 1, kfd_smi_events},
+	[0x20] = {BOTH, 1, kfd_svm},
+	[0x21] = {BOTH, 1, kfd_xnack},
+	[0x22] = {BOTH, 1, kfd_criu},
+	[0x23] = {BOTH, 1, kfd_available_memory},
+	[0x24] = {BOTH, KFD_MINOR_EXPORT, kfd_export_dmabuf},
+	[KFD_NR_RUNTIME_ENABLE] = {BOTH, KFD_MINOR_DEBUGGER, kfd_runtime_enable},
+	[KFD_NR_DBG_TRAP] = {BOTH, KFD_MINOR_DEBUGGER, kfd_dbg_trap},
+	[KFD_NR_CREATE_PROCESS] = {NONE, KFD_MINOR_CREATE_PROCESS, kfd_create_process},
+	[KFD_NR_PROFILER] = {BOTH, KFD_MINOR_PROFILER, kfd_profiler},
 };
 
 #define N_IOCTLS (sizeof(ioctls) / sizeof(ioctls[0]))
@@ -102,63 +132,65 @@ static uint32_t use_fault(struct kfd_call *c, uint64_t *ret_delay_us)
 	return error;
 }
 
-/* The driver goes by the number alone: direction and size of a request are the caller's. */
+/* The driver goes by the number alone: type, direction and size of a request are the caller's. */
 static const struct ioctl_def *find_ioctl(const struct rbt_kfd *kfd, uint32_t nr)
 {
-	for (size_t i = 0; i < N_IOCTLS; i++) {
-		if (_IOC_NR(ioctls[i].request) == nr) {
-			return ioctls[i].since <= kfd->config.minor ? &ioctls[i] : NULL;
-		}
+	if (nr >= N_IOCTLS || ioctls[nr].fn == NULL || ioctls[nr].since > kfd->config.minor) {
+		return NULL;
 	}
-	return NULL;
+	return &ioctls[nr];
 }
 
-static int fetch(struct kfd_call *c, const struct ioctl_def *def, uint64_t arg, size_t size)
+static int64_t answer(struct kfd_call *c, const struct ioctl_def *def, uint64_t arg, int64_t result)
 {
-	/* A caller's longer argument: what we do not know of it is left alone. */
-	size = size < sizeof(c->arg) ? size : sizeof(c->arg);
-	if ((_IOC_DIR(def->request) & _IOC_WRITE) == 0 || size == 0) {
-		return 0;
-	}
-	return c->kfd->ops.read(c->kfd->ops.data, c->caller.pid, arg, c->arg.bytes, size);
-}
-
-static int64_t answer(
-	struct kfd_call *c, const struct ioctl_def *def, uint64_t arg, size_t size, int64_t result)
-{
-	size = size < sizeof(c->arg) ? size : sizeof(c->arg);
-	if ((_IOC_DIR(def->request) & _IOC_READ) == 0 || size == 0 || result == RBT_KFD_WAIT) {
+	if ((def->direction & FROM) == 0 || c->size == 0 || result == RBT_KFD_WAIT) {
 		return result;
 	}
-	/* Whatever the result, as the driver does. */
-	return c->kfd->ops.write(c->kfd->ops.data, c->caller.pid, arg, c->arg.bytes, size) < 0
+	/* Whatever the result, and all that the caller has room for, as the driver does. */
+	return c->kfd->ops.write(c->kfd->ops.data, c->caller.pid, arg, c->arg.bytes, c->size) < 0
 		       ? -EFAULT
 		       : result;
+}
+
+/* A file serves the process that opened it, and no other. */
+static struct kfd_process *owner(const struct rbt_kfd_open *open, struct rbt_kfd_task caller)
+{
+	if (caller.pid != open->pid) {
+		return NULL;
+	}
+	return open->secondary != NULL ? open->secondary : kfd_find_process(open->kfd, open->pid);
 }
 
 int64_t rbt_kfd_ioctl(struct rbt_kfd_open *open, struct rbt_kfd_task caller, uint32_t request,
 	uint64_t arg, uint64_t *ret_delay_us)
 {
 	struct rbt_kfd *kfd = open->kfd;
-	struct kfd_call c = {.kfd = kfd, .caller = caller, .nr = _IOC_NR(request)};
+	struct kfd_call c = {.kfd = kfd,
+		.open = open,
+		.caller = caller,
+		.nr = _IOC_NR(request),
+		.size = _IOC_SIZE(request)};
 	const struct ioctl_def *def = find_ioctl(kfd, c.nr);
 
 	*ret_delay_us = 0;
 	kfd->counters.calls++;
 	if (def == NULL) {
 		kfd->counters.unknown++;
-		kfd_log(kfd, "pid %d: KFD ioctl 0x%x (number 0x%x) is not %s", caller.pid, request,
-			c.nr, c.nr < LAST_NUMBER ? "modelled" : "one of the driver's");
+		kfd_log(kfd, "pid %d: KFD ioctl 0x%x: version 1.%u has no number 0x%x", caller.pid,
+			request, kfd->config.minor, c.nr);
 		return -ENOTTY;
 	}
-	/* A file serves the process that opened it, and no other. */
-	c.process = kfd_find_process(kfd, open->pid);
-	if (caller.pid != open->pid || c.process == NULL) {
+	c.process = owner(open, caller);
+	if (c.process == NULL) {
 		return -EBADF;
 	}
-	if (fetch(&c, def, arg, _IOC_SIZE(request)) < 0) {
+	if (def->fn == kfd_criu && !caller.may_checkpoint) {
+		return -EACCES; /* before anything is read */
+	}
+	if ((def->direction & TO) != 0 && c.size > 0 &&
+		kfd->ops.read(kfd->ops.data, caller.pid, arg, c.arg.bytes, c.size) < 0) {
 		return -EFAULT;
 	}
 	uint32_t error = use_fault(&c, ret_delay_us);
-	return error != 0 ? -(int64_t)error : answer(&c, def, arg, _IOC_SIZE(request), def->fn(&c));
+	return error != 0 ? -(int64_t)error : answer(&c, def, arg, def->fn(&c));
 }

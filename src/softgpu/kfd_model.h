@@ -41,10 +41,22 @@ struct kfd_memory {
 	uint32_t gpu;
 };
 
+/* What a program waits for, until somebody sets it. */
+struct kfd_event {
+	struct kfd_event *next;
+	uint32_t id, type;
+	bool auto_reset, set;
+	uint64_t age;
+};
+
 struct kfd_process {
 	struct kfd_process *next;
 	struct rbt_kfd *kfd;
 	int pid;
+	bool secondary; /* of one open, apart from the program's others; nobody finds it by pid */
+	struct kfd_event *events;
+	uint32_t n_signal_events, n_other_events;
+	bool xnack_off;
 	struct kfd_device devices[RBT_KFD_MAX_GPUS];
 	struct kfd_queue *queues[KFD_MAX_QUEUES];
 	uint32_t n_queues, next_memory;
@@ -58,13 +70,14 @@ struct kfd_process {
 	int debugger;          /* pid; 0 when it is the process itself */
 	int event_file;        /* -1 */
 	uint64_t enabled_mask, exceptions;
-	uint32_t launch_mode;
+	uint32_t launch_mode, flags;
 };
 
 struct rbt_kfd_open {
 	struct rbt_kfd_open *next;
 	struct rbt_kfd *kfd;
 	int pid;
+	struct kfd_process *secondary; /* NULL: it is the program's one */
 };
 
 struct kfd_counters {
@@ -85,12 +98,14 @@ struct rbt_kfd {
 /* One call on its way: the argument is our copy, zero where the caller's was shorter. */
 struct kfd_call {
 	struct rbt_kfd *kfd;
+	struct rbt_kfd_open *open;
 	struct kfd_process *process; /* whose file it is */
 	struct rbt_kfd_task caller;
-	uint32_t nr;
-	bool fail_queues; /* by an injected fault */
+	uint32_t nr, size; /* size: of the caller's argument */
+	bool fail_queues;  /* by an injected fault */
 	union {
-		uint8_t bytes[512]; /* first, and the largest: an initialiser clears it all */
+		/* First, and the largest that a request can name: an initialiser clears it all. */
+		uint8_t bytes[_IOC_SIZEMASK + 1];
 		struct kfd_version version;
 		struct kfd_create_queue create;
 		struct kfd_destroy_queue destroy;
@@ -104,10 +119,21 @@ struct kfd_call {
 		struct kfd_free_memory free;
 		struct kfd_runtime_enable runtime;
 		struct kfd_dbg_trap dbg;
+		struct kfd_set_policy policy;
+		struct kfd_create_event create_event;
+		struct kfd_one_event event;
+		struct kfd_wait_events wait_events;
+		struct kfd_map_memory map;
+		struct kfd_available_memory available;
+		struct kfd_wave_state wave_state;
+		struct kfd_svm svm;
+		struct kfd_profiler profiler;
+		uint32_t words[16]; /* of what is only looked at */
 	} arg;
 };
 
 /* kfd_process.c */
+struct kfd_process *kfd_make_secondary(struct rbt_kfd_open *open); /* NULL: memory */
 struct kfd_process *kfd_find_process(struct rbt_kfd *kfd, int pid);
 struct kfd_process *kfd_get_process(
 	struct rbt_kfd *kfd, int pid);                         /* made if need be; NULL: memory */
@@ -123,8 +149,38 @@ int64_t kfd_set_cu_mask(struct kfd_call *c);
 void kfd_queue_free(struct kfd_process *p, uint32_t id);
 bool kfd_queue_may_run(const struct kfd_process *p, const struct kfd_queue *q);
 bool kfd_is_compute(const struct kfd_queue *q);
+struct kfd_queue *kfd_find_queue(struct kfd_process *p, uint32_t id);
+
+/* kfd_events.c */
+int64_t kfd_create_event(struct kfd_call *c);
+int64_t kfd_destroy_event(struct kfd_call *c);
+int64_t kfd_set_event(struct kfd_call *c);
+int64_t kfd_reset_event(struct kfd_call *c);
+int64_t kfd_wait_events(struct kfd_call *c);
+void kfd_free_events(struct kfd_process *p);
+
+/* kfd_calls.c */
+int64_t kfd_set_policy(struct kfd_call *c);
+int64_t kfd_refused(struct kfd_call *c);
+int64_t kfd_set_scratch(struct kfd_call *c);
+int64_t kfd_tile_config(struct kfd_call *c);
+int64_t kfd_set_trap_handler(struct kfd_call *c);
+int64_t kfd_wave_state(struct kfd_call *c);
+int64_t kfd_dmabuf_info(struct kfd_call *c);
+int64_t kfd_import_dmabuf(struct kfd_call *c);
+int64_t kfd_alloc_gws(struct kfd_call *c);
+int64_t kfd_smi_events(struct kfd_call *c);
+int64_t kfd_svm(struct kfd_call *c);
+int64_t kfd_xnack(struct kfd_call *c);
+int64_t kfd_criu(struct kfd_call *c);
+int64_t kfd_export_dmabuf(struct kfd_call *c);
+int64_t kfd_create_process(struct kfd_call *c);
+int64_t kfd_profiler(struct kfd_call *c);
+int64_t kfd_not_modelled(struct kfd_call *c);
 
 /* kfd_memory.c */
+int64_t kfd_map_memory(struct kfd_call *c);
+int64_t kfd_available_memory(struct kfd_call *c);
 int64_t kfd_acquire_vm(struct kfd_call *c);
 int64_t kfd_alloc_memory(struct kfd_call *c);
 int64_t kfd_free_memory(struct kfd_call *c);

@@ -42,6 +42,12 @@ int kfd_take_option(struct rbt_kfd_config *config, int option, const char *value
 	switch (option) {
 	case KFD_OPT_GPUS:
 		return number("amd-gpus", value, 0, RBT_KFD_MAX_GPUS, &config->n_gpus);
+	case KFD_OPT_NO_GPU:
+		config->no_gpu = 1;
+		return 0;
+	case KFD_OPT_LENIENT:
+		config->lenient = 1;
+		return 0;
 	case KFD_OPT_MINOR:
 		return number("kfd-minor", value, 1, 99, &config->minor);
 	case KFD_OPT_GFX:
@@ -63,6 +69,8 @@ bool kfd_options_fit(const struct rbt_kfd_config *asked, const struct rbt_kfd_co
 		uint32_t wanted, have;
 	} pairs[] = {
 		{KFD_OPT_GPUS, asked->n_gpus, have->n_gpus},
+		{KFD_OPT_NO_GPU, asked->no_gpu, have->no_gpu},
+		{KFD_OPT_LENIENT, asked->lenient, have->lenient},
 		{KFD_OPT_MINOR, asked->minor, have->minor},
 		{KFD_OPT_GFX, asked->gfx_target_version, have->gfx_target_version},
 		{KFD_OPT_PTRACE, asked->ptrace_rule, have->ptrace_rule},
@@ -72,8 +80,9 @@ bool kfd_options_fit(const struct rbt_kfd_config *asked, const struct rbt_kfd_co
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
 		/* Without AMD GPUs the rest means nothing. */
-		bool matters = given[pairs[i].option - KFD_OPT_GPUS] &&
-			       (pairs[i].option == KFD_OPT_GPUS || asked->n_gpus > 0);
+		bool matters =
+			given[pairs[i].option - KFD_OPT_GPUS] &&
+			(pairs[i].option == KFD_OPT_GPUS || asked->n_gpus > 0 || asked->no_gpu);
 		if (matters && pairs[i].wanted != pairs[i].have) {
 			return false;
 		}

@@ -10,6 +10,8 @@
 
 enum {
 	KFD_OPT_GPUS = 0x4b00, /* out of the way of the other options */
+	KFD_OPT_NO_GPU,
+	KFD_OPT_LENIENT,
 	KFD_OPT_MINOR,
 	KFD_OPT_GFX,
 	KFD_OPT_PTRACE,
@@ -21,6 +23,8 @@ enum {
 /* clang-format off */
 #define KFD_OPTIONS \
 	{"amd-gpus", required_argument, NULL, KFD_OPT_GPUS}, \
+	{"kfd-no-gpu", no_argument, NULL, KFD_OPT_NO_GPU}, \
+	{"kfd-lenient", no_argument, NULL, KFD_OPT_LENIENT}, \
 	{"kfd-minor", required_argument, NULL, KFD_OPT_MINOR}, \
 	{"gfx", required_argument, NULL, KFD_OPT_GFX}, \
 	{"kfd-ptrace", required_argument, NULL, KFD_OPT_PTRACE}, \
@@ -28,14 +32,16 @@ enum {
 	{"packet-us", required_argument, NULL, KFD_OPT_PACKET}
 /* clang-format on */
 
-#define KFD_OPTIONS_HELP                                                                           \
-	"  --amd-gpus N        how many AMD GPUs beside them, 0 to 8: /dev/kfd, /sys/class/kfd\n"  \
-	"                      (default 0)\n"                                                      \
-	"  --kfd-minor N       version 1.N of their interface (default 17)\n"                      \
-	"  --gfx N             what they are: 90402 (default), 110000...\n"                        \
-	"  --kfd-ptrace WHO    whom they take for a debugger: the `thread` that ptraces (the\n"    \
-	"                      default), or any of its `process`\n"                                \
-	"  --kfd-one-debugger  allow one debugged process a GPU\n"                                 \
+#define KFD_OPTIONS_HELP                                                                            \
+	"  --amd-gpus N        how many AMD GPUs beside them, 0 to 8: /dev/kfd, /sys/class/kfd\n"   \
+	"                      (default 0)\n"                                                       \
+	"  --kfd-no-gpu        /dev/kfd as their driver makes it where there are none\n"            \
+	"  --kfd-minor N       version 1.N of their interface (default 17)\n"                       \
+	"  --kfd-lenient       take arrays of any length, as kernels did before they were mended\n" \
+	"  --gfx N             what they are: 90402 (default), 110000...\n"                         \
+	"  --kfd-ptrace WHO    whom they take for a debugger: the `thread` that ptraces, or,\n"     \
+	"                      once it began, any of its `process` (default from 1.23 on)\n"        \
+	"  --kfd-one-debugger  allow one debugged process a GPU\n"                                  \
 	"  --packet-us N       how long a packet in a queue runs (default 500)\n"
 
 #define RBT_KFD_CONFIG_INIT                                                                        \

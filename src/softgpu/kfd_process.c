@@ -56,6 +56,11 @@ struct rbt_kfd *rbt_kfd_create(const struct rbt_kfd_config *config, const struct
 	if (kfd->config.minor < MIN_MINOR) {
 		kfd->config.minor = MIN_MINOR;
 	}
+	if (kfd->config.ptrace_rule == RBT_KFD_PTRACE_DEFAULT) {
+		kfd->config.ptrace_rule = kfd->config.minor >= KFD_MINOR_LATE_RULES
+						  ? RBT_KFD_PTRACE_PROCESS
+						  : RBT_KFD_PTRACE_THREAD;
+	}
 	if (kfd->config.packet_us == 0 || kfd->config.packet_us > MAX_PACKET_US) {
 		kfd->config.packet_us = RBT_KFD_DEFAULT_PACKET_US;
 	}
@@ -70,11 +75,26 @@ const struct rbt_kfd_config *rbt_kfd_config(const struct rbt_kfd *kfd)
 struct kfd_process *kfd_find_process(struct rbt_kfd *kfd, int pid)
 {
 	for (struct kfd_process *p = kfd->processes; p != NULL; p = p->next) {
-		if (p->pid == pid) {
+		if (p->pid == pid && !p->secondary) {
 			return p;
 		}
 	}
 	return NULL;
+}
+
+static struct kfd_process *process_create(struct rbt_kfd *kfd, int pid)
+{
+	struct kfd_process *p = calloc(1, sizeof(*p));
+
+	if (p == NULL) {
+		return NULL;
+	}
+	p->kfd = kfd;
+	p->pid = pid;
+	p->event_file = -1;
+	p->next = kfd->processes;
+	kfd->processes = p;
+	return p;
 }
 
 struct kfd_process *kfd_get_process(struct rbt_kfd *kfd, int pid)
@@ -84,17 +104,20 @@ struct kfd_process *kfd_get_process(struct rbt_kfd *kfd, int pid)
 	if (p != NULL) {
 		return p;
 	}
-	p = calloc(1, sizeof(*p));
-	if (p == NULL) {
-		return NULL;
-	}
-	p->kfd = kfd;
-	p->pid = pid;
-	p->event_file = -1;
-	p->next = kfd->processes;
-	kfd->processes = p;
-	if (kfd->ops.changed != NULL) {
+	p = process_create(kfd, pid);
+	if (p != NULL && kfd->ops.changed != NULL) {
 		kfd->ops.changed(kfd->ops.data, pid, -1, true);
+	}
+	return p;
+}
+
+struct kfd_process *kfd_make_secondary(struct rbt_kfd_open *open)
+{
+	struct kfd_process *p = process_create(open->kfd, open->pid);
+
+	if (p != NULL) {
+		p->secondary = true;
+		open->secondary = p;
 	}
 	return p;
 }
@@ -114,36 +137,6 @@ struct rbt_kfd_open *rbt_kfd_open(struct rbt_kfd *kfd, int pid)
 	return o;
 }
 
-static bool has_open(const struct rbt_kfd *kfd, int pid)
-{
-	for (const struct rbt_kfd_open *o = kfd->opens; o != NULL; o = o->next) {
-		if (o->pid == pid) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* The real driver keeps a process until its address space ends. What we can see of an exec is that
- * its files close: so the last close ends it here (assumed). */
-void rbt_kfd_close(struct rbt_kfd_open *open)
-{
-	if (open == NULL) {
-		return;
-	}
-	struct rbt_kfd *kfd = open->kfd;
-	int pid = open->pid;
-	struct rbt_kfd_open **at = &kfd->opens;
-	while (*at != open) {
-		at = &(*at)->next;
-	}
-	*at = open->next;
-	free(open);
-	if (!has_open(kfd, pid)) {
-		rbt_kfd_exit(kfd, pid);
-	}
-}
-
 static void process_free(struct kfd_process *p)
 {
 	struct kfd_memory *next;
@@ -156,20 +149,52 @@ static void process_free(struct kfd_process *p)
 		next = m->next;
 		free(m);
 	}
-	if (p->kfd->ops.changed != NULL) {
+	kfd_free_events(p);
+	if (p->kfd->ops.changed != NULL && !p->secondary) {
 		p->kfd->ops.changed(p->kfd->ops.data, p->pid, -1, false);
 	}
 	free(p);
 }
 
+static void remove_process(struct kfd_process *p)
+{
+	struct kfd_process **at = &p->kfd->processes;
+
+	while (*at != p) {
+		at = &(*at)->next;
+	}
+	*at = p->next;
+	process_free(p);
+}
+
+/* Only what the file had for itself goes with it. */
+void rbt_kfd_close(struct rbt_kfd_open *open)
+{
+	if (open == NULL) {
+		return;
+	}
+	struct rbt_kfd_open **at = &open->kfd->opens;
+	while (*at != open) {
+		at = &(*at)->next;
+	}
+	*at = open->next;
+	if (open->secondary != NULL) {
+		remove_process(open->secondary);
+	}
+	free(open);
+}
+
 void rbt_kfd_exit(struct rbt_kfd *kfd, int pid)
 {
-	for (struct kfd_process **at = &kfd->processes; *at != NULL; at = &(*at)->next) {
-		struct kfd_process *p = *at;
+	struct kfd_process *next;
+
+	for (struct rbt_kfd_open *o = kfd->opens; o != NULL; o = o->next) {
+		o->secondary = o->pid == pid ? NULL : o->secondary;
+	}
+	for (struct kfd_process *p = kfd->processes; p != NULL; p = next) {
+		next = p->next;
 		if (p->pid == pid) {
-			*at = p->next;
-			process_free(p);
-			break;
+			remove_process(p);
 		}
 	}
 	/* The kernel ends the sessions of a debugger that dies, and with that resumes all. */

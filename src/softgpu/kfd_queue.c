@@ -21,7 +21,7 @@ bool kfd_queue_may_run(const struct kfd_process *p, const struct kfd_queue *q)
 	return q->ring != 0 && q->ring_size > 0 && q->percentage > 0 && !q->suspended;
 }
 
-static struct kfd_queue *find_queue(struct kfd_process *p, uint32_t id)
+struct kfd_queue *kfd_find_queue(struct kfd_process *p, uint32_t id)
 {
 	return id < KFD_MAX_QUEUES ? p->queues[id] : NULL;
 }
@@ -31,28 +31,48 @@ static bool is_power_of_two(uint32_t v)
 	return v != 0 && (v & (v - 1)) == 0;
 }
 
-static int64_t check_shape(
-	uint64_t ring, uint32_t ring_size, uint32_t percentage, uint32_t priority)
+/* Brings a small ring up to the least, which the caller sees, whatever else comes of its call. */
+static int64_t check_shape(const struct kfd_call *c, uint64_t ring, uint32_t *ring_size,
+	uint32_t percentage, uint32_t priority)
 {
-	if ((percentage & PERCENTAGE_MASK) > KFD_MAX_PERCENTAGE || priority > KFD_MAX_PRIORITY) {
+	/* Its other bytes mean something since the debugger came, or soon after. */
+	uint32_t mask = c->kfd->config.minor >= KFD_MINOR_DEBUGGER ? PERCENTAGE_MASK : UINT32_MAX;
+
+	if ((percentage & mask) > KFD_MAX_PERCENTAGE || priority > KFD_MAX_PRIORITY) {
 		return -EINVAL;
 	}
 	if (ring >= USER_END) {
 		return -EFAULT;
 	}
-	return ring_size == 0 || is_power_of_two(ring_size) ? 0 : -EINVAL;
+	if (*ring_size != 0 && !is_power_of_two(*ring_size)) {
+		return -EINVAL;
+	}
+	if (*ring_size < KFD_MIN_RING_SIZE) {
+		*ring_size = KFD_MIN_RING_SIZE;
+	}
+	return 0;
 }
 
-static int64_t check_create(const struct kfd_call *c)
+static bool metadata_fits(const struct kfd_call *c)
 {
-	const struct kfd_create_queue *a = &c->arg.create;
+	uint32_t size = c->arg.create.metadata_ring_size;
+
+	return c->kfd->config.minor < KFD_MINOR_METADATA || size == 0 || is_power_of_two(size);
+}
+
+static int64_t check_create(struct kfd_call *c)
+{
+	struct kfd_create_queue *a = &c->arg.create;
 	bool by_engine = a->queue_type == KFD_QUEUE_SDMA_BY_ENGINE &&
 			 c->kfd->config.minor >= KFD_MINOR_SDMA_ENGINE;
 	int64_t r = check_shape(
-		a->ring_base_address, a->ring_size, a->queue_percentage, a->queue_priority);
+		c, a->ring_base_address, &a->ring_size, a->queue_percentage, a->queue_priority);
 
 	if (r < 0) {
 		return r;
+	}
+	if (!metadata_fits(c)) {
+		return -EINVAL;
 	}
 	if (a->read_pointer_address >= USER_END || a->write_pointer_address >= USER_END ||
 		a->eop_buffer_address >= USER_END || a->ctx_save_restore_address >= USER_END) {
@@ -112,7 +132,7 @@ int64_t kfd_create_queue(struct kfd_call *c)
 	a->queue_id = id;
 	a->doorbell_offset =
 		DOORBELL_TYPE | (uint64_t)a->gpu_id << 46 | (uint64_t)id * DOORBELL_BYTES;
-	if (c->kfd->ops.changed != NULL) {
+	if (c->kfd->ops.changed != NULL && !c->process->secondary) {
 		c->kfd->ops.changed(c->kfd->ops.data, c->process->pid, (int)id, true);
 	}
 	kfd_raise(c->process, KFD_EC_QUEUE_NEW, q->gpu, q);
@@ -127,14 +147,14 @@ void kfd_queue_free(struct kfd_process *p, uint32_t id)
 	free(p->queues[id]);
 	p->queues[id] = NULL;
 	p->n_queues--;
-	if (p->kfd->ops.changed != NULL) {
+	if (p->kfd->ops.changed != NULL && !p->secondary) {
 		p->kfd->ops.changed(p->kfd->ops.data, p->pid, (int)id, false);
 	}
 }
 
 int64_t kfd_destroy_queue(struct kfd_call *c)
 {
-	struct kfd_queue *q = find_queue(c->process, c->arg.destroy.queue_id);
+	struct kfd_queue *q = kfd_find_queue(c->process, c->arg.destroy.queue_id);
 
 	if (q == NULL) {
 		return -EINVAL;
@@ -152,14 +172,14 @@ int64_t kfd_destroy_queue(struct kfd_call *c)
 
 int64_t kfd_update_queue(struct kfd_call *c)
 {
-	const struct kfd_update_queue *a = &c->arg.update;
+	struct kfd_update_queue *a = &c->arg.update;
 	int64_t r = check_shape(
-		a->ring_base_address, a->ring_size, a->queue_percentage, a->queue_priority);
+		c, a->ring_base_address, &a->ring_size, a->queue_percentage, a->queue_priority);
 
 	if (r < 0) {
 		return r;
 	}
-	struct kfd_queue *q = find_queue(c->process, a->queue_id);
+	struct kfd_queue *q = kfd_find_queue(c->process, a->queue_id);
 	if (q == NULL) {
 		return -EFAULT;
 	}
@@ -190,7 +210,7 @@ int64_t kfd_set_cu_mask(struct kfd_call *c)
 	if (c->kfd->ops.read(c->kfd->ops.data, c->caller.pid, a->mask_ptr, bits, n / 8) < 0) {
 		return -EFAULT;
 	}
-	struct kfd_queue *q = find_queue(c->process, a->queue_id);
+	struct kfd_queue *q = kfd_find_queue(c->process, a->queue_id);
 	if (q == NULL) {
 		return -EFAULT;
 	}

@@ -18,6 +18,7 @@
 #include "util/time.h"
 
 #define OCCUPANCY_NS (100 * RBT_NS_PER_MS)
+#define LOOK_NS      (100 * RBT_NS_PER_MS) /* for processes that have exec'ed */
 
 struct process {
 	struct process *next;
@@ -31,8 +32,12 @@ struct kfd_serve {
 	struct kfd_sysfs *sysfs;
 	struct process *processes;
 	int ended; /* epoll: pidfds */
+	/* The call that is made: whose, and its argument. */
+	int caller;
+	uint64_t arg;
+	uint32_t blocked;
 	bool changed;
-	uint64_t next_ns, occupancy_ns;
+	uint64_t next_ns, occupancy_ns, looked_ns;
 };
 
 static struct process *find(const struct kfd_serve *k, int pid)
@@ -45,10 +50,18 @@ static struct process *find(const struct kfd_serve *k, int pid)
 	return NULL;
 }
 
+static bool is_blocked(const struct kfd_serve *k, int pid, uint64_t addr, uint32_t what)
+{
+	return pid == k->caller && addr == k->arg && (k->blocked & what) != 0;
+}
+
 static int read_memory(void *data, int pid, uint64_t addr, void *buf, size_t size)
 {
 	const struct process *p = find(data, pid);
 
+	if (is_blocked(data, pid, addr, LINK_CANNOT_READ)) {
+		return -EFAULT;
+	}
 	return p != NULL && p->mem >= 0 && pread(p->mem, buf, size, (off_t)addr) == (ssize_t)size
 		       ? 0
 		       : -EFAULT;
@@ -58,9 +71,35 @@ static int write_memory(void *data, int pid, uint64_t addr, const void *buf, siz
 {
 	const struct process *p = find(data, pid);
 
+	if (is_blocked(data, pid, addr, LINK_CANNOT_WRITE)) {
+		return -EFAULT;
+	}
 	return p != NULL && p->mem >= 0 && pwrite(p->mem, buf, size, (off_t)addr) == (ssize_t)size
 		       ? 0
 		       : -EFAULT;
+}
+
+static void remove_process(struct kfd_serve *k, int pid);
+
+/* Of an address space that has gone, by exec, there is nothing to read; of one that is there, the
+ * first page cannot be read. */
+static bool space_has_gone(const struct process *p)
+{
+	char byte;
+
+	return p->mem >= 0 && pread(p->mem, &byte, 1, 0) == 0;
+}
+
+/* A process may end for KFD and live on. Its death is seen by its pidfd. */
+static void bury_space(struct kfd_serve *k, struct process *p)
+{
+	int pid = p->pid;
+
+	if (space_has_gone(p)) {
+		rbt_kfd_exit(k->model, pid);
+		remove_process(k, pid);
+		k->changed = true;
+	}
 }
 
 /* A number after a name in /proc/TID/status, which every user may read; -1. */
@@ -73,8 +112,14 @@ static int status_number(const char *status, const char *name)
 
 static int find_tracer(void *data, int pid, struct rbt_kfd_task *ret)
 {
+	struct kfd_serve *k = data;
+	struct process *p = find(k, pid);
 	char path[64], status[4096];
 
+	/* The caller's own is what the model works on just now. */
+	if (p != NULL && pid != k->caller) {
+		bury_space(k, p);
+	}
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	if (pid <= 0 || rbt_read_file(path, status, sizeof(status)) < 0 ||
 		strstr(status, "\nState:\tZ") != NULL || strstr(status, "\nState:\tX") != NULL) {
@@ -222,6 +267,11 @@ static void on_memory_change(void *data, int pid)
 	}
 }
 
+static uint64_t tell_time(void *data)
+{
+	return rbt_now_ns();
+}
+
 static void log_line(void *data, const char *line)
 {
 	struct kfd_serve *k = data;
@@ -245,6 +295,7 @@ struct kfd_serve *kfd_serve_create(struct server *server, const struct rbt_kfd_c
 		.fd_put = put_file,
 		.changed = on_change,
 		.memory_changed = on_memory_change,
+		.now_ns = tell_time,
 		.log = log_line,
 		.data = k,
 	};
@@ -300,6 +351,16 @@ void kfd_serve_touch(struct kfd_serve *k)
 	k->next_ns = k->next_ns == UINT64_MAX ? 0 : k->next_ns;
 }
 
+static void bury_spaces(struct kfd_serve *k)
+{
+	struct process *next;
+
+	for (struct process *p = k->processes; p != NULL; p = next) {
+		next = p->next;
+		bury_space(k, p);
+	}
+}
+
 static void bury(struct kfd_serve *k)
 {
 	struct epoll_event events[16];
@@ -352,6 +413,10 @@ uint64_t kfd_serve_run(struct kfd_serve *k, uint64_t now_ns)
 		return UINT64_MAX;
 	}
 	bury(k);
+	if (now_ns - k->looked_ns >= LOOK_NS) {
+		k->looked_ns = now_ns;
+		bury_spaces(k);
+	}
 	if (now_ns >= k->next_ns) {
 		k->next_ns = rbt_kfd_run(k->model, now_ns);
 		if (now_ns - k->occupancy_ns >= OCCUPANCY_NS) {
@@ -359,12 +424,28 @@ uint64_t kfd_serve_run(struct kfd_serve *k, uint64_t now_ns)
 			tell_occupancy(k);
 		}
 	}
-	return k->next_ns;
+	uint64_t look_ns = k->processes != NULL ? k->looked_ns + LOOK_NS : UINT64_MAX;
+	return k->next_ns < look_ns ? k->next_ns : look_ns;
+}
+
+void kfd_serve_prepare(struct kfd_serve *k, int pid, uint64_t arg, uint32_t blocked)
+{
+	struct process *p;
+
+	bury(k);
+	k->caller = pid;
+	k->arg = arg;
+	k->blocked = blocked;
+	p = find(k, pid);
+	if (p != NULL) {
+		bury_space(k, p);
+	}
 }
 
 bool kfd_serve_has(const char *path)
 {
-	return strcmp(path, KFD_PATH) == 0 || kfd_sysfs_has(path);
+	return strcmp(path, KFD_PATH) == 0 ||
+	       strncmp(path, KFD_PATH "/", strlen(KFD_PATH "/")) == 0 || kfd_sysfs_has(path);
 }
 
 int kfd_serve_open(struct kfd_serve *k, const char *path, int flags, int pid, int mem)
@@ -376,8 +457,19 @@ int kfd_serve_open(struct kfd_serve *k, const char *path, int flags, int pid, in
 	if (kfd_sysfs_has(path)) {
 		return kfd_sysfs_open(k->sysfs, path, flags);
 	}
-	int fd = nodes_open_kfd(k->server->nodes, k->model, pid);
+	if (strcmp(path, KFD_PATH) != 0 || (flags & O_DIRECTORY) != 0) {
+		return -ENOTDIR;
+	}
+	if (rbt_kfd_config(k->model)->n_gpus == 0 &&
+		rbt_kfd_config(k->model)->minor >= KFD_MINOR_LATE_RULES) {
+		return -EINVAL;
+	}
 	struct process *p = find(k, pid);
+	if (p != NULL) {
+		bury_space(k, p);
+	}
+	int fd = nodes_open_kfd(k->server->nodes, k->model, pid);
+	p = find(k, pid);
 	if (fd >= 0 && p != NULL && mem >= 0) {
 		/* The newest: after exec the one before is another address space's. */
 		rbt_close(&p->mem);

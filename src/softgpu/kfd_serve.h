@@ -31,6 +31,10 @@ int kfd_serve_fd(const struct kfd_serve *k);
  * (UINT64_MAX: not before something happens). */
 uint64_t kfd_serve_run(struct kfd_serve *k, uint64_t now_ns);
 
+/* Before a call of that process: what has ended meanwhile has ended for the model too. `blocked`
+ * says what cannot be done to the argument (LINK_CANNOT_…). */
+void kfd_serve_prepare(struct kfd_serve *k, int pid, uint64_t arg, uint32_t blocked);
+
 /* Whether calls that wait should be made again: since the last question, something changed. */
 bool kfd_serve_take_change(struct kfd_serve *k);
 void kfd_serve_touch(struct kfd_serve *k);

@@ -2,26 +2,33 @@
 /* SUSPEND_QUEUES and RESUME_QUEUES: how many obeyed is the result, why others did not is in the
  * ids. */
 #include <errno.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "softgpu/kfd_model.h"
+
+#define MAX_LENIENT 65536u /* more could not be allocated (assumed) */
 
 /* The ids as the caller gave them, all marked invalid. */
 struct ids {
 	uint64_t addr;
 	uint32_t n;
-	uint32_t id[KFD_MAX_QUEUES];
+	uint32_t *id; /* owned */
 };
 
 static int read_ids(struct kfd_call *c, uint64_t addr, uint32_t n, struct ids *ret)
 {
-	if (n > KFD_MAX_QUEUES) {
+	if (n > KFD_MAX_QUEUES && !c->kfd->config.lenient) {
 		return -EINVAL;
 	}
 	ret->addr = addr;
 	ret->n = n;
+	ret->id = n <= MAX_LENIENT ? malloc((n + 1) * sizeof(ret->id[0])) : NULL;
+	if (ret->id == NULL) {
+		return -ENOMEM;
+	}
 	if (n > 0 && c->kfd->ops.read(c->kfd->ops.data, c->caller.pid, addr, ret->id,
 			     n * sizeof(ret->id[0])) < 0) {
+		free(ret->id);
 		return -EFAULT;
 	}
 	for (uint32_t i = 0; i < n; i++) {
@@ -41,10 +48,12 @@ static uint32_t *find_id(struct ids *ids, uint32_t queue)
 	return NULL;
 }
 
-static void write_ids(struct kfd_call *c, const struct ids *ids)
+/* And frees them. */
+static void write_ids(struct kfd_call *c, struct ids *ids)
 {
 	(void)c->kfd->ops.write(
 		c->kfd->ops.data, c->caller.pid, ids->addr, ids->id, ids->n * sizeof(ids->id[0]));
+	free(ids->id);
 }
 
 static bool suspend_one(struct kfd_call *c, struct kfd_process *p, struct kfd_queue *q)
@@ -74,13 +83,13 @@ int64_t kfd_suspend_queues(struct kfd_call *c, struct kfd_process *target)
 
 	if (c->arg.dbg.suspend.queue_array_ptr == 0) {
 		if (n > 0) {
-			/* 6.12.43 writes through the null pointer. */
+			/* 6.12.43 writes through the null pointer; later ones refuse. */
 			c->kfd->counters.oopses++;
 			kfd_log(c->kfd,
 				"pid %d: SUSPEND_QUEUES of %u queues without an array: "
-				"a kernel would have crashed",
+				"an older kernel would have crashed",
 				c->caller.pid, n);
-			return -EFAULT;
+			return -EINVAL;
 		}
 		return 0;
 	}

@@ -19,6 +19,7 @@
 #define DEVICE_PATH "/sys/devices/virtual/kfd"
 #define NAME        "kfd"
 #define MAX_TEXT    4096
+#define CPU_MEMORY  (64ull << 30)
 #define WAITING     "coming" /* a queue's directory before it has its name */
 
 struct kfd_sysfs {
@@ -66,7 +67,33 @@ static int put(int at, const char *name, const char *fmt, ...)
 	return r;
 }
 
-static int make_cpu(int nodes)
+/* The directories of a node; what is in them nobody here asks for, but for the CPU's memory. */
+static int make_parts(int node, bool has_bank)
+{
+	static const char *const parts[] = {"caches", "io_links", "p2p_links", "perf"};
+	int r = 0, banks = make_dir(node, "mem_banks");
+
+	if (banks >= 0 && has_bank) {
+		int bank = make_dir(banks, "0");
+		r = bank < 0 ? bank
+			     : put(bank, "properties",
+				       "heap_type 0\nsize_in_bytes %" PRIu64
+				       "\nflags 0\nwidth 64\nmem_clk_max 3200\n",
+				       (uint64_t)CPU_MEMORY);
+		rbt_close(&bank);
+	}
+	r = banks < 0 ? banks : r;
+	rbt_close(&banks);
+	for (size_t i = 0; r >= 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+		int dir = make_dir(node, parts[i]);
+		r = dir < 0 ? dir : 0;
+		rbt_close(&dir);
+	}
+	return r;
+}
+
+/* Its lines and their order are the driver's. */
+static int make_cpu(int nodes, const struct rbt_kfd_config *config)
 {
 	int node = make_dir(nodes, "0");
 
@@ -78,9 +105,20 @@ static int make_cpu(int nodes)
 	r = r < 0 ? r
 		  : put(node, "properties",
 			    "cpu_cores_count 16\nsimd_count 0\nmem_banks_count 1\ncaches_count 0\n"
-			    "io_links_count 1\np2p_links_count 0\ncpu_core_id_base 0\n"
-			    "capability 0\nmax_waves_per_simd 0\nvendor_id 0\ndevice_id 0\n"
-			    "location_id 0\ndomain 0\ndrm_render_minor 0\n");
+			    "io_links_count %u\np2p_links_count 0\ncpu_core_id_base 0\n"
+			    "simd_id_base 0\nmax_waves_per_simd 0\nlds_size_in_kb 0\n"
+			    "gds_size_in_kb 0\nnum_gws 0\nwave_front_size 0\narray_count 0\n"
+			    "simd_arrays_per_engine 0\ncu_per_simd_array 0\nsimd_per_cu 0\n"
+			    "max_slots_scratch_cu 0\ngfx_target_version 0\nvendor_id 0\n"
+			    "device_id 0\nlocation_id 0\ndomain 0\ndrm_render_minor 0\n"
+			    "hive_id 0\nnum_sdma_engines 0\nnum_sdma_xgmi_engines 0\n"
+			    "num_sdma_queues_per_engine 0\nnum_cp_queues 0\n%s"
+			    "max_engine_clk_ccompute 0\n",
+			    config->n_gpus > 0,
+			    config->minor >= KFD_MINOR_SDMA_ENGINE
+				    ? "cwsr_size 0\nctl_stack_size 0\n"
+				    : "");
+	r = r < 0 ? r : make_parts(node, true);
 	close(node);
 	return r;
 }
@@ -112,7 +150,7 @@ static int make_gpu(int nodes, const struct rbt_kfd_config *config, uint32_t gpu
 			    "fw_version 166\ncapability %u\ndebug_prop 1495\nsdma_fw_version 22\n"
 			    "unique_id %u\nnum_xcc 1\ncwsr_size %u\nctl_stack_size %u\n",
 			    KFD_SYSFS_CUS * 4, config->gfx_target_version, 0x1d00u + gpu * 0x100u,
-			    KFD_FIRST_RENDER_MINOR + gpu, (uint64_t)192 << 30,
+			    KFD_FIRST_RENDER_MINOR + gpu, (uint64_t)RBT_KFD_VRAM_BYTES,
 			    (config->minor >= KFD_MINOR_DEBUGGER ? KFD_CAP_DEBUG_FIRMWARE : 0) |
 				    0x8280u,
 			    1000 + gpu, RBT_KFD_CWSR_SIZE, RBT_KFD_CTL_STACK_SIZE);
@@ -129,7 +167,7 @@ static int make_topology(int kfd, const struct rbt_kfd_config *config)
 	r = r < 0 ? r
 		  : put(topology, "system_properties",
 			    "platform_oem 0\nplatform_id 0\nplatform_rev 0\n");
-	r = r < 0 ? r : make_cpu(nodes);
+	r = r < 0 ? r : make_cpu(nodes, config);
 	for (uint32_t i = 0; r == 0 && i < config->n_gpus; i++) {
 		r = make_gpu(nodes, config, i);
 	}

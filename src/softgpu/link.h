@@ -75,8 +75,11 @@ struct link_ioctl {
 	int32_t tid;
 	uint32_t request;
 	uint64_t arg, inode;
-	uint32_t n_regions, pad;
+	uint32_t n_regions;
+	uint32_t blocked; /* LINK_CANNOT_…: of the argument, where the type is KFD's */
 };
+#define LINK_CANNOT_READ  1u
+#define LINK_CANNOT_WRITE 2u
 
 /* Bytes of the program's memory; they follow the header, without padding. */
 struct link_region {

@@ -228,6 +228,25 @@ static size_t fetch(uint8_t *msg, struct link_ioctl *m)
 	return end;
 }
 
+/*
+ * The server reaches a program's memory through /proc, past its protection: whether the program may
+ * is asked here. A request that says that the driver writes gets the bytes that stand there.
+ */
+static uint32_t find_blocked(int tid, uint64_t arg, uint32_t request)
+{
+	static uint8_t bytes[_IOC_SIZEMASK + 1];
+	uint32_t size = _IOC_SIZE(request);
+
+	if (_IOC_TYPE(request) != KFD_IOCTL_TYPE || size == 0) {
+		return 0;
+	}
+	if (target_read(tid, arg, bytes, size) < 0) {
+		return LINK_CANNOT_READ | LINK_CANNOT_WRITE;
+	}
+	bool written = (_IOC_DIR(request) & _IOC_READ) != 0;
+	return written && target_write(tid, arg, bytes, size) < 0 ? LINK_CANNOT_WRITE : 0;
+}
+
 static void on_ioctl(const struct seccomp_notif *n)
 {
 	static uint8_t msg[sizeof(struct link_ioctl) + 2 * sizeof(struct link_region) + 16384 +
@@ -244,6 +263,7 @@ static void on_ioctl(const struct seccomp_notif *n)
 		return;
 	}
 	size_t size = fetch(msg, &m);
+	m.blocked = find_blocked(m.tid, m.arg, m.request);
 	memcpy(msg, &m, sizeof(m));
 	if (is_valid(n->id)) {
 		forward(n->id, m.tid, false, msg, size, -1);

@@ -465,7 +465,7 @@ int server_run(const char *dir, bool private, const struct link_config *config, 
 		server_log(&s, "cannot make the fake device nodes");
 		return 1;
 	}
-	if (config->kfd.n_gpus > 0) {
+	if (config->kfd.n_gpus > 0 || config->kfd.no_gpu) {
 		s.kfd = kfd_serve_create(&s, &config->kfd);
 		if (s.kfd == NULL) {
 			server_log(&s, "cannot make the AMD side");

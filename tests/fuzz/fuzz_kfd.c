@@ -234,10 +234,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&world, 0, sizeof(world));
 	world.data = data;
 	world.left = size;
+	uint8_t version = next_byte();
 	struct rbt_kfd_config config = {
-		.n_gpus = 2, .minor = 10 + next_byte() % 10, .packet_us = 100};
+		.n_gpus = 2, .minor = 10 + version % 15, .lenient = version >> 7, .packet_us = 100};
 	config.one_debugger = next_byte() & 1;
-	config.ptrace_rule = next_byte() & 1;
+	config.ptrace_rule = next_byte() % 3;
 	struct rbt_kfd *kfd = rbt_kfd_create(&config, &ops);
 	REQUIRE(kfd != NULL);
 	if (next_byte() & 1) {

@@ -74,13 +74,17 @@ static void call(unsigned long request, void *arg, const char *what)
 static void open_device(void)
 {
 	struct kfd_version version = {0};
-	struct kfd_apertures ap = {.list_ptr = (uintptr_t)gpus, .n = MAX_GPUS};
+	struct kfd_apertures ap = {0};
 
 	kfd = open(KFD_PATH, O_RDWR | O_CLOEXEC);
 	if (kfd < 0) {
 		die(KFD_PATH);
 	}
 	call(KFD_IOC_GET_VERSION, &version, "version");
+	/* How many first: the driver refuses more room than there are nodes. */
+	call(KFD_IOC_APERTURES, &ap, "apertures");
+	ap.n = ap.n < MAX_GPUS ? ap.n : MAX_GPUS;
+	ap.list_ptr = (uintptr_t)gpus;
 	call(KFD_IOC_APERTURES, &ap, "apertures");
 	if (version.major != KFD_MAJOR || (int)ap.n <= opt.gpu) {
 		fprintf(stderr, "kfdclient: KFD %u.%u with %u GPUs\n", version.major, version.minor,

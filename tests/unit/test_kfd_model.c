@@ -109,7 +109,14 @@ static void test_who_may_debug(void)
 	relaxed.ptrace_rule = RBT_KFD_PTRACE_PROCESS;
 	begin_with(relaxed);
 	tracer.tid = DEBUGGER + 1;
+	CHECK_INT(enable(&info), -EPERM);
+	tracer.tid = DEBUGGER;
 	CHECK_INT(enable(&info), 0);
+	CHECK_INT(call_as(debugger, DEBUGGER, DEBUGGER + 2, KFD_IOC_DBG_TRAP, &snap), 0);
+	CHECK_INT(call_as(stranger, STRANGER, STRANGER, KFD_IOC_DBG_TRAP, &snap), -EPERM);
+	snap.op = KFD_DBG_DISABLE;
+	CHECK_INT(call_as(stranger, STRANGER, STRANGER, KFD_IOC_DBG_TRAP, &snap), -EPERM);
+	tracer.tid = 0;
 	CHECK_INT(call_as(debugger, DEBUGGER, DEBUGGER + 2, KFD_IOC_DBG_TRAP, &snap), 0);
 	end();
 }
@@ -176,7 +183,7 @@ static void test_suspend(void)
 
 	CHECK_INT(suspend_ids(ids, 1025), -EINVAL);
 	CHECK_INT(rbt_kfd_oopses(kfd), 0);
-	CHECK_INT(suspend_ids(NULL, 1), -EFAULT);
+	CHECK_INT(suspend_ids(NULL, 1), -EINVAL);
 	CHECK_INT(rbt_kfd_oopses(kfd), 1);
 	CHECK_INT(suspend_ids(ids, 2), 2);
 	CHECK_INT(resume_ids(NULL, 0), 2); /* all */
@@ -534,8 +541,11 @@ static void test_memory(void)
 	CHECK_INT(target_call(KFD_IOC_APERTURES, &ap), 0);
 	CHECK_INT(ap.n, 2);
 	ap.list_ptr = (uintptr_t)list;
-	ap.n = 9;
+	ap.n = 4;
+	CHECK_INT(target_call(KFD_IOC_APERTURES, &ap), -EINVAL); /* two GPUs and the CPU */
+	ap.n = 3;
 	CHECK_INT(target_call(KFD_IOC_APERTURES, &ap), 0);
+	CHECK_INT(ap.n, 2);
 	CHECK_INT(list[1].gpu_id, rbt_kfd_gpu_id(1));
 	CHECK_INT(target_call(KFD_IOC_APERTURES_OLD, &old), 0);
 	CHECK_INT(old.n, 2);

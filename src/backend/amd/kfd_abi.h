@@ -19,15 +19,21 @@
 #define KFD_IOCTL_TYPE 'K'
 
 #define KFD_MAJOR                 1
-#define KFD_MINOR_DEBUGGER        13u  /* DBG_TRAP, RUNTIME_ENABLE */
-#define KFD_MINOR_SDMA_ENGINE     17u  /* CREATE_QUEUE's last two words */
-#define KFD_MINOR_CAPABILITY2     18u  /* the device entry's last two words; at the latest */
+#define KFD_MINOR_EXPORT          12u /* EXPORT_DMABUF */
+#define KFD_MINOR_DEBUGGER        13u /* DBG_TRAP, RUNTIME_ENABLE */
+#define KFD_MINOR_SDMA_ENGINE     17u /* CREATE_QUEUE's last two words */
+#define KFD_MINOR_CREATE_PROCESS  19u
+#define KFD_MINOR_CAPABILITY2     21u /* the device entry's last two words */
+#define KFD_MINOR_METADATA        22u /* metadata_ring_size */
+#define KFD_MINOR_PROFILER        23u
+#define KFD_MINOR_LATE_RULES      23u  /* who may debug, as Linux 7.2 has it; at the latest */
 #define KFD_MAX_QUEUES            1024 /* of a process, and ids a call */
 #define KFD_DEVICE_ENTRY_OLD_SIZE 120
 #define KFD_MAX_PERCENTAGE        100
 #define KFD_MAX_PRIORITY          15
-#define KFD_OLD_APERTURES         7   /* entries of GET_PROCESS_APERTURES */
-#define KFD_ERRNO_NOT_SUPPORTED   524 /* the kernel's own ENOTSUPP reaches user space as it is */
+#define KFD_MIN_RING_SIZE         1024 /* smaller ones are brought up to it */
+#define KFD_OLD_APERTURES         7    /* entries of GET_PROCESS_APERTURES */
+#define KFD_ERRNO_NOT_SUPPORTED   524  /* the kernel's own ENOTSUPP reaches user space as it is */
 
 struct kfd_version {
 	uint32_t major, minor;
@@ -108,6 +114,62 @@ struct kfd_alloc_memory {
 static_assert(sizeof(struct kfd_alloc_memory) == 40, "KFD ABI");
 #define KFD_ALLOC_VRAM (1u << 0)
 
+/* What is only answered, never asked, here: the software GPU's side. */
+struct kfd_set_policy {
+	uint64_t base, size;
+	uint32_t gpu_id, policy, alternate, flags;
+};
+
+enum kfd_event_type { KFD_EVENT_SIGNAL = 0, KFD_EVENT_DEBUG = 5 };
+
+struct kfd_create_event {
+	uint64_t page_offset;
+	uint32_t trigger_data, type, auto_reset, node_id, event_id, slot;
+};
+static_assert(sizeof(struct kfd_create_event) == 32, "KFD ABI");
+
+struct kfd_one_event {
+	uint32_t event_id, pad;
+};
+
+struct kfd_event_data {
+	uint64_t last_age, more[3]; /* last_age: of signals, from 1.14 */
+	uint64_t extension;
+	uint32_t event_id, pad;
+};
+static_assert(sizeof(struct kfd_event_data) == 48, "KFD ABI");
+
+enum kfd_wait_result { KFD_WAIT_COMPLETE = 0, KFD_WAIT_TIMEOUT = 1, KFD_WAIT_FAIL = 2 };
+
+struct kfd_wait_events {
+	uint64_t events_ptr;
+	uint32_t n_events, all, timeout_ms, result;
+};
+
+struct kfd_map_memory {
+	uint64_t handle, ids_ptr;
+	uint32_t n_ids, n_done;
+};
+
+struct kfd_available_memory {
+	uint64_t available;
+	uint32_t gpu_id, pad;
+};
+
+struct kfd_wave_state {
+	uint64_t stack_address;
+	uint32_t stack_used, save_used, queue_id, pad;
+};
+
+struct kfd_svm {
+	uint64_t start, size;
+	uint32_t op, n_attributes; /* 8 bytes each, behind this */
+};
+
+struct kfd_profiler {
+	uint32_t op, value[3];
+};
+
 struct kfd_free_memory {
 	uint64_t handle;
 };
@@ -139,6 +201,7 @@ static_assert(sizeof(struct kfd_runtime_info) == 16, "KFD ABI");
 #define KFD_EC_PROCESS_RUNTIME        (1ull << 47)
 #define KFD_EC_CODE_PROCESS_RUNTIME   48u
 #define KFD_EC_ALL_QUEUE              0x607f803full
+#define KFD_EC_DEVICE_MEMORY_FAULT    (1ull << 32)
 #define KFD_EC_ALL_DEVICE             0xf80000000ull
 #define KFD_EC_ALL_PROCESS            (3ull << 47)
 
@@ -188,6 +251,19 @@ struct kfd_dbg_trap {
 		struct {
 			uint32_t mode, pad;
 		} launch;
+		struct {
+			uint32_t mode, enable_mask, support_mask, pad;
+		} launch_override;
+		struct {
+			uint64_t address;
+			uint32_t mode, mask, gpu_id, id;
+		} set_watch;
+		struct {
+			uint32_t gpu_id, id;
+		} clear_watch;
+		struct {
+			uint32_t flags, pad;
+		} flags;
 		struct {
 			uint64_t exception_mask, queue_array_ptr;
 			uint32_t n_queues, grace_period;
@@ -252,6 +328,8 @@ static_assert(sizeof(struct kfd_save_area_header) == 40, "KFD ABI");
 #define KFD_NR_SET_CU_MASK    0x1a
 #define KFD_NR_RUNTIME_ENABLE 0x25
 #define KFD_NR_DBG_TRAP       0x26
+#define KFD_NR_CREATE_PROCESS 0x27
+#define KFD_NR_PROFILER       0x28
 
 #define KFD_IOC_GET_VERSION   _IOR(KFD_IOCTL_TYPE, KFD_NR_GET_VERSION, struct kfd_version)
 #define KFD_IOC_CREATE_QUEUE  _IOWR(KFD_IOCTL_TYPE, KFD_NR_CREATE_QUEUE, struct kfd_create_queue)
