@@ -32,16 +32,16 @@ enum {
 	{"packet-us", required_argument, NULL, KFD_OPT_PACKET}
 /* clang-format on */
 
-#define KFD_OPTIONS_HELP                                                                            \
-	"  --amd-gpus N        how many AMD GPUs beside them, 0 to 8: /dev/kfd, /sys/class/kfd\n"   \
-	"                      (default 0)\n"                                                       \
-	"  --kfd-no-gpu        /dev/kfd as their driver makes it where there are none\n"            \
-	"  --kfd-minor N       version 1.N of their interface (default 17)\n"                       \
-	"  --kfd-lenient       take arrays of any length, as kernels did before they were mended\n" \
-	"  --gfx N             what they are: 90402 (default), 110000...\n"                         \
-	"  --kfd-ptrace WHO    whom they take for a debugger: the `thread` that ptraces, or,\n"     \
-	"                      once it began, any of its `process` (default from 1.23 on)\n"        \
-	"  --kfd-one-debugger  allow one debugged process a GPU\n"                                  \
+#define KFD_OPTIONS_HELP                                                                           \
+	"  --amd-gpus N        how many AMD GPUs beside them, 0 to 8: /dev/kfd, /sys/class/kfd\n"  \
+	"                      (default 0)\n"                                                      \
+	"  --kfd-no-gpu        /dev/kfd as their driver makes it where there are none\n"           \
+	"  --kfd-minor N       version 1.N of their interface (default 17)\n"                      \
+	"  --kfd-lenient       take arrays of any length, as kernels once did\n"                   \
+	"  --gfx N             what they are: 90402 (default), 110000...\n"                        \
+	"  --kfd-ptrace WHO    whom they take for a debugger: the `thread` that ptraces, or,\n"    \
+	"                      once it began, any of its `process` (default from 1.23 on)\n"       \
+	"  --kfd-one-debugger  allow one debugged process a GPU\n"                                 \
 	"  --packet-us N       how long a packet in a queue runs (default 500)\n"
 
 #define RBT_KFD_CONFIG_INIT                                                                        \
