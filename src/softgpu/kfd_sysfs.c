@@ -20,6 +20,8 @@
 #define NAME        "kfd"
 #define MAX_TEXT    4096
 #define CPU_MEMORY  (64ull << 30)
+#define HEAP_SYSTEM 0
+#define HEAP_VRAM   1
 #define WAITING     "coming" /* a queue's directory before it has its name */
 
 struct kfd_sysfs {
@@ -67,22 +69,26 @@ static int put(int at, const char *name, const char *fmt, ...)
 	return r;
 }
 
-/* The directories of a node; what is in them nobody here asks for, but for the CPU's memory. */
-static int make_parts(int node, bool has_bank)
+static int make_bank(int banks, unsigned heap_type, uint64_t bytes)
+{
+	int bank = make_dir(banks, "0");
+	int r = bank < 0 ? bank
+			 : put(bank, "properties",
+				   "heap_type %u\nsize_in_bytes %" PRIu64
+				   "\nflags 0\nwidth 64\nmem_clk_max 3200\n",
+				   heap_type, bytes);
+
+	rbt_close(&bank);
+	return r;
+}
+
+/* The directories of a node: one bank of memory, and nothing in the others. */
+static int make_parts(int node, unsigned heap_type, uint64_t bytes)
 {
 	static const char *const parts[] = {"caches", "io_links", "p2p_links", "perf"};
-	int r = 0, banks = make_dir(node, "mem_banks");
+	int banks = make_dir(node, "mem_banks");
+	int r = banks < 0 ? banks : make_bank(banks, heap_type, bytes);
 
-	if (banks >= 0 && has_bank) {
-		int bank = make_dir(banks, "0");
-		r = bank < 0 ? bank
-			     : put(bank, "properties",
-				       "heap_type 0\nsize_in_bytes %" PRIu64
-				       "\nflags 0\nwidth 64\nmem_clk_max 3200\n",
-				       (uint64_t)CPU_MEMORY);
-		rbt_close(&bank);
-	}
-	r = banks < 0 ? banks : r;
 	rbt_close(&banks);
 	for (size_t i = 0; r >= 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
 		int dir = make_dir(node, parts[i]);
@@ -118,7 +124,7 @@ static int make_cpu(int nodes, const struct rbt_kfd_config *config)
 			    config->minor >= KFD_MINOR_SDMA_ENGINE
 				    ? "cwsr_size 0\nctl_stack_size 0\n"
 				    : "");
-	r = r < 0 ? r : make_parts(node, true);
+	r = r < 0 ? r : make_parts(node, HEAP_SYSTEM, CPU_MEMORY);
 	close(node);
 	return r;
 }
@@ -154,6 +160,7 @@ static int make_gpu(int nodes, const struct rbt_kfd_config *config, uint32_t gpu
 			    (config->minor >= KFD_MINOR_DEBUGGER ? KFD_CAP_DEBUG_FIRMWARE : 0) |
 				    0x8280u,
 			    1000 + gpu, RBT_KFD_CWSR_SIZE, RBT_KFD_CTL_STACK_SIZE);
+	r = r < 0 ? r : make_parts(node, HEAP_VRAM, RBT_KFD_VRAM_BYTES);
 	close(node);
 	return r;
 }
