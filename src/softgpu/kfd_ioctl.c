@@ -18,8 +18,7 @@ static int64_t get_version(struct kfd_call *c)
 static int64_t clock_counters(struct kfd_call *c)
 {
 	struct kfd_clock_counters *a = &c->arg.clock;
-	const struct rbt_kfd_ops *ops = &c->kfd->ops;
-	uint64_t now_ns = ops->now_ns != NULL ? ops->now_ns(ops->data) : c->kfd->now_ns;
+	uint64_t now_ns = kfd_now_ns(c->kfd);
 	/* The driver serves the CPU's node as well, and any that it does not know. */
 	bool has_clock = kfd_gpu_by_id(c->kfd, a->gpu_id) >= 0;
 

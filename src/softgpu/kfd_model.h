@@ -49,12 +49,21 @@ struct kfd_event {
 	uint64_t age;
 };
 
+/* A thread that waits for some of them. */
+struct kfd_wait {
+	struct kfd_wait *next;
+	int tid;
+	uint64_t until_ns;
+	uint64_t seen; /* a bit an event that was set since it began */
+};
+
 struct kfd_process {
 	struct kfd_process *next;
 	struct rbt_kfd *kfd;
 	int pid;
 	bool secondary; /* of one open, apart from the program's others; nobody finds it by pid */
 	struct kfd_event *events;
+	struct kfd_wait *waits;
 	uint32_t n_signal_events, n_other_events;
 	bool xnack_off;
 	struct kfd_device devices[RBT_KFD_MAX_GPUS];
@@ -140,6 +149,8 @@ struct kfd_process *kfd_get_process(
 int kfd_gpu_by_id(const struct rbt_kfd *kfd, uint32_t gpu_id); /* -1 */
 void kfd_log(struct rbt_kfd *kfd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void kfd_fill_aperture(const struct rbt_kfd *kfd, uint32_t gpu, struct kfd_aperture *ret);
+
+uint64_t kfd_now_ns(const struct rbt_kfd *kfd);
 
 /* kfd_queue.c. Handlers return what the ioctl does. */
 int64_t kfd_create_queue(struct kfd_call *c);

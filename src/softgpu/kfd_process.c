@@ -17,6 +17,11 @@ uint32_t rbt_kfd_gpu_id(uint32_t gpu)
 	return FIRST_GPU_ID + gpu * GPU_ID_STEP;
 }
 
+uint64_t kfd_now_ns(const struct rbt_kfd *kfd)
+{
+	return kfd->ops.now_ns != NULL ? kfd->ops.now_ns(kfd->ops.data) : kfd->now_ns;
+}
+
 int kfd_gpu_by_id(const struct rbt_kfd *kfd, uint32_t gpu_id)
 {
 	for (uint32_t i = 0; i < kfd->config.n_gpus; i++) {

@@ -424,8 +424,13 @@ uint64_t kfd_serve_run(struct kfd_serve *k, uint64_t now_ns)
 			tell_occupancy(k);
 		}
 	}
-	uint64_t look_ns = k->processes != NULL ? k->looked_ns + LOOK_NS : UINT64_MAX;
-	return k->next_ns < look_ns ? k->next_ns : look_ns;
+	/* Of those who wait for events. */
+	uint64_t due_ns = rbt_kfd_next_wait_ns(k->model);
+	k->changed = k->changed || now_ns >= due_ns;
+	if (k->processes != NULL && k->looked_ns + LOOK_NS < due_ns) {
+		due_ns = k->looked_ns + LOOK_NS;
+	}
+	return k->next_ns < due_ns ? k->next_ns : due_ns;
 }
 
 void kfd_serve_prepare(struct kfd_serve *k, int pid, uint64_t arg, uint32_t blocked)

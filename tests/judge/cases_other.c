@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is neither queue nor debugger: events, shared memory, checkpoints, profilers. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "judge.h"
 
@@ -87,6 +90,62 @@ JUDGE_CASE(case_event_life)
 	struct kfd_wait_events a = {.events_ptr = 16, .n_events = 1};
 	say_result("bad-array", call(fd, _IOWR('K', 0x0c, a), &a));
 	say("result=%u", a.result);
+}
+
+struct helper {
+	int fd;
+	unsigned after_ms;
+	uint32_t nr, ids[2];
+};
+
+/* Sets or destroys events one after another, while the first thread waits. */
+static void *help_later(void *data)
+{
+	const struct helper *h = data;
+
+	for (int i = 0; i < 2 && h->ids[i] != 0; i++) {
+		pause_ms(h->after_ms);
+		(void)one_event(h->fd, h->nr, h->ids[i]);
+	}
+	return NULL;
+}
+
+/* Says the result, and whether it took at least as long as it should. */
+static void wait_long(
+	const char *what, uint32_t timeout_ms, uint32_t all, uint32_t n, struct helper h)
+{
+	struct kfd_event_data data[2] = {{.event_id = h.ids[0]}, {.event_id = h.ids[1]}};
+	struct kfd_wait_events a = {
+		.events_ptr = (uintptr_t)data, .n_events = n, .all = all, .timeout_ms = timeout_ms};
+	struct timespec from, to;
+	pthread_t thread;
+
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	if (pthread_create(&thread, NULL, help_later, &h) != 0) {
+		_exit(1);
+	}
+	say_result(what, call(h.fd, _IOWR('K', 0x0c, a), &a));
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	pthread_join(thread, NULL);
+	long ms = (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+	unsigned least_ms = h.nr == 0 ? timeout_ms : h.after_ms * (all ? 2 : 1);
+	say("result=%u waited=%d", a.result, ms + 1 >= (long)least_ms);
+}
+
+JUDGE_CASE(case_event_wait)
+{
+	int fd = open_kfd();
+	uint32_t one = make_event(fd, "one", KFD_EVENT_SIGNAL, 0);
+	uint32_t other = make_event(fd, "auto", KFD_EVENT_SIGNAL, 1);
+	const uint32_t set = 0x0a, destroy = 0x09;
+
+	wait_long("times-out", 100, 0, 1, (struct helper){fd, 0, 0, {one, 0}});
+	wait_long("for-ever", UINT32_MAX, 0, 2, (struct helper){fd, 100, set, {other, one}});
+	say_result("reset", one_event(fd, 0x0b, one));
+	wait_long("both", 10000, 1, 2, (struct helper){fd, 100, set, {other, one}});
+	say_result("reset", one_event(fd, 0x0b, one));
+	wait_for(fd, "left", (uint32_t[]){one, other}, 2, 0);
+	wait_long("destroyed", 10000, 0, 1, (struct helper){fd, 100, destroy, {one, 0}});
 }
 
 /* How many a process may have, and that another has its own. */

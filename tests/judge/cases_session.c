@@ -294,6 +294,33 @@ JUDGE_CASE(case_dbg_target_dies)
 	say_result("query", dbg(fd, next.pid, KFD_DBG_QUERY_EVENT, NULL));
 }
 
+/* It dies while it waits for our word. */
+JUDGE_CASE(case_dbg_target_dies_waiting)
+{
+	struct target t = target_start();
+	int fd = open_kfd(), events[2];
+	long r = 0;
+
+	make_pipe(events);
+	target_ask(&t, TARGET_OPEN, 0, 0);
+	say_result("seize", seize(t.pid));
+	say_result("enable", dbg_enable(fd, t.pid, events[1], RUNTIME, NULL));
+	target_send(&t, TARGET_RUNTIME, 1, 0);
+	say("answers=%d", target_answers(&t, 400, &r));
+	say("events=%d", bytes_in(events[0]));
+	target_kill(&t);
+	say_result("zombie-query", dbg(fd, t.pid, KFD_DBG_QUERY_EVENT, NULL));
+	target_reap(&t);
+	say_result("disable", dbg(fd, t.pid, KFD_DBG_DISABLE, NULL));
+	close(events[1]);
+	/* The driver has let go of its end as well: what it wrote, and then the pipe's end. */
+	char bytes[8];
+	say("read=%zd", read(events[0], bytes, sizeof(bytes)));
+	say("end=%zd", read(events[0], bytes, sizeof(bytes)));
+	struct target next = debugged_target(fd, events, RUNTIME);
+	say_result("query", dbg(fd, next.pid, KFD_DBG_QUERY_EVENT, NULL));
+}
+
 JUDGE_CASE(case_dbg_target_execs)
 {
 	int fd = open_kfd(), events[2];
