@@ -98,8 +98,8 @@ int64_t rbt_kfd_ioctl(struct rbt_kfd_open *open, struct rbt_kfd_task caller, uin
  * or UINT64_MAX: when there is a queue. */
 uint64_t rbt_kfd_run(struct rbt_kfd *kfd, uint64_t now_ns);
 
-/* When the first of those who wait for events for a limited time has waited long enough: its call is
- * to be made again then. UINT64_MAX: nobody does. */
+/* When the first of those who wait for events for a limited time has waited long enough: its call
+ * is to be made again then. UINT64_MAX: nobody does. */
 uint64_t rbt_kfd_next_wait_ns(const struct rbt_kfd *kfd);
 
 /* Faults: each matching call fails with `error`, or, with error 0, takes longer; with queue_error,
