@@ -235,9 +235,8 @@ bool hold_is_writable(const struct rbt_holding *mine);
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */
 bool program_is_changed(const struct program *p);
-/* Whether a compute task of it is not to be touched yet; *ret_until_ns: at the latest until then. */
-bool program_is_in_setup(
-	struct daemon *d, const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
+/* Whether a compute task of it is not to be touched yet; and until when, at the latest. */
+bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* Whether it has tasks that its records do not name. */
 bool program_is_partial(struct daemon *d, const struct program *p);
 /* Attached programs that have exec'ed or closed the device have

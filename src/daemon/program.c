@@ -372,8 +372,7 @@ uint64_t program_wanted_us(const struct program *p)
 	return p->timeslice_us != 0 ? p->timeslice_us : rbt_priority_timeslice_us(p->priority);
 }
 
-bool program_is_in_setup(
-	struct daemon *d, const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns)
+bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns)
 {
 	const struct hold *h;
 

@@ -347,7 +347,7 @@ static void fill_params(
 	ret->may_reserve = p->may_reserve;
 	/* Half of it off would be worse than none. */
 	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p);
-	if (!program_is_in_setup(d, p, now_ns, &until_ns)) {
+	if (!program_is_in_setup(p, now_ns, &until_ns)) {
 		count_tasks(d, p, ret);
 	} else if (d->retry_ns == 0 || until_ns < d->retry_ns) {
 		d->retry_ns = until_ns;
