@@ -118,8 +118,12 @@ static __attribute__((noinline)) int call_sync(
 	DO16(DO, 1)                                                                                \
 	DO16(DO, 2)                                                                                \
 	DO16(DO, 3)                                                                                \
-	DO16(DO, 4) DO16(DO, 5) DO16(DO, 6) DO16(DO, 7) DO16(DO, 8) DO16(DO, 9) DO16(DO, a)        \
-		DO16(DO, b) DO16(DO, c) DO16(DO, d) DO16(DO, e) DO16(DO, f)
+	DO16(DO, 4)                                                                                \
+	DO16(DO, 5)                                                                                \
+	DO16(DO, 6)                                                                                \
+	DO16(DO, 7)                                                                                \
+	DO16(DO, 8)                                                                                \
+	DO16(DO, 9) DO16(DO, a) DO16(DO, b) DO16(DO, c) DO16(DO, d) DO16(DO, e) DO16(DO, f)
 
 DO256(SYNC)
 
