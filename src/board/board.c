@@ -171,6 +171,7 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 		.n_late = get64(&b->n_late),
 		.request_ns = get64(&b->request_ns),
 		.deadline_ns = get64(&b->deadline_ns),
+		.n_pending = get64(&b->n_pending),
 	};
 
 	struct ends ends = {0};

@@ -54,6 +54,7 @@ struct rbt_board_reading {
 	uint32_t requests_open;
 	uint64_t n_edges, n_bursts;
 	uint64_t n_requests, n_late, request_ns, deadline_ns;
+	uint64_t n_pending;
 	uint32_t gaps[RBT_BOARD_GAPS];
 	uint32_t request_times[RBT_BOARD_TIMES];
 };

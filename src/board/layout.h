@@ -71,7 +71,7 @@ struct rbt_board {
 	_Atomic uint64_t n_late;        /* of these, after their deadline */
 	_Atomic uint64_t request_ns;    /* of these, all together */
 	_Atomic uint64_t deadline_ns;   /* the earliest of those that are open; 0: none */
-	uint64_t reserved;
+	_Atomic uint64_t n_pending;     /* packets in its queues, where those can be read */
 
 	/* How long the program paused between the return of a synchronisation and its next
 	 * submission: below 16 us, below 32 us, and so on; the last is all above. */

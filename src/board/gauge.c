@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "board/gauge.h"
+
+static void add(_Atomic uint64_t *to, uint64_t n)
+{
+	atomic_store_explicit(
+		to, atomic_load_explicit(to, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+void rbt_gauge_add(struct rbt_gauge *g, struct rbt_gauge_queue *q, enum rbt_gauge_kind kind,
+	uint64_t ring_bytes, uint64_t wptr, uint64_t rptr)
+{
+	uint64_t pending = wptr - rptr;
+	/* What was submitted before the first look may have run long ago. */
+	uint64_t fresh = q->is_known ? wptr - q->seen : 0;
+
+	q->seen = wptr;
+	q->is_known = true;
+	/* Pointers count packets of 64 bytes, words, or bytes: never more than bytes. */
+	pending = pending <= ring_bytes ? pending : 0;
+	g->is_active = g->is_active || pending > 0;
+	if (kind == RBT_GAUGE_COPIES) {
+		g->n_copies += fresh != 0;
+		return;
+	}
+	g->n_pending += pending;
+	if (kind == RBT_GAUGE_WORDS || fresh > ring_bytes) {
+		g->n_launches += fresh != 0;
+	} else {
+		g->n_launches += fresh;
+	}
+}
+
+/* How long nothing was there to do, as whoever synchronises would count it. */
+static void note_gap(struct rbt_board *b, uint64_t last_ns, uint64_t now_ns)
+{
+	uint64_t gap_ns = now_ns - last_ns;
+
+	if (last_ns == 0 || last_ns >= now_ns) {
+		return;
+	}
+	atomic_fetch_add_explicit(
+		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], 1,
+		memory_order_relaxed);
+	if (gap_ns > atomic_load_explicit(&b->window_ns, memory_order_relaxed)) {
+		atomic_fetch_add_explicit(&b->n_bursts, 1, memory_order_relaxed);
+	}
+}
+
+static bool wakes(struct rbt_board *b)
+{
+	uint32_t one = 1;
+
+	if (!atomic_compare_exchange_strong(&b->asleep, &one, 0)) {
+		return false;
+	}
+	atomic_fetch_add_explicit(&b->n_edges, 1, memory_order_relaxed);
+	return true;
+}
+
+bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struct rbt_gauge *g,
+	uint64_t now_ns)
+{
+	bool was_active = atomic_load_explicit(&slot->in_sync, memory_order_relaxed) != 0;
+	bool is_news = g->is_active || g->n_launches + g->n_copies > 0;
+
+	atomic_store_explicit(&b->n_pending, g->n_pending, memory_order_relaxed);
+	if (!is_news && !was_active) {
+		return false;
+	}
+	if (!was_active) {
+		note_gap(b, atomic_load_explicit(&slot->last_ns, memory_order_relaxed), now_ns);
+	}
+	add(&slot->n[RBT_BOARD_LAUNCH], g->n_launches);
+	add(&slot->n[RBT_BOARD_COPY], g->n_copies);
+	add(&slot->n_syncs, !g->is_active);
+	/* With a tick of 0 this is taken for exact, which it is to a look. */
+	atomic_store_explicit(&slot->last_ns, now_ns, memory_order_relaxed);
+	/* In one order with rbt_board_rest(): either it sees this, or we see that it sleeps. */
+	atomic_store(&slot->in_sync, g->is_active);
+	atomic_thread_fence(memory_order_seq_cst);
+	return is_news && wakes(b);
+}
