@@ -88,7 +88,7 @@ int rbt_record_check(const struct rbt_record *rec)
 	uint8_t taken[RBT_RECORD_MAX_CHANNELS] = {0};
 
 	if (rec->n_tasks > RBT_RECORD_MAX_TASKS || rec->n_channels > RBT_RECORD_MAX_CHANNELS ||
-		(rec->flags & ~(uint32_t)RBT_RECORD_PARTIAL) != 0) {
+		(rec->flags & ~(uint32_t)(RBT_RECORD_PARTIAL | RBT_RECORD_AGENT)) != 0) {
 		return -EBADMSG;
 	}
 	if ((rec->n_tasks > 0 && rec->tasks == NULL) ||

@@ -42,6 +42,9 @@ enum {
 	/* The program has more tasks or channels than stand here: what acts on this record does not
 	 * reach all of it. */
 	RBT_RECORD_PARTIAL = 1 << 0,
+	/* The file is no device but the way to an agent inside the program, which acts on all of
+	 * its tasks (agent.h). */
+	RBT_RECORD_AGENT = 1 << 1,
 };
 
 /* What the device schedules: an NVIDIA channel group. */

@@ -12,8 +12,12 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 	va_start(ap, request);
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
-	if (__builtin_expect(_IOC_TYPE(request) != NV_IOCTL_TYPE, 1)) {
+	switch (_IOC_TYPE(request)) {
+	case NV_IOCTL_TYPE:
+		return rbt_shim_call(fd, request, arg);
+	case KFD_IOCTL_TYPE:
+		return rbt_shim_call_kfd(fd, request, arg);
+	default:
 		return shim_raw_ioctl(fd, request, arg);
 	}
-	return rbt_shim_call(fd, request, arg);
 }

@@ -368,6 +368,10 @@ static bool on_control(struct shim *s, const struct shim_event *ev)
 
 static void learn(struct shim *s, const struct shim_event *ev)
 {
+	if (ev->type >= EV_QUEUE_MADE) {
+		shim_kfd_learn(s, ev);
+		return;
+	}
 	if (ev->type == EV_ALLOC && is_root(ev->hclass)) {
 		client_made(s, ev);
 		return;
@@ -393,6 +397,7 @@ static void learn(struct shim *s, const struct shim_event *ev)
 /* Acts on what has changed, or on what could not be done earlier. */
 static void settle(struct shim *s, uint64_t now_ns)
 {
+	shim_agent_ensure(s);
 	enum shim_link link = shim_tell_daemon(s, now_ns);
 
 	if (link == SHIM_LINK_NONE) {
@@ -431,6 +436,13 @@ static void take_in(struct shim *s, const struct shim_event *ev, uint64_t now_ns
 	}
 }
 
+void shim_take_in(struct shim *s, uint64_t now_ns)
+{
+	struct shim_event none = {.type = EV_NONE};
+
+	take_in(s, &none, now_ns);
+}
+
 /* Enters, or puts the news down for whoever is in. Waits only if there is no room even for that,
  * and not for long: then the news is lost. */
 static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t now_ns)
@@ -452,12 +464,13 @@ static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t
 	return r;
 }
 
-static void look(struct shim_event *ev, const struct shim *s)
+void shim_look(struct shim_event *ev, const struct shim *s)
 {
 	struct shim_guard g;
 
-	/* Without a table there is nothing to look after, and only a client to begin one with. */
-	if (s == NULL && ev->type != EV_ALLOC) {
+	/* Without a table there is nothing to look after, and only a client to begin one with, or a
+	 * queue. */
+	if (s == NULL && ev->type != EV_ALLOC && ev->type != EV_QUEUE_MADE) {
 		return;
 	}
 	uint64_t now_ns = shim_raw_now_ns();
@@ -484,7 +497,7 @@ static void look_in_passing(uint64_t now_ns)
 
 	if (s != NULL && now_ns >= s->next_look_ns) {
 		int saved_errno = errno;
-		look(&ev, s);
+		shim_look(&ev, s);
 		errno = saved_errno;
 	}
 }
@@ -503,7 +516,7 @@ int rbt_shim_call(int fd, unsigned long request, void *arg)
 		if (ev.type != EV_NONE) {
 			ev.tid = shim_sys_gettid();
 		}
-		look(&ev, s);
+		shim_look(&ev, s);
 	}
 	errno = saved_errno;
 	return result;

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backend/amd/kfd_abi.h"
 #include "backend/nvidia/rm_abi.h"
 #include "shim/sys.h"
 #include "util/time.h"
@@ -24,10 +25,10 @@ uint64_t shim_raw_now_ns(void)
 	return rbt_now_ns();
 }
 
-/* "/proc/self/fd/N" leads to the control node. */
-static bool is_called_control(int fd)
+/* "/proc/self/fd/N" leads to the node. */
+static bool is_called(int fd, const char *name, size_t name_len)
 {
-	char path[32] = "/proc/self/fd/", digits[12], link[sizeof(NV_CTL_PATH)];
+	char path[32] = "/proc/self/fd/", digits[12], link[32];
 	char *p = path + sizeof("/proc/self/fd/") - 1;
 	size_t n = 0;
 
@@ -39,7 +40,7 @@ static bool is_called_control(int fd)
 		*p++ = digits[--n];
 	}
 	long len = syscall(SYS_readlinkat, AT_FDCWD, path, link, sizeof(link));
-	return len == sizeof(NV_CTL_PATH) - 1 && memcmp(link, NV_CTL_PATH, (size_t)len) == 0;
+	return len >= 0 && (size_t)len == name_len && memcmp(link, name, name_len) == 0;
 }
 
 bool shim_raw_is_control(int fd)
@@ -51,7 +52,14 @@ bool shim_raw_is_control(int fd)
 	}
 	/* The software GPU's nodes are plain files, and some sandboxes number theirs anew: they go
 	 * by the node's name. */
-	return (S_ISCHR(st.st_mode) && st.st_rdev == CONTROL_RDEV) || is_called_control(fd);
+	return (S_ISCHR(st.st_mode) && st.st_rdev == CONTROL_RDEV) ||
+	       is_called(fd, NV_CTL_PATH, sizeof(NV_CTL_PATH) - 1);
+}
+
+/* It has no number of its own. */
+bool shim_raw_is_kfd(int fd)
+{
+	return fd >= 0 && is_called(fd, KFD_PATH, sizeof(KFD_PATH) - 1);
 }
 
 static int open_read(const char *path)

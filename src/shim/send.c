@@ -28,6 +28,7 @@ static void disconnect(struct shim *s)
 		s->board_told = false;
 		shim_board_unshare();
 	}
+	shim_kfd_disconnect(s);
 	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT), *next; c != NULL; c = next) {
 		next = shim_next(s, c);
 		c->c.told = false;
@@ -65,7 +66,9 @@ static int send_hello(int sock)
 
 static enum shim_link connect_daemon(struct shim *s, uint64_t now_ns)
 {
-	if (now_ns < s->next_connect_ns || !has_tasks(s, NULL)) {
+	bool has_queues = shim_kfd_has_queues(s) && shim_agent_is_up();
+
+	if (now_ns < s->next_connect_ns || (!has_queues && !has_tasks(s, NULL))) {
 		return SHIM_LINK_NONE;
 	}
 	int sock = shim_sys_connect(shim_config.socket);
@@ -255,7 +258,7 @@ static int send_changes(struct shim *s)
 			return r;
 		}
 	}
-	return 0;
+	return shim_kfd_send(s, shim_fd_get(&shim_owned.sock));
 }
 
 enum shim_link shim_tell_daemon(struct shim *s, uint64_t now_ns)

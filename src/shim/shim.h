@@ -20,6 +20,7 @@
 #include "backend/nvidia/rm_abi.h"
 #include "backend/record.h"
 #include "daemon/protocol.h"
+#include "shim/kfd.h"
 #include "shim/sys.h"
 
 /* A program has some 30 objects a CUDA context. What does not fit is not recorded (shim.lossy). */
@@ -72,7 +73,18 @@ struct shim_obj {
 	};
 };
 
-enum shim_event_type { EV_NONE, EV_ALLOC, EV_FREE, EV_SCHEDULE, EV_TIMESLICE, EV_TOKEN };
+enum shim_event_type {
+	EV_NONE,
+	EV_ALLOC,
+	EV_FREE,
+	EV_SCHEDULE,
+	EV_TIMESLICE,
+	EV_TOKEN,
+	/* AMD's, from here on: `queue` alone says what */
+	EV_QUEUE_MADE,
+	EV_QUEUE_SET,
+	EV_QUEUE_GONE,
+};
 
 /* What one of the program's calls says. */
 struct shim_event {
@@ -84,6 +96,7 @@ struct shim_event {
 	uint64_t value;         /* engine type, enable, microseconds, token */
 	uint64_t serial_before; /* the table's when the call began */
 	uint64_t serial;        /* when it had ended, if it could not be recorded then; else 0 */
+	struct shim_queue_event queue;
 };
 
 /* The news of a thread that found the lock taken: recorded by whoever has it next. */
@@ -117,6 +130,7 @@ struct shim {
 	uint16_t hash[SHIM_HASH_SIZE];
 	struct shim_obj objs[SHIM_MAX_OBJS + 1]; /* 0 stands for none */
 	unsigned char message[SHIM_MESSAGE_MAX];
+	struct shim_kfd kfd;
 };
 
 /* From the environment, read once. */
@@ -137,6 +151,8 @@ struct shim_owned {
 	struct shim_fd sock;
 	struct shim_fd locks[NV_MAX_GPUS];
 	struct shim_fd marks[NV_MAX_GPUS]; /* where another has the lock */
+	struct shim_fd kfd;                /* a copy of the program's, for the agent */
+	struct shim_fd link;               /* the agent's end of its way to the hand */
 };
 extern struct shim_owned shim_owned;
 
@@ -219,6 +235,13 @@ bool shim_late_take(struct shim *s, struct shim_event *ret);
 
 /* observe.c: passes one 'F' ioctl to the driver, and learns from it. */
 int rbt_shim_call(int fd, unsigned long request, void *arg);
+
+/* Records what a call has said, now or by whoever has the lock; acts on what is due. s is the table
+ * as it was before the call, or NULL. */
+void shim_look(struct shim_event *ev, const struct shim *s);
+
+/* Under the lock: takes in what others have left, and acts on what is due. */
+void shim_take_in(struct shim *s, uint64_t now_ns);
 
 /* send.c */
 enum shim_link {

@@ -83,6 +83,8 @@ static void close_owned(void)
 		return;
 	}
 	shim_fd_close(&shim_owned.sock);
+	shim_fd_close(&shim_owned.kfd);
+	shim_fd_close(&shim_owned.link);
 	for (size_t i = 0; i < NV_MAX_GPUS; i++) {
 		shim_fd_close(&shim_owned.locks[i]);
 		shim_fd_close(&shim_owned.marks[i]);
@@ -93,6 +95,10 @@ static void close_owned(void)
 static void empty(struct shim *s)
 {
 	memset(s, 0, offsetof(struct shim, objs));
+	/* Large, and seldom used. */
+	if (s->kfd.n_used > 0 || s->kfd.partial) {
+		memset(&s->kfd, 0, sizeof(s->kfd));
+	}
 }
 
 void shim_reset(void)

@@ -136,10 +136,8 @@ static bool take_over(uint32_t i, uint32_t tid)
 	       atomic_compare_exchange_strong(&owners[i], &owner, tid);
 }
 
-static struct rbt_board_slot *find_slot(struct rbt_board *b)
+static struct rbt_board_slot *find_slot(struct rbt_board *b, uint32_t tid)
 {
-	uint32_t tid = shim_sys_gettid();
-
 	for (uint32_t n = 1; n < RBT_BOARD_SLOTS; n++) {
 		uint32_t i = 1 + (next_victim++ - 1) % (RBT_BOARD_SLOTS - 1);
 		if (!take_over(i, tid)) {
@@ -166,7 +164,7 @@ static __attribute__((noinline)) struct rbt_board_slot *obtain_first_slot(void)
 		return NULL;
 	}
 	if (!shares) {
-		shim_slot = find_slot(b);
+		shim_slot = find_slot(b, shim_sys_gettid());
 		shares = shim_slot == NULL;
 	}
 	errno = saved_errno;
@@ -177,6 +175,13 @@ static __attribute__((noinline)) struct rbt_board_slot *obtain_first_slot(void)
 static inline struct rbt_board_slot *obtain_slot(void)
 {
 	return __builtin_expect(shim_slot != NULL, 1) ? shim_slot : obtain_first_slot();
+}
+
+struct rbt_board_slot *shim_board_claim(uint32_t tid)
+{
+	struct rbt_board *b = obtain_board();
+
+	return b != NULL ? find_slot(b, tid) : NULL;
 }
 
 static void wake_daemon(struct rbt_board *b)

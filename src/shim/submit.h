@@ -70,6 +70,9 @@ void shim_request_end(void);
 void shim_submit_enable(void);
 bool shim_submit_enabled(void);
 
+/* A slot for a thread of ours, which does not submit itself; NULL when there is none. */
+struct rbt_board_slot *shim_board_claim(uint32_t tid);
+
 /* Puts the board, with what was counted so far, into memory that can be shared: an fd to send, the
  * caller's to close, or -errno. Every connection gets a new one, so that none has to be kept. */
 int shim_board_share(void);

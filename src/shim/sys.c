@@ -59,6 +59,23 @@ int shim_fd_own(struct shim_fd *f, int fd)
 	return r;
 }
 
+int shim_fd_dup(struct shim_fd *f, int fd)
+{
+	long copy = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, OWN_FD_MIN);
+
+	if (copy < 0) {
+		copy = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
+	}
+	if (copy < 0) {
+		return -errno;
+	}
+	int r = shim_fd_set(f, (int)copy);
+	if (r < 0) {
+		shim_sys_close((int)copy);
+	}
+	return r;
+}
+
 bool shim_fd_valid(const struct shim_fd *f)
 {
 	struct shim_fd now = {0};
@@ -157,6 +174,45 @@ void shim_sys_futex_wake(_Atomic uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
+static struct timespec *timeout(uint64_t wait_ns, struct timespec *buf)
+{
+	buf->tv_sec = (time_t)(wait_ns / 1000000000u);
+	buf->tv_nsec = (long)(wait_ns % 1000000000u);
+	return wait_ns == UINT64_MAX ? NULL : buf;
+}
+
+void shim_sys_wait_readable(int fd, uint64_t wait_ns)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct timespec ts;
+
+	syscall(SYS_ppoll, &p, 1, timeout(wait_ns, &ts), NULL, 0);
+}
+
+void shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns)
+{
+	struct timespec ts;
+
+	syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout(wait_ns, &ts), NULL, 0);
+}
+
+uint32_t shim_sys_peek_words(uint64_t *to, const struct iovec *from, uint32_t n)
+{
+	struct iovec local = {.iov_base = to, .iov_len = n * sizeof(*to)};
+	long got = syscall(SYS_process_vm_readv, shim_sys_getpid(), &local, 1, from, n, 0);
+
+	return got < 0 ? 0 : (uint32_t)got / sizeof(*to);
+}
+
+int shim_sys_peek(void *to, const void *from, size_t size)
+{
+	struct iovec local = {.iov_base = to, .iov_len = size};
+	struct iovec remote = {.iov_base = (void *)from, .iov_len = size};
+	long got = syscall(SYS_process_vm_readv, shim_sys_getpid(), &local, 1, &remote, 1, 0);
+
+	return got < 0 ? -errno : (size_t)got == size ? 0 : -EFAULT;
+}
+
 bool shim_sys_thread_alive(uint32_t tid)
 {
 	return syscall(SYS_tgkill, shim_sys_getpid(), tid, 0) == 0 || errno != ESRCH;
@@ -216,6 +272,20 @@ int shim_sys_send(int sock, const void *buf, size_t size, int fd)
 		memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
 	}
 	return syscall(SYS_sendmsg, sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int shim_sys_recv(int sock, void *buf, size_t size)
+{
+	long n = syscall(SYS_recvfrom, sock, buf, size, MSG_DONTWAIT, NULL, NULL);
+
+	return n < 0 ? -errno : (int)n;
+}
+
+int shim_sys_socketpair(int ret[2])
+{
+	int type = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+	return syscall(SYS_socketpair, AF_UNIX, type, 0, ret) < 0 ? -errno : 0;
 }
 
 bool shim_sys_peer_alive(int sock)

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 /*
  * A file descriptor with the identity of its file: programs close numbers that they do not know
@@ -36,6 +37,9 @@ int shim_fd_set(struct shim_fd *f, int fd);
 
 /* Takes ownership of fd and moves it up, out of the way of programs that count on low numbers. */
 int shim_fd_own(struct shim_fd *f, int fd);
+
+/* A copy of somebody's fd, owned and moved up. 0 or -errno. */
+int shim_fd_dup(struct shim_fd *f, int fd);
 
 /* Whether the number still stands for the same file. */
 bool shim_fd_valid(const struct shim_fd *f);
@@ -62,6 +66,21 @@ void *shim_sys_map_shared(void *p, size_t size, int fd);
 /* Wakes one who waits, in whatever process. */
 void shim_sys_futex_wake(_Atomic uint32_t *word);
 
+/* Waits until fd has something to say, or as long; UINT64_MAX: for ever. For the agent alone: no
+ * thread of the program's ever waits. */
+void shim_sys_wait_readable(int fd, uint64_t wait_ns);
+
+/* The same, until the word is another or is woken. */
+void shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns);
+
+/* Copies from where there may be no memory. 0 or -errno. */
+int shim_sys_peek(void *to, const void *from, size_t size);
+
+/* The same for words of 8 bytes at n places, SHIM_PEEK_MAX at most; how many it was, up to the
+ * first that is not there. */
+#define SHIM_PEEK_MAX 1024u
+uint32_t shim_sys_peek_words(uint64_t *to, const struct iovec *from, uint32_t n);
+
 /* Whether a thread of this process exists. */
 bool shim_sys_thread_alive(uint32_t tid);
 
@@ -75,6 +94,12 @@ int shim_sys_connect(const char *path);
 
 /* Sends one packet, with one fd unless it is negative. Never blocks, never raises SIGPIPE. */
 int shim_sys_send(int sock, const void *buf, size_t size, int fd);
+
+/* One packet, without waiting: its size, 0 at the end, or -errno. */
+int shim_sys_recv(int sock, void *buf, size_t size);
+
+/* Two ends that packets go between, neither of them blocking. 0 or -errno. */
+int shim_sys_socketpair(int ret[2]);
 
 /* Whether the peer has not hung up. */
 bool shim_sys_peer_alive(int sock);
@@ -90,6 +115,13 @@ uint64_t shim_raw_now_ns(void);
 
 /* Whether the file is the driver's control node. */
 bool shim_raw_is_control(int fd);
+
+/* Whether it is AMD's. */
+bool shim_raw_is_kfd(int fd);
+
+/* A thread that libc knows nothing of, with all signals blocked: its id, or -errno. Once a process:
+ * its stack is never freed. */
+int shim_raw_start_thread(void (*fn)(void *ignored));
 
 /* The GPU's device node, for its lock. fd or -errno. */
 int shim_raw_open_gpu(uint32_t gpu);

@@ -71,6 +71,17 @@ bool shim_raw_is_control(int fd)
 	return fd >= 0;
 }
 
+bool shim_raw_is_kfd(int fd)
+{
+	return fd >= 0;
+}
+
+/* What the agent would do is done in steps of the input's. */
+int shim_raw_start_thread(void (*fn)(void *ignored))
+{
+	return next_byte() & 1 ? -EAGAIN : (int)shim_sys_gettid();
+}
+
 int shim_raw_open_gpu(uint32_t gpu)
 {
 	REQUIRE(gpu < NV_MAX_GPUS);
@@ -160,6 +171,88 @@ static void anything(void)
 
 	/* Nested pointers stay NULL: what the driver accepts is readable. */
 	rbt_shim_call(device_fds[0], request, request & 1 ? arg : NULL);
+}
+
+/* Pointers into this, or to nowhere. */
+static uint64_t pointers[8];
+
+static uint64_t some_pointer(void)
+{
+	uint8_t b = next_byte();
+
+	pointers[b & 7] += next_byte();
+	return b & 0x80 ? 0x10 : (uintptr_t)&pointers[b & 7];
+}
+
+static void queue_call(void)
+{
+	struct kfd_create_queue create = {
+		.ring_base_address = next_byte(),
+		.ring_size = 1u << (next_byte() & 31),
+		.gpu_id = next_byte() & 3,
+		.queue_type = next_byte() & 7,
+		.queue_percentage = next_byte(),
+		.queue_priority = next_byte() & 15,
+		.queue_id = next_byte() & 0x80 ? UINT32_MAX - 3 : next_byte() & 15,
+		.write_pointer_address = some_pointer(),
+		.read_pointer_address = some_pointer(),
+	};
+	struct kfd_update_queue update = {
+		.queue_id = create.queue_id,
+		.ring_size = create.ring_size,
+		.queue_percentage = create.queue_percentage,
+		.queue_priority = create.queue_priority,
+	};
+	struct kfd_destroy_queue destroy = {.queue_id = create.queue_id};
+	uint8_t which = next_byte();
+
+	if (which & 0x80) {
+		/* A size of its own; and once in a while no argument at all. */
+		uint8_t arg[128] = {which};
+		unsigned nr = which % 9;
+		rbt_shim_call_kfd(device_fds[1], _IOC(3u, KFD_IOCTL_TYPE, nr, which), arg);
+		rbt_shim_call_kfd(device_fds[1], _IOC(3u, KFD_IOCTL_TYPE, nr, 96), NULL);
+	} else if (which % 4 < 2) {
+		rbt_shim_call_kfd(device_fds[1], KFD_IOC_CREATE_QUEUE, &create);
+	} else if (which % 4 == 2) {
+		rbt_shim_call_kfd(device_fds[1], KFD_IOC_UPDATE_QUEUE, &update);
+	} else {
+		rbt_shim_call_kfd(device_fds[1], KFD_IOC_DESTROY_QUEUE, &destroy);
+	}
+}
+
+static void agent(void)
+{
+	struct rbt_agent_request req = {
+		.magic = RBT_AGENT_MAGIC,
+		.op = next_byte() % 8,
+		.kinds = next_byte(),
+		.value = (uint64_t)next_byte() << (next_byte() & 63),
+	};
+	struct rbt_agent_reply reply;
+	struct shim_guard g;
+
+	if (shim_peek() == NULL || shim_enter(&g) < 0) {
+		return;
+	}
+	shim_agent_obey(g.s, &req, clock_ns, &reply);
+	uint64_t next_ns = shim_agent_step(g.s, clock_ns);
+	REQUIRE(next_ns != 0);
+	shim_leave(&g);
+}
+
+static void check_queues(const struct shim *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t id = 0; id < KFD_MAX_QUEUES; id++) {
+		const struct shim_queue *q = &s->kfd.queues[id];
+		REQUIRE(s->kfd.in_call[id] == 0);
+		REQUIRE(!q->used || (id < s->kfd.n_used && q->own.queue_id == id));
+		REQUIRE(q->used || !q->off);
+		n += q->used;
+	}
+	REQUIRE(n == s->kfd.n_queues && s->kfd.acting_on == 0);
 }
 
 static void give(uint32_t parent, uint32_t object, uint32_t hclass)
@@ -255,6 +348,14 @@ static void step(uint8_t op)
 {
 	struct nv_free f;
 
+	if (op >= 0xe0) {
+		agent();
+		return;
+	}
+	if (op >= 0xb0) {
+		queue_call();
+		return;
+	}
 	switch (op % 8) {
 	case 0:
 	case 1:
@@ -275,7 +376,7 @@ static void step(uint8_t op)
 		break;
 	default:
 		clock_ns += (uint64_t)op << 22;
-		if (op & 0x80) {
+		if (op & 0x20) {
 			drain();
 		}
 		break;
@@ -325,6 +426,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (shim_peek() != NULL) {
 		check_table(shim_peek());
+		check_queues(shim_peek());
 		shim_reset();
 	}
 	drain();

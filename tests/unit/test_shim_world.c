@@ -83,6 +83,9 @@ int shim_raw_ioctl(int fd, unsigned long request, void *arg)
 	uint32_t status = world.fail_status;
 
 	world.n_calls++;
+	if (_IOC_TYPE(request) == KFD_IOCTL_TYPE && world.kfd_call != NULL) {
+		return world.kfd_call(fd, request, arg);
+	}
 	if (world.foreign) {
 		return 0;
 	}
@@ -116,6 +119,21 @@ bool shim_raw_is_control(int fd)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return readlink(path, link, sizeof(link) - 1) > 0 && strstr(link, "nvidiactl") != NULL;
+}
+
+bool shim_raw_is_kfd(int fd)
+{
+	char path[64], link[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, link, sizeof(link) - 1) > 0 && strstr(link, "kfd") != NULL;
+}
+
+/* The agent is the test itself. */
+int shim_raw_start_thread(void (*fn)(void *ignored))
+{
+	world.n_threads++;
+	return world.no_threads ? -EAGAIN : gettid();
 }
 
 static void gpu_path(uint32_t gpu, char *buf, size_t size)
@@ -166,7 +184,8 @@ void world_start(const char *priority, const char *socket, const char *no_daemon
 	put_env(RBT_ENV_TIMESLICE, NULL);
 	put_env(RBT_ENV_FORCE, NULL);
 	world.device_fd = memfd_create("nvidiactl", MFD_CLOEXEC);
-	CHECK(world.device_fd >= 0);
+	world.kfd_fd = memfd_create("kfd", MFD_CLOEXEC);
+	CHECK(world.device_fd >= 0 && world.kfd_fd >= 0);
 	world.driver_version =
 		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  "
 		"Release Build\n";
@@ -335,15 +354,17 @@ struct received *daemon_receive(void)
 	CHECK(h.magic == RBT_PROTOCOL_MAGIC);
 	m.type = h.type;
 	m.size = (size_t)n;
-	m.fd = fds[0];
-	if (h.type == RBT_MSG_HELLO) {
+	m.fd = n_fds > 0 ? fds[0] : -1;
+	if (h.type == RBT_MSG_BOARD) {
+		CHECK(n == sizeof(h) && n_fds == 1);
+	} else if (h.type == RBT_MSG_HELLO) {
 		CHECK(n == sizeof(m.hello) && n_fds == 0);
 		memcpy(&m.hello, buf, sizeof(m.hello));
 	} else if (h.type == RBT_MSG_CLIENT_GONE) {
 		CHECK(n == sizeof(m.client) && n_fds == 0);
 		memcpy(&m.client, buf, sizeof(m.client));
 	} else {
-		CHECK(h.type == RBT_MSG_RECORD && n_fds == 1);
+		CHECK(h.type == RBT_MSG_RECORD && n_fds <= 1);
 		memcpy(&m.record, buf, sizeof(m.record));
 		size_t tasks = m.record.n_tasks * sizeof(struct rbt_task);
 		size_t channels = m.record.n_channels * sizeof(uint32_t);

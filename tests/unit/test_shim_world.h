@@ -46,9 +46,15 @@ struct world {
 	char dir[64];
 	char socket_path[100];
 	int device_fd; /* what the program thinks is /dev/nvidiactl */
+	int kfd_fd;    /* and /dev/kfd */
 	const char *driver_version;
 	_Atomic uint64_t clock_ns; /* added to the real one */
 	_Atomic bool clock_stopped;
+
+	/* AMD's driver, if there is one; and threads that were started, or not */
+	int (*kfd_call)(int fd, unsigned long request, void *arg);
+	unsigned n_threads;
+	bool no_threads;
 
 	/* The driver */
 	bool foreign;         /* another one, which accepts anything */

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent: takes the program's queues off the GPU by setting their percentage to 0, which makes
+ * the driver save what runs exactly as it is (CWSR), and puts them back with what the program
+ * itself has set.
+ *
+ * It is a thread without libc's knowledge: no handler of the program's runs on it, and nothing that
+ * the program does to its threads concerns it. Queues that should be off and run, because they are
+ * new or the program has set them anew, are found when it looks at them; what should run and does
+ * not is tried again until it does.
+ */
+#include <errno.h>
+#include <stddef.h>
+
+#include "shim/config.h"
+#include "shim/kfd.h"
+#include "shim/shim.h"
+#include "shim/submit.h"
+
+#define PERCENTAGE_MASK 0xffu /* the byte above it chooses a partition */
+#define LOW_PRIORITY    6u    /* and below: the low pipe priority */
+#define HIGH_PRIORITY   11u   /* and above: the high one */
+/* While queues are off, new ones are looked for this often even if nobody wants to know more. */
+#define OFF_LOOK_NS 5000000ull
+/* What did not obey is told again after this. */
+#define RETRY_NS 20000000ull
+/* Another thread is in: the table is theirs for a moment. */
+#define BUSY_NS 50000ull
+/* Without a daemon, one is looked for less and less often. */
+#define ALONE_NS     500000000ull
+#define ALONE_MAX_NS 8000000000ull
+#define MAX_MESSAGES 16
+
+/* Whose it is: a forked child has none. */
+static _Atomic int32_t owner_pid;
+/* A futex: changes when it has a way to the hand again. */
+static _Atomic uint32_t poked;
+
+void shim_agent_poke(void)
+{
+	poked++;
+	shim_sys_futex_wake(&poked);
+}
+
+bool shim_agent_is_up(void)
+{
+	return owner_pid == shim_sys_getpid();
+}
+
+void shim_agent_ensure(struct shim *s)
+{
+	int32_t none = owner_pid;
+
+	if (s->kfd.n_queues == 0 || shim_config.no_daemon || shim_config.socket[0] == '\0' ||
+		none == s->pid || !atomic_compare_exchange_strong(&owner_pid, &none, s->pid)) {
+		return;
+	}
+	int tid = shim_raw_start_thread(shim_agent_run);
+	if (tid < 0) {
+		owner_pid = 0;
+		return;
+	}
+	if (shim_kfd_can_look()) {
+		s->kfd.slot = shim_board_claim((uint32_t)tid);
+	}
+	if (s->kfd.slot != NULL) {
+		shim_submit_enable();
+	}
+}
+
+static uint32_t wanted_priority(const struct shim_kfd *k, const struct shim_queue *q)
+{
+	uint32_t own = q->own.queue_priority;
+
+	if (k->level == RBT_AGENT_LEVEL_LOW) {
+		return own < LOW_PRIORITY ? own : LOW_PRIORITY;
+	}
+	return k->level == RBT_AGENT_LEVEL_HIGH && own < HIGH_PRIORITY ? HIGH_PRIORITY : own;
+}
+
+/* Unless the program is about to change the queue itself: then -EAGAIN. 0 or -errno. */
+static int update(struct shim_kfd *k, uint32_t id, struct kfd_update_queue *arg)
+{
+	int r = -EAGAIN;
+
+	k->acting_on = id + 1;
+	if (k->in_call[id] == 0) {
+		r = shim_raw_ioctl(shim_fd_get(&shim_owned.kfd), KFD_IOC_UPDATE_QUEUE, arg) < 0
+			    ? -errno
+			    : 0;
+	}
+	k->acting_on = 0;
+	return r;
+}
+
+/* Brings one queue to what it should be. */
+static int settle_queue(struct shim_kfd *k, uint32_t id, bool off)
+{
+	struct shim_queue *q = &k->queues[id];
+	struct kfd_update_queue arg = q->own;
+
+	if (off) {
+		arg.queue_percentage &= ~PERCENTAGE_MASK;
+	}
+	arg.queue_priority = wanted_priority(k, q);
+	int r = update(k, id, &arg);
+	if (r == 0) {
+		q->off = off;
+		q->leveled = arg.queue_priority != q->own.queue_priority;
+	}
+	return r;
+}
+
+static bool differs(const struct shim_kfd *k, const struct shim_queue *q)
+{
+	bool off = (shim_kfd_kind(q->type) & k->off_kinds) != 0;
+
+	return q->off != off || q->leveled != (wanted_priority(k, q) != q->own.queue_priority);
+}
+
+/* Brings all queues to what they should be. The first error; what was to be retried is none. */
+static int settle_all(struct shim_kfd *k, uint64_t now_ns, uint32_t *ret_n_off)
+{
+	bool is_valid = shim_fd_valid(&shim_owned.kfd);
+	uint32_t n_off = 0;
+	int first = 0;
+
+	k->retry_ns = 0;
+	for (uint32_t id = 0; id < k->n_used; id++) {
+		struct shim_queue *q = &k->queues[id];
+		if (q->used && differs(k, q)) {
+			bool off = (shim_kfd_kind(q->type) & k->off_kinds) != 0;
+			int r = is_valid ? settle_queue(k, id, off) : -EBADF;
+			if (r < 0) {
+				k->retry_ns = now_ns + RETRY_NS;
+			}
+			first = first == 0 && r != -EAGAIN ? r : first;
+		}
+		n_off += q->off;
+	}
+	*ret_n_off = n_off;
+	return first;
+}
+
+/* All or nothing: what was on before and cannot be taken off altogether is left on. */
+static int suspend(struct shim_kfd *k, const struct rbt_agent_request *req, uint64_t now_ns,
+	uint32_t *ret_n_off)
+{
+	uint32_t before = k->off_kinds;
+
+	/* Told long ago, while the program was stopped. */
+	if (req->value <= now_ns) {
+		return -ETIMEDOUT;
+	}
+	k->off_kinds |= req->kinds;
+	k->deadline_ns = req->value;
+	int r = settle_all(k, now_ns, ret_n_off);
+	if (r < 0) {
+		k->off_kinds = before;
+		(void)settle_all(k, now_ns, ret_n_off);
+	}
+	return r;
+}
+
+static int preempt(struct shim_kfd *k, uint32_t id)
+{
+	if (id >= k->n_used || !k->queues[id].used) {
+		return -ENOENT;
+	}
+	if (k->queues[id].off) {
+		return 0;
+	}
+	int r = settle_queue(k, id, true);
+	int back = settle_queue(k, id, false);
+	return r < 0 ? r : back;
+}
+
+bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns,
+	struct rbt_agent_reply *ret)
+{
+	struct shim_kfd *k = &s->kfd;
+
+	*ret = (struct rbt_agent_reply){.magic = RBT_AGENT_MAGIC, .seq = req->seq};
+	switch (req->op) {
+	case RBT_AGENT_SUSPEND:
+		ret->error = suspend(k, req, now_ns, &ret->n);
+		return true;
+	case RBT_AGENT_RESUME:
+		k->off_kinds &= ~req->kinds;
+		ret->error = settle_all(k, now_ns, &ret->n);
+		return true;
+	case RBT_AGENT_PREEMPT:
+		ret->error = preempt(k, req->kinds);
+		return true;
+	case RBT_AGENT_RENEW:
+		k->deadline_ns = req->value;
+		return false;
+	case RBT_AGENT_WATCH:
+		k->watch_us = (uint32_t)req->value;
+		k->look_ns = k->watch_us != 0 ? now_ns : 0;
+		return false;
+	case RBT_AGENT_LEVEL:
+		k->level = req->value <= RBT_AGENT_LEVEL_HIGH ? (uint32_t)req->value : k->level;
+		(void)settle_all(k, now_ns, &ret->n);
+		return false;
+	default:
+		ret->error = -EINVAL;
+		return true;
+	}
+}
+
+/* Takes what the hand has said. False when nobody is at the other end any more. */
+static bool listen(struct shim *s, uint64_t now_ns)
+{
+	for (int i = 0; i < MAX_MESSAGES; i++) {
+		struct rbt_agent_request req;
+		struct rbt_agent_reply reply;
+		if (!shim_fd_valid(&shim_owned.link)) {
+			return false;
+		}
+		int n = shim_sys_recv(shim_fd_get(&shim_owned.link), &req, sizeof(req));
+		if (n == -EAGAIN || n == -EINTR) {
+			return true;
+		}
+		if (n != sizeof(req) || req.magic != RBT_AGENT_MAGIC) {
+			return false;
+		}
+		if (shim_agent_obey(s, &req, now_ns, &reply)) {
+			/* Whoever does not wait for it any more has no room for it. */
+			(void)shim_sys_send(
+				shim_fd_get(&shim_owned.link), &reply, sizeof(reply), -1);
+		}
+	}
+	return true;
+}
+
+/* Nobody means it any more: everything is as the program has set it. */
+static void let_go(struct shim_kfd *k)
+{
+	k->off_kinds = 0;
+	k->level = RBT_AGENT_LEVEL_OWN;
+	k->watch_us = 0;
+	k->look_ns = 0;
+}
+
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return b_ns != 0 && b_ns < a_ns ? b_ns : a_ns;
+}
+
+static uint64_t next_step(const struct shim_kfd *k, uint64_t now_ns)
+{
+	uint64_t at_ns = earlier(UINT64_MAX, k->retry_ns);
+
+	at_ns = earlier(at_ns, k->look_ns);
+	if (k->off_kinds != 0) {
+		at_ns = earlier(at_ns, k->deadline_ns);
+		at_ns = earlier(at_ns, now_ns + OFF_LOOK_NS);
+	}
+	return at_ns;
+}
+
+uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
+{
+	struct shim_kfd *k = &s->kfd;
+	uint32_t n_off;
+
+	if (shim_fd_get(&shim_owned.link) >= 0 && !listen(s, now_ns)) {
+		shim_fd_close(&shim_owned.link);
+		let_go(k);
+		/* It has dropped us without a word: if it is there, it is told again. */
+		k->told = false;
+		k->dirty = k->n_queues > 0;
+		s->touched = true;
+	}
+	if (k->off_kinds != 0) {
+		uint64_t lease_ns = now_ns + RBT_AGENT_LEASE_NS;
+		k->deadline_ns = k->deadline_ns < lease_ns ? k->deadline_ns : lease_ns;
+		k->off_kinds = now_ns < k->deadline_ns ? k->off_kinds : 0;
+	}
+	(void)settle_all(k, now_ns, &n_off);
+	if (k->look_ns != 0 && now_ns >= k->look_ns) {
+		shim_kfd_look(s, now_ns);
+		k->look_ns = now_ns + k->watch_us * 1000ull;
+	}
+	return next_step(k, now_ns);
+}
+
+/* One round: what other threads have left, what the hand says, and, without a daemon, the look for
+ * one. False at the end: the process is another by now. */
+static bool live_once(uint64_t *ret_next_ns, uint64_t *alone_ns)
+{
+	uint64_t now_ns = shim_raw_now_ns();
+	struct shim_guard g;
+	int r = shim_enter(&g);
+
+	if (r == -EBUSY) {
+		*ret_next_ns = now_ns + BUSY_NS;
+		return true;
+	}
+	if (r < 0) {
+		return false;
+	}
+	shim_take_in(g.s, now_ns);
+	*ret_next_ns = shim_agent_step(g.s, now_ns);
+	if (shim_fd_get(&shim_owned.link) >= 0) {
+		*alone_ns = ALONE_NS;
+	} else if (g.s->touched) {
+		*ret_next_ns = now_ns + BUSY_NS;
+	} else if (g.s->kfd.n_queues > 0) {
+		*ret_next_ns = earlier(*ret_next_ns, now_ns + *alone_ns);
+		*alone_ns = *alone_ns * 2 < ALONE_MAX_NS ? *alone_ns * 2 : ALONE_MAX_NS;
+	}
+	shim_leave(&g);
+	return true;
+}
+
+void shim_agent_run(void *ignored)
+{
+	uint64_t next_ns = 0, alone_ns = ALONE_NS;
+	uint32_t seen = poked;
+
+	while (live_once(&next_ns, &alone_ns)) {
+		int link = shim_fd_get(&shim_owned.link);
+		uint64_t now_ns = shim_raw_now_ns();
+		uint64_t wait_ns = next_ns == UINT64_MAX ? UINT64_MAX
+				   : next_ns > now_ns    ? next_ns - now_ns
+							 : 0;
+		if (link >= 0) {
+			shim_sys_wait_readable(link, wait_ns);
+		} else {
+			shim_sys_wait_word(&poked, seen, wait_ns);
+		}
+		seen = poked;
+	}
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * AMD: the queues a program has made on /dev/kfd, and the agent that takes them off the GPU and
+ * puts them back. The driver takes UPDATE_QUEUE from the process that owns the queues alone, so
+ * this is done inside the program: by a thread of our own, which is started with the first queue,
+ * blocks all signals, and does nothing unless the daemon's hand tells it to (backend/agent.h).
+ *
+ * What the program itself has set (ring, percentage, priority) is remembered, and is what a queue
+ * gets back. The program's calls are passed on as they are; those that change or destroy a queue
+ * wait only if the agent is in the driver with the same queue, where they would wait anyway.
+ *
+ * As all of the table, this is touched between shim_enter() and shim_leave() only, but for what is
+ * atomic.
+ */
+#ifndef RBT_SHIM_KFD_H
+#define RBT_SHIM_KFD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "backend/agent.h"
+#include "backend/amd/kfd_abi.h"
+#include "board/gauge.h"
+#include "shim/sys.h"
+
+struct shim;
+struct shim_event;
+
+struct shim_queue {
+	bool used;
+	bool off;     /* by us; the program's own call puts it back on */
+	bool leveled; /* its priority is ours, not its own */
+	uint32_t gpu_id, type, creator_tid;
+	uint64_t serial;             /* order of recording */
+	struct kfd_update_queue own; /* what the program has set */
+	uint64_t wptr_at, rptr_at;
+	struct rbt_gauge_queue gauge;
+};
+
+/* What one call says of a queue; part of an event. */
+struct shim_queue_event {
+	uint32_t gpu_id, type;
+	struct kfd_update_queue own;
+	uint64_t wptr_at, rptr_at;
+};
+
+/* The work of one look: where to read, and what was there. */
+struct shim_look {
+	struct iovec from[2 * KFD_MAX_QUEUES];
+	uint64_t values[2 * KFD_MAX_QUEUES];
+	uint16_t queue[KFD_MAX_QUEUES];
+};
+
+struct shim_kfd {
+	/* Calls of the program's that change a queue and are on their way; and the queue with which
+	 * the agent is in the driver, plus 1. By whoever sets its own first and then finds the
+	 * other's, none is in the driver with the other. */
+	_Atomic uint32_t in_call[KFD_MAX_QUEUES];
+	_Atomic uint32_t acting_on;
+
+	bool dirty, told;          /* as a client's */
+	bool partial;              /* a queue could not be recorded */
+	uint32_t n_queues, n_used; /* ids [0, n_used) have been in use */
+
+	/* What the agent has been told. */
+	uint32_t off_kinds; /* RBT_AGENT_* */
+	uint32_t level;     /* enum rbt_agent_level */
+	uint64_t deadline_ns;
+	uint64_t retry_ns; /* something did not obey: not before this; 0: all did */
+	uint32_t watch_us;
+	uint64_t look_ns; /* the next; 0: none */
+
+	struct rbt_board_slot *slot; /* of the agent's, on the board; NULL: not yet */
+	struct shim_look look;
+	struct shim_queue queues[KFD_MAX_QUEUES];
+};
+
+/* observe_kfd.c */
+
+/* Passes one 'K' ioctl to the driver, and learns from it. */
+int rbt_shim_call_kfd(int fd, unsigned long request, void *arg);
+void shim_kfd_learn(struct shim *s, const struct shim_event *ev);
+uint32_t shim_kfd_kind(uint32_t type); /* RBT_AGENT_* */
+
+/* send_kfd.c: as for clients in send.c */
+bool shim_kfd_has_queues(const struct shim *s);
+int shim_kfd_send(struct shim *s, int sock);
+void shim_kfd_disconnect(struct shim *s);
+
+/* agent.c */
+
+/* Starts the agent, if there is something to do for it and it can be. */
+void shim_agent_ensure(struct shim *s);
+/* Whether it has been, in this process. */
+bool shim_agent_is_up(void);
+/* It has a new way to the hand. */
+void shim_agent_poke(void);
+/* The agent's life; for shim_raw_start_thread(). */
+void shim_agent_run(void *ignored);
+/* One round of it, under the lock. Returns when the next is due; UINT64_MAX: when it is told. */
+uint64_t shim_agent_step(struct shim *s, uint64_t now_ns);
+/* Obeys what the hand says. The reply is filled in where there is one: then true. */
+bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns,
+	struct rbt_agent_reply *ret);
+
+/* look_kfd.c: looks at the queues, and puts what is there on the board. */
+void shim_kfd_look(struct shim *s, uint64_t now_ns);
+/* Whether this process may read its own memory the way that cannot fault. */
+bool shim_kfd_can_look(void);
+
+#endif

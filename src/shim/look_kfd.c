@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A queue is active while its write pointer is ahead of its read pointer. Both are in the program's
+ * memory, where the runtime put them; they are read, never written, and by a call that answers with
+ * an error where a load would fault: a program may have unmapped them.
+ */
+#include <errno.h>
+#include <stddef.h>
+
+#include "shim/kfd.h"
+#include "shim/shim.h"
+#include "shim/submit.h"
+
+bool shim_kfd_can_look(void)
+{
+	static const uint64_t word = 1;
+	uint64_t copy = 0;
+
+	return shim_sys_peek(&copy, &word, sizeof(copy)) == 0 && copy == word;
+}
+
+/* Where to read, two words a queue. */
+static uint32_t plan(struct shim_kfd *k)
+{
+	uint32_t n = 0;
+
+	for (uint32_t id = 0; id < k->n_used; id++) {
+		const struct shim_queue *q = &k->queues[id];
+		if (!q->used || q->wptr_at == 0 || q->rptr_at == 0) {
+			continue;
+		}
+		k->look.from[2 * n] = (struct iovec){(void *)(uintptr_t)q->wptr_at, 8};
+		k->look.from[2 * n + 1] = (struct iovec){(void *)(uintptr_t)q->rptr_at, 8};
+		k->look.queue[n++] = (uint16_t)id;
+	}
+	return n;
+}
+
+static enum rbt_gauge_kind gauge_kind(uint32_t type)
+{
+	return type == KFD_QUEUE_COMPUTE_AQL ? RBT_GAUGE_PACKETS
+	       : type == KFD_QUEUE_COMPUTE   ? RBT_GAUGE_WORDS
+					     : RBT_GAUGE_COPIES;
+}
+
+void shim_kfd_look(struct shim *s, uint64_t now_ns)
+{
+	struct shim_kfd *k = &s->kfd;
+	struct rbt_gauge g = {0};
+	uint32_t n = plan(k);
+
+	if (k->slot == NULL) {
+		return;
+	}
+	for (uint32_t at = 0; at < n;) {
+		uint32_t ask = n - at < SHIM_PEEK_MAX / 2 ? 2 * (n - at) : SHIM_PEEK_MAX;
+		uint32_t words =
+			shim_sys_peek_words(&k->look.values[2 * at], &k->look.from[2 * at], ask);
+		for (uint32_t i = at; i < at + words / 2; i++) {
+			struct shim_queue *q = &k->queues[k->look.queue[i]];
+			rbt_gauge_add(&g, &q->gauge, gauge_kind(q->type), q->own.ring_size,
+				k->look.values[2 * i], k->look.values[2 * i + 1]);
+		}
+		/* What cannot be read ends the call: that queue is passed over. */
+		at += words / 2 + (words < ask);
+	}
+	struct rbt_board *b = shim_board_of(k->slot);
+	if (rbt_gauge_put(b, k->slot, &g, now_ns)) {
+		shim_sys_futex_wake(&b->asleep);
+	}
+}

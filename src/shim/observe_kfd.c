@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program's calls to KFD say about its queues. */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "shim/config.h"
+#include "shim/kfd.h"
+#include "shim/shim.h"
+
+#define NO_QUEUE UINT32_MAX
+/* As much of CREATE_QUEUE's argument as all versions have. */
+#define CREATE_SIZE offsetof(struct kfd_create_queue, eop_buffer_address)
+/* The agent is in the driver with one queue for less than a millisecond; if it is not let run at
+ * all, the program goes on. */
+#define MAX_WAIT_NS 10000000ull
+
+uint32_t shim_kfd_kind(uint32_t type)
+{
+	return type == KFD_QUEUE_COMPUTE || type == KFD_QUEUE_COMPUTE_AQL ? RBT_AGENT_COMPUTE
+									  : RBT_AGENT_REST;
+}
+
+/* By number and size: other devices have calls of type 'K' too, consoles among them. */
+static bool is_call(unsigned long request, unsigned nr, size_t size)
+{
+	return _IOC_NR(request) == nr && _IOC_SIZE(request) >= size &&
+	       (_IOC_DIR(request) & _IOC_WRITE) != 0;
+}
+
+static bool is_wanted(unsigned long request)
+{
+	return is_call(request, KFD_NR_CREATE_QUEUE, CREATE_SIZE) ||
+	       is_call(request, KFD_NR_UPDATE_QUEUE, sizeof(struct kfd_update_queue)) ||
+	       is_call(request, KFD_NR_DESTROY_QUEUE, sizeof(struct kfd_destroy_queue));
+}
+
+/*
+ * The queue that a call is about to change: from here to end_call() the agent keeps its hands off
+ * it, so that it can neither put an old ring back after the program has set a new one, nor take
+ * another queue for this one. The driver has not seen the argument yet: it is read the way that
+ * cannot fault.
+ */
+static uint32_t begin_call(struct shim *s, unsigned long request, const void *arg)
+{
+	struct kfd_update_queue update;
+	uint32_t id = NO_QUEUE;
+
+	if (s == NULL || s->pid != shim_sys_getpid() || arg == NULL) {
+		return NO_QUEUE;
+	}
+	if (_IOC_NR(request) == KFD_NR_UPDATE_QUEUE &&
+		shim_sys_peek(&update, arg, sizeof(update)) == 0) {
+		id = update.queue_id;
+	} else if (_IOC_NR(request) == KFD_NR_DESTROY_QUEUE) {
+		(void)shim_sys_peek(&id, arg, sizeof(id));
+	}
+	if (id >= KFD_MAX_QUEUES) {
+		return NO_QUEUE;
+	}
+	s->kfd.in_call[id]++;
+	if (s->kfd.acting_on == id + 1) {
+		uint64_t until_ns = shim_raw_now_ns() + MAX_WAIT_NS;
+		while (s->kfd.acting_on == id + 1 && shim_raw_now_ns() < until_ns) {
+			shim_sys_yield();
+		}
+	}
+	return id;
+}
+
+static void end_call(struct shim *s, uint32_t id)
+{
+	if (id != NO_QUEUE) {
+		s->kfd.in_call[id]--;
+	}
+}
+
+/* The driver has accepted the call: the argument can be read. */
+static void decode(struct shim_event *ev, unsigned long request, const void *arg)
+{
+	struct kfd_create_queue create = {0};
+	struct kfd_destroy_queue destroy;
+
+	switch (_IOC_NR(request)) {
+	case KFD_NR_CREATE_QUEUE:
+		memcpy(&create, arg, CREATE_SIZE);
+		ev->type = EV_QUEUE_MADE;
+		ev->queue = (struct shim_queue_event){
+			.gpu_id = create.gpu_id,
+			.type = create.queue_type,
+			.own = {.ring_base_address = create.ring_base_address,
+				.queue_id = create.queue_id,
+				.ring_size = create.ring_size,
+				.queue_percentage = create.queue_percentage,
+				.queue_priority = create.queue_priority},
+			.wptr_at = create.write_pointer_address,
+			.rptr_at = create.read_pointer_address,
+		};
+		break;
+	case KFD_NR_UPDATE_QUEUE:
+		memcpy(&ev->queue.own, arg, sizeof(ev->queue.own));
+		ev->type = EV_QUEUE_SET;
+		break;
+	default:
+		memcpy(&destroy, arg, sizeof(destroy));
+		ev->queue.own.queue_id = destroy.queue_id;
+		ev->type = EV_QUEUE_GONE;
+		break;
+	}
+}
+
+static void queue_made(struct shim *s, const struct shim_event *ev, uint32_t id)
+{
+	struct shim_queue *q = &s->kfd.queues[id];
+
+	/* One whose end was missed. */
+	s->kfd.n_queues += !q->used;
+	*q = (struct shim_queue){
+		.used = true,
+		.gpu_id = ev->queue.gpu_id,
+		.type = ev->queue.type,
+		.creator_tid = ev->tid,
+		.serial = ev->serial != 0 ? ev->serial : ++s->serial,
+		.own = ev->queue.own,
+		.wptr_at = ev->queue.wptr_at,
+		.rptr_at = ev->queue.rptr_at,
+	};
+	s->kfd.n_used = id >= s->kfd.n_used ? id + 1 : s->kfd.n_used;
+	s->kfd.dirty = s->touched = true;
+}
+
+static void queue_gone(struct shim *s, const struct shim_event *ev, uint32_t id)
+{
+	struct shim_queue *q = &s->kfd.queues[id];
+
+	/* Recorded since this call began: another thread's new queue, which got the id. */
+	if (!q->used || q->serial > ev->serial_before) {
+		return;
+	}
+	memset(q, 0, sizeof(*q));
+	s->kfd.n_queues--;
+	s->kfd.dirty = s->touched = true;
+}
+
+void shim_kfd_learn(struct shim *s, const struct shim_event *ev)
+{
+	uint32_t id = ev->queue.own.queue_id;
+
+	/* The file may live on under another number, or under none: ours is kept. */
+	if (!shim_fd_valid(&shim_owned.kfd)) {
+		shim_owned.any = true;
+		(void)shim_fd_dup(&shim_owned.kfd, ev->fd);
+	}
+	if (id >= KFD_MAX_QUEUES) {
+		s->kfd.dirty = s->kfd.dirty || !s->kfd.partial;
+		s->kfd.partial = s->touched = true;
+		return;
+	}
+	if (ev->type == EV_QUEUE_MADE) {
+		queue_made(s, ev, id);
+	} else if (ev->type == EV_QUEUE_GONE) {
+		queue_gone(s, ev, id);
+	} else if (s->kfd.queues[id].used) {
+		struct shim_queue *q = &s->kfd.queues[id];
+		q->own = ev->queue.own;
+		/* The driver did as it was told: what is to be off must be taken off again. */
+		q->off = q->leveled = false;
+	}
+}
+
+int rbt_shim_call_kfd(int fd, unsigned long request, void *arg)
+{
+	if (!is_wanted(request) || !shim_config_active()) {
+		return shim_raw_ioctl(fd, request, arg);
+	}
+	struct shim *s = shim_peek();
+	struct shim_event ev = {.fd = fd, .serial_before = s != NULL ? s->serial : 0};
+	int saved_errno = errno;
+	uint32_t id = begin_call(s, request, arg);
+	errno = saved_errno;
+	int result = shim_raw_ioctl(fd, request, arg);
+	saved_errno = errno;
+
+	if (result >= 0 && arg != NULL && shim_raw_is_kfd(fd)) {
+		decode(&ev, request, arg);
+		ev.tid = shim_sys_gettid();
+		shim_look(&ev, s);
+	}
+	end_call(s, id);
+	errno = saved_errno;
+	return result;
+}

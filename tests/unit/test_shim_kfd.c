@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the shim learns from a program's calls to KFD, and what its agent does to the queues. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "backend/agent.h"
+#include "board/board.h"
+#include "shim/submit.h"
+#include "test_shim_world.h"
+#include "util/fd.h"
+#include "util/time.h"
+
+#define GPU_ID 28851u
+#define RING   0x10000u
+
+/* What the driver has. */
+static struct {
+	struct kfd_update_queue set[KFD_MAX_QUEUES];
+	bool there[KFD_MAX_QUEUES];
+	unsigned n_updates; /* by the agent */
+	bool agent_acts;
+	int fail_errno;
+	void (*during)(uint32_t id);
+} driver;
+
+static uint64_t pointers[2 * KFD_MAX_QUEUES];
+
+static int fail(int error)
+{
+	errno = error;
+	return -1;
+}
+
+static int on_call(int fd, unsigned long request, void *arg)
+{
+	struct kfd_create_queue *create = arg;
+	struct kfd_update_queue *update = arg;
+	uint32_t id = 0;
+
+	CHECK(shim_raw_is_kfd(fd));
+	switch (_IOC_NR(request)) {
+	case KFD_NR_CREATE_QUEUE:
+		while (driver.there[id]) {
+			id++;
+		}
+		driver.there[id] = true;
+		driver.set[id] = (struct kfd_update_queue){
+			.ring_base_address = create->ring_base_address,
+			.queue_id = id,
+			.ring_size = create->ring_size,
+			.queue_percentage = create->queue_percentage,
+			.queue_priority = create->queue_priority,
+		};
+		create->queue_id = id;
+		return 0;
+	case KFD_NR_UPDATE_QUEUE:
+		if (driver.agent_acts && driver.fail_errno != 0) {
+			return fail(driver.fail_errno);
+		}
+		if (update->queue_id >= KFD_MAX_QUEUES || !driver.there[update->queue_id]) {
+			return fail(EFAULT);
+		}
+		if (driver.during != NULL) {
+			driver.during(update->queue_id);
+		}
+		driver.set[update->queue_id] = *update;
+		driver.n_updates += driver.agent_acts;
+		return 0;
+	case KFD_NR_DESTROY_QUEUE:
+		id = ((struct kfd_destroy_queue *)arg)->queue_id;
+		if (id >= KFD_MAX_QUEUES || !driver.there[id]) {
+			return fail(EINVAL);
+		}
+		driver.there[id] = false;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static uint32_t make_queue(uint32_t type)
+{
+	static uint32_t n;
+	struct kfd_create_queue a = {
+		.ring_base_address = RING * (++n),
+		.ring_size = 4096,
+		.gpu_id = GPU_ID,
+		.queue_type = type,
+		.queue_percentage = 100,
+		.queue_priority = 7,
+	};
+
+	/* The id is not known before: the first that is free. */
+	uint32_t id = 0;
+	while (driver.there[id]) {
+		id++;
+	}
+	a.write_pointer_address = (uintptr_t)&pointers[2 * id];
+	a.read_pointer_address = (uintptr_t)&pointers[2 * id + 1];
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, KFD_IOC_CREATE_QUEUE, &a) == 0);
+	CHECK(a.queue_id == id);
+	return id;
+}
+
+static int destroy_queue(uint32_t id)
+{
+	struct kfd_destroy_queue a = {.queue_id = id};
+
+	return rbt_shim_call_kfd(world.kfd_fd, KFD_IOC_DESTROY_QUEUE, &a);
+}
+
+static int set_queue(uint32_t id, uint64_t ring, uint32_t percentage, uint32_t priority)
+{
+	struct kfd_update_queue a = {
+		.ring_base_address = ring,
+		.queue_id = id,
+		.ring_size = 4096,
+		.queue_percentage = percentage,
+		.queue_priority = priority,
+	};
+
+	return rbt_shim_call_kfd(world.kfd_fd, KFD_IOC_UPDATE_QUEUE, &a);
+}
+
+static void start(void)
+{
+	world_start("2", "", NULL);
+	daemon_listen();
+	world.kfd_call = on_call;
+	world.clock_stopped = true;
+	world.clock_ns = RBT_NS_PER_S;
+}
+
+static uint64_t step(void)
+{
+	driver.agent_acts = true;
+	uint64_t next_ns = shim_agent_step(table(), world.clock_ns);
+	driver.agent_acts = false;
+	return next_ns;
+}
+
+/* Our end of the way to the agent: what came with the first record. */
+static int await_link(void)
+{
+	int fd = -1;
+
+	CHECK(daemon_accept());
+	for (;;) {
+		struct received *m = daemon_receive();
+		if (m->type == 0) {
+			CHECK(fd >= 0);
+			return fd;
+		}
+		if (m->type == RBT_MSG_RECORD && m->fd >= 0) {
+			fd = m->fd;
+		} else {
+			rbt_close(&m->fd);
+		}
+	}
+}
+
+/* Says it, and returns what is answered; 1: nothing. */
+static int say(int link, uint32_t op, uint32_t kinds, uint64_t value)
+{
+	static uint32_t seq;
+	struct rbt_agent_request req = {
+		.magic = RBT_AGENT_MAGIC, .op = op, .seq = ++seq, .kinds = kinds, .value = value};
+	struct rbt_agent_reply reply;
+
+	CHECK(send(link, &req, sizeof(req), MSG_DONTWAIT) == sizeof(req));
+	step();
+	if (recv(link, &reply, sizeof(reply), MSG_DONTWAIT) != sizeof(reply)) {
+		return 1;
+	}
+	CHECK(reply.magic == RBT_AGENT_MAGIC && reply.seq == seq);
+	return reply.error;
+}
+
+static int suspend(int link, uint32_t kinds)
+{
+	return say(link, RBT_AGENT_SUSPEND, kinds, world.clock_ns + 2 * RBT_NS_PER_S);
+}
+
+static bool is_off(uint32_t id)
+{
+	return driver.set[id].queue_percentage == 0;
+}
+
+static void records_queues(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	make_queue(KFD_QUEUE_SDMA);
+	CHECK(world.n_threads == 1 && daemon_accept());
+	CHECK(daemon_receive()->type == RBT_MSG_HELLO);
+	struct received *m = daemon_receive();
+	CHECK(m->type == RBT_MSG_BOARD);
+	close(m->fd);
+	m = daemon_receive();
+	CHECK(m->type == RBT_MSG_RECORD && m->record.n_tasks == 1 && m->fd >= 0);
+	close(m->fd);
+	m = daemon_receive();
+	CHECK(m->type == RBT_MSG_RECORD && m->record.n_tasks == 2 && m->fd < 0);
+	CHECK(m->record.backend == RBT_BACKEND_AMD && m->record.flags == RBT_RECORD_AGENT);
+	CHECK(m->tasks[0].handle == 0 && m->tasks[0].subdevice == GPU_ID);
+	CHECK(m->tasks[0].kind == RBT_TASK_COMPUTE && m->tasks[1].kind == RBT_TASK_COPY);
+	CHECK(m->tasks[1].first_channel == 1 && m->channels[1] == 1);
+	CHECK(destroy_queue(0) == 0);
+	m = daemon_receive();
+	CHECK(m->record.n_tasks == 1 && m->tasks[0].handle == 1 && m->channels[0] == 1);
+	CHECK(destroy_queue(1) == 0);
+	m = daemon_receive();
+	CHECK(m->type == RBT_MSG_CLIENT_GONE && m->client.backend == RBT_BACKEND_AMD);
+	CHECK(table()->kfd.n_queues == 0);
+}
+
+static void older_and_other_calls(void)
+{
+	struct kfd_create_queue a = {.gpu_id = GPU_ID, .queue_percentage = 100};
+	unsigned long old = _IOC(_IOC_READ | _IOC_WRITE, KFD_IOCTL_TYPE, KFD_NR_CREATE_QUEUE,
+		KFD_CREATE_QUEUE_OLD_SIZE);
+
+	start();
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, old, &a) == 0);
+	CHECK(table()->kfd.n_queues == 1);
+	/* Consoles have calls of this type too; and refused ones teach nothing. */
+	world.kfd_call = NULL;
+	world.foreign = true;
+	int console = memfd_create("tty", 0);
+	CHECK(rbt_shim_call_kfd(console, KFD_IOC_CREATE_QUEUE, &a) == 0);
+	CHECK(rbt_shim_call_kfd(console, 0x4b07, NULL) == 0);
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, 0x4b02, (void *)8) == 0);
+	CHECK(table()->kfd.n_queues == 1);
+	world.foreign = false;
+	world.kfd_call = on_call;
+	errno = 0;
+	CHECK(destroy_queue(9) == -1 && errno == EINVAL && table()->kfd.n_queues == 1);
+}
+
+static void bad_pointers_are_the_drivers(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	/* Where there is no memory: the driver answers, and nobody faults before that. */
+	world.kfd_call = NULL;
+	world.fail_errno = EFAULT;
+	errno = 0;
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, KFD_IOC_DESTROY_QUEUE, (void *)16) == -1);
+	CHECK(errno == EFAULT);
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, KFD_IOC_UPDATE_QUEUE, (void *)16) == -1);
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, KFD_IOC_UPDATE_QUEUE, NULL) == -1);
+}
+
+static void obeys(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	make_queue(KFD_QUEUE_SDMA);
+	int link = await_link();
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0) && !is_off(1));
+	CHECK(driver.set[0].ring_base_address != 0 && driver.set[0].ring_size == 4096);
+	CHECK(suspend(link, RBT_AGENT_REST) == 0 && is_off(0) && is_off(1));
+	unsigned n = driver.n_updates;
+	CHECK(suspend(link, RBT_AGENT_REST) == 0 && driver.n_updates == n);
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_REST, 0) == 0 && is_off(0) && !is_off(1));
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == 0 && !is_off(0));
+	CHECK(say(link, RBT_AGENT_PREEMPT, 0, 0) == 0 && !is_off(0));
+	CHECK(say(link, RBT_AGENT_PREEMPT, 7, 0) == -ENOENT);
+	CHECK(say(link, 99, 0, 0) == -EINVAL);
+	CHECK(say(link, RBT_AGENT_RENEW, 0, 0) == 1);
+}
+
+static void keeps_what_the_program_sets(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+	CHECK(set_queue(0, 0x77000, 100 | 2 << 8, 12) == 0);
+	CHECK(driver.set[0].queue_percentage == (100 | 2 << 8)); /* as it was told */
+	step();
+	/* Off again, with the new ring, and the partition as it is. */
+	CHECK(driver.set[0].queue_percentage == 2 << 8 && driver.set[0].queue_priority == 12);
+	CHECK(driver.set[0].ring_base_address == 0x77000);
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == 0);
+	CHECK(driver.set[0].queue_percentage == (100 | 2 << 8));
+	CHECK(driver.set[0].ring_base_address == 0x77000 && driver.set[0].queue_priority == 12);
+	/* New queues are off as well, when they are found. */
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0);
+	uint32_t id = make_queue(KFD_QUEUE_COMPUTE);
+	CHECK(!is_off(id) && step() <= world.clock_ns + 5 * RBT_NS_PER_MS && is_off(id));
+}
+
+static void levels(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	CHECK(say(link, RBT_AGENT_LEVEL, 0, RBT_AGENT_LEVEL_HIGH) == 1);
+	CHECK(driver.set[0].queue_priority == 11 && driver.set[0].queue_percentage == 100);
+	CHECK(set_queue(0, RING, 100, 15) == 0);
+	step();
+	CHECK(driver.set[0].queue_priority == 15);
+	CHECK(say(link, RBT_AGENT_LEVEL, 0, RBT_AGENT_LEVEL_LOW) == 1);
+	CHECK(driver.set[0].queue_priority == 6);
+	CHECK(say(link, RBT_AGENT_LEVEL, 0, 77) == 1 && driver.set[0].queue_priority == 6);
+	CHECK(say(link, RBT_AGENT_LEVEL, 0, RBT_AGENT_LEVEL_OWN) == 1);
+	CHECK(driver.set[0].queue_priority == 15);
+}
+
+static void fails_open(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	/* By its deadline, and by the longest there can be. */
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+	world.clock_ns += RBT_NS_PER_S;
+	CHECK(say(link, RBT_AGENT_RENEW, 0, world.clock_ns + 2 * RBT_NS_PER_S) == 1);
+	world.clock_ns += RBT_NS_PER_S + RBT_NS_PER_S / 2;
+	step();
+	CHECK(is_off(0));
+	world.clock_ns += RBT_NS_PER_S;
+	step();
+	CHECK(!is_off(0));
+	CHECK(say(link, RBT_AGENT_SUSPEND, RBT_AGENT_COMPUTE, UINT64_MAX) == 0 && is_off(0));
+	world.clock_ns += RBT_AGENT_LEASE_NS + 1;
+	step();
+	CHECK(!is_off(0));
+	/* What was said too long ago is not done. */
+	CHECK(say(link, RBT_AGENT_SUSPEND, RBT_AGENT_COMPUTE, world.clock_ns - 1) == -ETIMEDOUT);
+	CHECK(!is_off(0));
+	/* Nobody is there any more. */
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+	close(link);
+	step();
+	CHECK(!is_off(0) && shim_fd_get(&shim_owned.link) < 0);
+}
+
+static void is_cut_off_for_nonsense(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+	CHECK(send(link, "what?", 5, 0) == 5);
+	step();
+	CHECK(!is_off(0) && shim_fd_get(&shim_owned.link) < 0);
+}
+
+static void refused_is_undone(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	driver.fail_errno = EIO;
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == -EIO && !is_off(0));
+	driver.fail_errno = 0;
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+	driver.fail_errno = EBUSY;
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == -EBUSY && is_off(0));
+	/* It is tried until it works. */
+	CHECK(step() < world.clock_ns + RBT_NS_PER_S);
+	driver.fail_errno = 0;
+	step();
+	CHECK(!is_off(0));
+}
+
+static void spares_queues_in_the_programs_hands(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	/* As a thread that is in the driver with it. */
+	table()->kfd.in_call[0] = 1;
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && !is_off(0));
+	table()->kfd.in_call[0] = 0;
+	step();
+	CHECK(is_off(0));
+}
+
+static void the_agent_is_in_the_driver(uint32_t id)
+{
+	CHECK(driver.agent_acts ? table()->kfd.acting_on == id + 1 : table()->kfd.in_call[id] == 1);
+}
+
+static void says_what_it_is_at(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	driver.during = the_agent_is_in_the_driver;
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && set_queue(0, RING, 100, 7) == 0);
+	CHECK(table()->kfd.acting_on == 0 && table()->kfd.in_call[0] == 0);
+}
+
+static void ids_are_used_again(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && destroy_queue(0) == 0);
+	CHECK(make_queue(KFD_QUEUE_SDMA) == 0);
+	step();
+	CHECK(!is_off(0)); /* of another kind */
+	unsigned n = driver.n_updates;
+	CHECK(destroy_queue(0) == 0);
+	step();
+	CHECK(driver.n_updates == n);
+}
+
+static void looks(void)
+{
+	start();
+	uint32_t id = make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	struct rbt_board *b = shim_board_of(table()->kfd.slot);
+	struct rbt_board_watch watch = {0};
+	struct rbt_board_reading r;
+
+	CHECK(say(link, RBT_AGENT_WATCH, 0, 1000) == 1);
+	rbt_board_look(b, &watch, world.clock_ns, &r);
+	CHECK(!r.in_sync && r.n_pending == 0);
+	CHECK(rbt_board_rest(b, &watch) && b->asleep == 1);
+	pointers[2 * id] = 5;
+	step(); /* not yet */
+	CHECK(b->asleep == 1);
+	world.clock_ns += RBT_NS_PER_MS;
+	CHECK(step() == world.clock_ns + RBT_NS_PER_MS);
+	CHECK(b->asleep == 0);
+	rbt_board_look(b, &watch, world.clock_ns, &r);
+	CHECK(r.in_sync && r.n_pending == 5 && r.n[RBT_BOARD_LAUNCH] == 5);
+	CHECK(!rbt_board_rest(b, &watch));
+	pointers[2 * id + 1] = 5;
+	world.clock_ns += RBT_NS_PER_MS;
+	step();
+	rbt_board_look(b, &watch, world.clock_ns + 1, &r);
+	CHECK(!r.in_sync && r.n_pending == 0 && r.active_ns == world.clock_ns);
+	CHECK(rbt_board_rest(b, &watch));
+	/* Seen too late to be waited for: it has begun, and is over. */
+	pointers[2 * id] = pointers[2 * id + 1] = 9;
+	world.clock_ns += RBT_NS_PER_MS;
+	step();
+	CHECK(b->asleep == 0);
+	rbt_board_look(b, &watch, world.clock_ns, &r);
+	CHECK(!r.in_sync && r.n[RBT_BOARD_LAUNCH] == 9);
+}
+
+static void looks_where_nothing_is(void)
+{
+	struct kfd_create_queue a = {.gpu_id = GPU_ID,
+		.ring_size = 4096,
+		.queue_type = KFD_QUEUE_COMPUTE_AQL,
+		.queue_percentage = 100,
+		.write_pointer_address = 0x10,
+		.read_pointer_address = 0x18};
+	struct rbt_board_watch watch = {0};
+	struct rbt_board_reading r;
+
+	start();
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, KFD_IOC_CREATE_QUEUE, &a) == 0);
+	for (int i = 0; i < 700; i++) { /* more than one call reads */
+		pointers[2 * make_queue(KFD_QUEUE_COMPUTE_AQL)] = 1;
+	}
+	int link = await_link();
+	CHECK(say(link, RBT_AGENT_WATCH, 0, 1000) == 1);
+	rbt_board_look(shim_board_of(table()->kfd.slot), &watch, world.clock_ns, &r);
+	CHECK(r.in_sync && r.n_pending == 700);
+	/* Nonsense is not believed. */
+	pointers[2] = UINT64_MAX / 2;
+	world.clock_ns += RBT_NS_PER_MS;
+	step();
+	rbt_board_look(shim_board_of(table()->kfd.slot), &watch, world.clock_ns, &r);
+	CHECK(r.n_pending == 699);
+}
+
+static void without_an_agent(void)
+{
+	start();
+	world.no_threads = true;
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	CHECK(!daemon_accept() && world.n_threads == 1);
+}
+
+static void without_a_daemon(void)
+{
+	world_start("2", NULL, "1");
+	world.kfd_call = on_call;
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	CHECK(world.n_threads == 0 && table()->kfd.n_queues == 1);
+}
+
+static void after_fork(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	pid_t pid = fork();
+	if (pid == 0) {
+		world.n_threads = 0;
+		make_queue(KFD_QUEUE_COMPUTE_AQL);
+		/* Its own agent, and neither its parent's queues nor its parent's link. */
+		CHECK(world.n_threads == 1 && table()->kfd.n_queues == 1);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		TEST(records_queues),
+		TEST(older_and_other_calls),
+		TEST(bad_pointers_are_the_drivers),
+		TEST(obeys),
+		TEST(keeps_what_the_program_sets),
+		TEST(levels),
+		TEST(fails_open),
+		TEST(is_cut_off_for_nonsense),
+		TEST(refused_is_undone),
+		TEST(spares_queues_in_the_programs_hands),
+		TEST(says_what_it_is_at),
+		TEST(ids_are_used_again),
+		TEST(looks),
+		TEST(looks_where_nothing_is),
+		TEST(without_an_agent),
+		TEST(without_a_daemon),
+		TEST(after_fork),
+	};
+
+	return run_tests(tests, sizeof(tests) / sizeof(tests[0]));
+}
