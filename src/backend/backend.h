@@ -127,6 +127,22 @@ struct rbt_backend {
 	 * just been resumed or should be running: see nvidia/ops.c. Changes nothing else. */
 	int (*rouse)(const struct rbt_record *rec);
 
+	/* Optional (NULL). 0 when the record's file is what it should be, though it is not the
+	 * control node: a way to an agent. Without this, or with another record, -EBADF. */
+	int (*check_file)(const struct rbt_record *rec);
+
+	/* Optional (NULL). Fills in what a program cannot know of its tasks itself: which GPU. */
+	int (*complete)(struct rbt_record *rec, pid_t pid);
+
+	/* Optional (NULL): for suspends that end by themselves if nobody means them any more. All
+	 * of this record's last until deadline_ns, on the monotonic clock. Does not wait. */
+	int (*renew)(const struct rbt_record *rec, uint64_t deadline_ns);
+
+	/* Optional (NULL). Looks at the program's queues every interval_us from now on, 0: no more,
+	 * and puts what it sees on a board (board/gauge.h): that of board_fd, borrowed, or the
+	 * program's own where an agent looks. */
+	int (*watch)(const struct rbt_record *rec, int board_fd, uint32_t interval_us);
+
 	/* Optional (NULL). What the driver knows of the program. */
 	int (*stats)(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret);
 };

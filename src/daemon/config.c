@@ -29,6 +29,7 @@ static const struct key {
 	{"max_hold_us", offsetof(struct config, sched.max_hold_us), 0, 30000, true, false},
 	{"max_reserve_ms", offsetof(struct config, sched.max_reserve_ms), 1, 3600000, false, false},
 	{"min_share", offsetof(struct config, sched.min_share_permille), 0, 100, true, true},
+	{"amd_poll_us", offsetof(struct config, sched.queue_poll_us), 100, 5000, false, false},
 	{"max_latency", offsetof(struct config, sched.max_latency), 0, 1000, true, false},
 };
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))

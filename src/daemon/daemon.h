@@ -62,6 +62,9 @@ struct hold {
 	bool refused;     /* the driver refused it something: said again with the next change */
 	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
 	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
+	uint32_t watch_us;               /* applied: how often its queues are looked at; 0: not */
+	uint64_t watch_retry_ns;         /* they could not be: not before this */
+	int board_fd;                    /* where that goes, if it is not the program's own; -1 */
 	LIST_ENTRY(hold) link;
 };
 
@@ -224,9 +227,11 @@ int check_device_fd(const struct rbt_record *rec);
 /* Puts back what was changed, then forgets it. */
 void program_release(struct daemon *d, struct program *p);
 /* Adds or replaces the record of a client. Takes ownership of *rec, also on failure. */
-int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec);
+int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec, bool from_shim);
 /* Takes a board in place of the one it had. fd is borrowed. 0 or -errno. */
 int program_put_board(struct daemon *d, struct program *p, int fd);
+/* What it counts is not known any more. */
+void program_drop_board(struct daemon *d, struct program *p);
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client);
 uint64_t program_wanted_us(const struct program *p);
 /* False for a driver whose version is not known, unless forced. */
@@ -267,6 +272,12 @@ bool schedule_takes_turns(const struct daemon *d, unsigned priority);
 void schedule_arm(struct daemon *d);
 /* The core does what is due, and counts up to now. */
 void schedule_tick(struct daemon *d);
+
+/* activity.c: devices whose queues are looked at, because nobody tells when they have work */
+/* Looks as often as it matters now, at all programs' that have such. */
+void activity_update(struct daemon *d);
+/* What stands in its queues; false where that is not known. */
+bool activity_pending(const struct program *p, uint64_t *ret);
 
 /* apply.c: decisions are carried out */
 /* Whatever has been decided anew. */
@@ -320,6 +331,8 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 int hand_resume(struct daemon *d, struct hold *h);
 /* All but its compute tasks. */
 int hand_resume_rest(struct daemon *d, struct hold *h);
+/* 0: no more. The board is h->board_fd, if it has one. */
+int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us);
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep);
 /* Renews every suspend. Returns how many had lapsed, or -errno; *ret_failed: some of what the hand
  * then wanted to restore was refused by the driver. */

@@ -38,6 +38,7 @@ static void forget_one(struct daemon *d, struct hold *h)
 	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 
 	h->in_hand = false;
+	h->watch_us = 0;
 	/* What the driver did not let us restore is still so, and the next hand goes on with it. */
 	if (mine != NULL && mine->suspended) {
 		h->stale = true;
@@ -350,6 +351,15 @@ int hand_resume_rest(struct daemon *d, struct hold *h)
 	}
 	h->rest_off = r < 0;
 	h->refused = h->refused || h->rest_off;
+	return r;
+}
+
+int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us)
+{
+	struct rbt_hand_request req = {.op = RBT_HAND_WATCH, .id = h->id, .value = interval_us};
+	int r = call(d, &req, sizeof(req), interval_us != 0 ? h->board_fd : -1, NULL);
+
+	h->watch_us = r == 0 ? interval_us : 0;
 	return r;
 }
 

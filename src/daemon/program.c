@@ -152,6 +152,7 @@ static void hold_release(struct daemon *d, struct program *p, struct hold *h)
 		hand_drop(d, h->id);
 	}
 	rbt_holdings_drop(&d->mine, h->id);
+	rbt_close(&h->board_fd);
 	LIST_REMOVE(h, link);
 	p->n_holds--;
 	user_discharge(d, p->user, 1);
@@ -254,6 +255,7 @@ static struct hold *make_hold(
 	h->program = p;
 	h->backend = rec->backend;
 	h->client = rec->client;
+	h->board_fd = -1;
 	p->n_holds++;
 	LIST_INSERT_HEAD(&p->holds, h, link);
 	return h;
@@ -282,11 +284,49 @@ static bool has_new_task(const struct rbt_record *rec)
 	return false;
 }
 
-int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec)
+/*
+ * What a record may be: from outside, with the device's file; from the program's own shim, that or
+ * a way to its agent, which is sent once. Where a client is a process, it must be this one, or a
+ * program could have others acted on.
+ */
+static int check_record(struct daemon *d, struct program *p, const struct hold *h,
+	struct rbt_record *rec, bool from_shim)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
+	bool has_agent = (rec->flags & RBT_RECORD_AGENT) != 0;
+	const struct rbt_record *old = h != NULL ? &rbt_holdings_find(&d->mine, h->id)->rec : NULL;
+
+	if (b == NULL) {
+		return -EOPNOTSUPP;
+	}
+	if (rec->backend == RBT_BACKEND_AMD &&
+		(rec->client != (uint32_t)p->pid || has_agent != from_shim)) {
+		return -EBADMSG;
+	}
+	if (has_agent && rec->fd < 0 && old != NULL && (old->flags & RBT_RECORD_AGENT) != 0) {
+		rec->fd = fcntl(old->fd, F_DUPFD_CLOEXEC, 0);
+	}
+	if (rec->fd < 0) {
+		return -EBADMSG;
+	}
+	int r = !has_agent              ? check_device_fd(rec)
+		: b->check_file != NULL ? b->check_file(rec)
+					: -EBADF;
+	/* Which GPU is not for the program to say. */
+	return r == 0 && has_agent && b->complete != NULL ? b->complete(rec, p->pid) : r;
+}
+
+int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec, bool from_shim)
 {
 	struct hold *h = find_hold(p, rec->backend, rec->client);
-	int r = check_device_fd(rec);
+	int r = check_record(d, p, h, rec, from_shim);
 
+	/* Seen from outside, a program with an agent is the same that is held already. */
+	if (!from_shim && h != NULL &&
+		(rbt_holdings_find(&d->mine, h->id)->rec.flags & RBT_RECORD_AGENT) != 0) {
+		rbt_record_finish(rec);
+		return 0;
+	}
 	if (r < 0) {
 		rbt_record_finish(rec);
 		return r;
@@ -322,6 +362,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		h->rest_off = mine->suspended || h->rest_off;
 	}
 	h->in_hand = false;
+	h->watch_us = 0;
 	h->stale = true;
 	d->dirty = true;
 	return 0;
@@ -348,6 +389,14 @@ int program_put_board(struct daemon *d, struct program *p, int fd)
 	memcpy(p->gaps, first.gaps, sizeof(p->gaps));
 	p->edge_gap_ns = 0;
 	return 0;
+}
+
+void program_drop_board(struct daemon *d, struct program *p)
+{
+	schedule_forget_board(d, p);
+	rbt_board_unmap(p->board);
+	p->board = NULL;
+	d->dirty = true;
 }
 
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client)

@@ -113,6 +113,7 @@ static int reconcile_once(struct daemon *d)
 		return r;
 	}
 	give_to_hand(d);
+	activity_update(d);
 	take_locks(d);
 	state_write(d);
 	apply_all(d);

@@ -171,6 +171,24 @@ static void allow_force(struct daemon *d, struct program *p)
 	}
 }
 
+/* Whether none of its tasks has a slice that could be set: such programs have turns alone. */
+static bool has_no_slices(struct daemon *d, const struct program *p)
+{
+	const struct hold *h;
+	bool any = false;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		const struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
+		any = any || rec->n_tasks > 0;
+		for (uint32_t i = 0; i < rec->n_tasks; i++) {
+			if ((rec->tasks[i].valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0) {
+				return false;
+			}
+		}
+	}
+	return any;
+}
+
 static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
 {
 	struct program *p = find_for(d, peer, msg->pid);
@@ -187,6 +205,10 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	if (priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US ||
 		msg->weight > RBT_WEIGHT_MAX) {
 		answer(peer, -EINVAL, "priority, timeslice or weight out of range");
+		return;
+	}
+	if (msg->timeslice_us != 0 && has_no_slices(d, p)) {
+		answer(peer, -EOPNOTSUPP, "AMD queues have no timeslice: set a class or priority");
 		return;
 	}
 	if (priority > old_priority && !may_raise(peer, priority)) {
@@ -304,7 +326,7 @@ static void on_attach(
 	}
 	p->awaited = false;
 	peer->attached = p;
-	r = program_put_record(d, p, &rec);
+	r = program_put_record(d, p, &rec, false);
 	if (r < 0 && LIST_EMPTY(&p->holds)) {
 		program_release(d, p);
 	}

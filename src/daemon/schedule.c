@@ -309,6 +309,12 @@ void schedule_stop(struct daemon *d)
 	rbt_sched_destroy(d->sched);
 }
 
+/* Vendors count their GPUs each from 0; to the core they are different ones. */
+static uint32_t gpu_of(const struct rbt_record *rec, const struct rbt_task *t)
+{
+	return rec->backend == RBT_BACKEND_AMD ? RBT_SCHED_MAX_GPUS - 1 - t->gpu : t->gpu;
+}
+
 /* The program's compute tasks over all its clients. Those we may not write to are none of ours. */
 static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_params *params)
 {
@@ -324,9 +330,13 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 			if (t->kind != RBT_TASK_COMPUTE || t->gpu >= RBT_SCHED_MAX_GPUS) {
 				continue;
 			}
-			struct rbt_sched_tasks *tasks = &params->tasks[t->gpu];
-			if (tasks->n_compute == 0 || t->own_timeslice_us < tasks->own_us) {
-				tasks->own_us = t->own_timeslice_us;
+			uint32_t gpu = gpu_of(&mine->rec, t);
+			struct rbt_sched_tasks *tasks = &params->tasks[gpu];
+			uint64_t own_us = t->valid & RBT_TASK_HAS_OWN_TIMESLICE
+						  ? t->own_timeslice_us
+						  : RBT_TIMESLICE_OWN;
+			if (tasks->n_compute == 0 || own_us < tasks->own_us) {
+				tasks->own_us = own_us;
 			}
 			tasks->n_compute++;
 		}

@@ -90,16 +90,19 @@ static int on_record(
 {
 	struct rbt_record rec;
 
-	if (peer->program == NULL || n_fds != 1) {
+	if (peer->program == NULL || n_fds > 1) {
 		return -EBADMSG;
 	}
 	int r = rbt_record_decode(buf, size, &rec);
 	if (r < 0) {
 		return r;
 	}
-	rec.fd = fds[0];
+	if (rec.backend == RBT_BACKEND_AMD) {
+		rec.client = (uint32_t)peer->pid; /* whatever it is called where it lives */
+	}
+	rec.fd = n_fds == 1 ? fds[0] : -1;
 	fds[0] = -1;
-	return program_put_record(d, peer->program, &rec);
+	return program_put_record(d, peer->program, &rec, true);
 }
 
 static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, size_t size)
@@ -110,6 +113,9 @@ static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, 
 		return -EBADMSG;
 	}
 	memcpy(&msg, buf, sizeof(msg));
+	if (msg.backend == RBT_BACKEND_AMD) {
+		msg.client = (uint32_t)peer->pid;
+	}
 	program_drop_client(d, peer->program, msg.backend, msg.client);
 	return 0;
 }

@@ -52,7 +52,8 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 		ssize_t n = -1;
 
-		if (mine != NULL) {
+		/* An agent puts its program back by itself. */
+		if (mine != NULL && (mine->rec.flags & RBT_RECORD_AGENT) == 0) {
 			n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf, sizeof(buf));
 		}
 		if (n < 0) {

@@ -68,7 +68,7 @@ static void renew(struct hand *hand, uint64_t deadline_ns)
 {
 	for (size_t i = 0; i < hand->holdings.n; i++) {
 		if (hand->holdings.list[i].suspended) {
-			hand->holdings.list[i].deadline_ns = deadline_ns;
+			rbt_holding_renew(&hand->holdings.list[i], deadline_ns);
 		}
 	}
 }
@@ -101,6 +101,17 @@ static int act(struct hand *hand, const struct rbt_hand_request *req)
 	}
 }
 
+static int watch(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
+{
+	const struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
+	const struct rbt_backend *b = h != NULL ? rbt_backend_by_id(h->rec.backend) : NULL;
+
+	if (b == NULL || b->watch == NULL) {
+		return h == NULL ? -ENOENT : -EOPNOTSUPP;
+	}
+	return b->watch(&h->rec, p->n_fds > 0 ? p->fds[0] : -1, (uint32_t)req->value);
+}
+
 static int execute(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
 {
 	switch (req->op) {
@@ -116,6 +127,8 @@ static int execute(struct hand *hand, const struct rbt_hand_request *req, struct
 	case RBT_HAND_RENEW:
 		renew(hand, req->value);
 		return 0;
+	case RBT_HAND_WATCH:
+		return watch(hand, req, p);
 	case RBT_HAND_KEEP_LOCK:
 	case RBT_HAND_DROP_LOCK:
 		return keep_lock(hand, req->gpu, take_fd(p));

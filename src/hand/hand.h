@@ -30,6 +30,8 @@ enum rbt_hand_op {
 	/* gpu; one fd: the GPU's lock, held by both so that it outlives either */
 	RBT_HAND_KEEP_LOCK,
 	RBT_HAND_DROP_LOCK, /* gpu */
+	/* id, value = interval_us, 0: no more; perhaps one fd, the board to put it on */
+	RBT_HAND_WATCH,
 };
 
 /* Of a HOLD: what was done to it before, by a hand that is gone, and could not be undone. */

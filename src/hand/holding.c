@@ -93,6 +93,11 @@ static void note_error(int *first, int r)
 	}
 }
 
+static bool has_own_slice(const struct rbt_task *t)
+{
+	return (t->valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0;
+}
+
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
 {
 	int first = 0;
@@ -103,7 +108,9 @@ int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
 	}
 	for (uint32_t i = 0; i < h->rec.n_tasks; i++) {
 		const struct rbt_task *t = &h->rec.tasks[i];
-		if (t->kind != RBT_TASK_COMPUTE || t->gpu != gpu) {
+		/* What has no slice of its own has none to be given back. */
+		if (t->kind != RBT_TASK_COMPUTE || t->gpu != gpu ||
+			(us == 0 && !has_own_slice(t))) {
 			continue;
 		}
 		/* Marked before the call: a killed hand must be
@@ -126,10 +133,20 @@ int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_su
 	}
 	h->suspended = true;
 	h->in_turns = scope == RBT_SCOPE_COMPUTE;
-	h->deadline_ns = deadline_ns;
 	h->rouse_at_ns = 0;
 	note_error(&first, b->suspend(&h->rec, scope, mode));
+	rbt_holding_renew(h, deadline_ns);
 	return first;
+}
+
+void rbt_holding_renew(struct rbt_holding *h, uint64_t deadline_ns)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(h->rec.backend);
+
+	h->deadline_ns = deadline_ns;
+	if (b != NULL && b->renew != NULL) {
+		(void)b->renew(&h->rec, deadline_ns);
+	}
 }
 
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
@@ -187,7 +204,7 @@ int rbt_holding_restore_slices(struct rbt_holding *h)
 	/* Whom we may not write to, we have not written to. */
 	for (uint32_t i = 0; h->slices_changed && b != NULL && i < h->rec.n_tasks; i++) {
 		const struct rbt_task *t = &h->rec.tasks[i];
-		if (t->kind == RBT_TASK_COMPUTE) {
+		if (t->kind == RBT_TASK_COMPUTE && has_own_slice(t)) {
 			note_error(&first, b->set_timeslice(&h->rec, t, t->own_timeslice_us));
 		}
 	}

@@ -51,6 +51,8 @@ void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id);
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us);
 int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
 	uint64_t deadline_ns);
+/* The suspend lasts until then. */
+void rbt_holding_renew(struct rbt_holding *h, uint64_t deadline_ns);
 /* ALL, or COMPUTE where nothing else was suspended: what cannot be resumed stays marked as
  * suspended. REST: the compute tasks stay off. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);

@@ -67,6 +67,9 @@ struct rbt_sched_config {
 	/* Who was only guessed to be idle and is kept off gets a look after this (and then after
 	 * twice that, up to 8 times): the guess may be wrong. Default 1000. */
 	uint32_t probe_ms;
+	/* Not the core's: how often the queues of devices that tell nothing are looked at, where it
+	 * matters; 100 to 5000, default 2000. */
+	uint32_t queue_poll_us;
 };
 #define RBT_SCHED_NEVER UINT32_MAX
 
@@ -92,7 +95,9 @@ struct rbt_sched_ops {
 /* A program's compute tasks on one GPU. */
 struct rbt_sched_tasks {
 	uint32_t n_compute;
-	uint64_t own_us; /* the shortest of their own slices */
+	/* The shortest of their own slices. RBT_TIMESLICE_OWN: the device has none that could be
+	 * set; such tasks are only ever taken off, altogether. */
+	uint64_t own_us;
 };
 
 struct rbt_sched_params {

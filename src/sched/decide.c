@@ -68,6 +68,8 @@ static bool decide_slices(
 
 		if (!granted) {
 			d->denial = denial;
+		} else if (p->params.tasks[g].own_us == RBT_TIMESLICE_OWN) {
+			d->slice_us[g] = RBT_TIMESLICE_OWN; /* there is none to set */
 		} else if (!p->unit->guard_is_long || !wants_short(p, g)) {
 			d->slice_us[g] = wanted_us(p);
 		}

@@ -101,11 +101,25 @@ void rbt_reserve_let_go(struct rbt_sched *s, struct rbt_sched_prog *p)
 	}
 }
 
-/* Whether to begin at once: it has gaps, or is known for long bursts. */
+/* Whether its neighbours may be at short slices, which let it in at once anyway. */
+static bool has_slices(const struct rbt_sched_prog *p)
+{
+	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+		if (p->params.tasks[rbt_first_bit(m)].own_us == RBT_TIMESLICE_OWN) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Whether to begin at once: it has gaps, is known for long bursts, or nothing else lets it in. */
 static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint64_t lasts_ns = p->learn.request_ns;
 
+	if (!has_slices(p)) {
+		return true;
+	}
 	if (p->window_ns > 0 && (lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
 		return true;
 	}

@@ -128,6 +128,7 @@ uint32_t rbt_kfd_gpu_id(uint32_t gpu);
 struct rbt_kfd_queue_info {
 	int pid;
 	uint32_t id, gpu, gpu_id, type, ring_size, percentage, priority, grace_period;
+	uint64_t ring;
 	bool suspended, is_new, running; /* running: may run, and has work */
 	uint64_t completed;              /* packets that ran to their end */
 	uint64_t restored,

@@ -20,6 +20,7 @@ static struct rbt_kfd_queue_info describe(const struct kfd_process *p, const str
 		.gpu = q->gpu,
 		.gpu_id = rbt_kfd_gpu_id(q->gpu),
 		.type = q->type,
+		.ring = q->ring,
 		.ring_size = q->ring_size,
 		.percentage = q->percentage,
 		.priority = q->priority,
@@ -63,6 +64,7 @@ static int json_queue(const struct rbt_kfd_queue_info *q, void *data)
 {
 	struct rbt_json *j = data;
 	bool graceful = q->suspended && q->grace_period > KFD_GRACE_MIN;
+	bool off = q->suspended || q->percentage == 0;
 
 	rbt_json_object(j, NULL);
 	rbt_json_u64(j, "client", (uint64_t)q->pid);
@@ -71,6 +73,7 @@ static int json_queue(const struct rbt_kfd_queue_info *q, void *data)
 	rbt_json_u64(j, "gpu", q->gpu);
 	rbt_json_u64(j, "gpu_id", q->gpu_id);
 	rbt_json_string(j, "type", type_name(q->type));
+	rbt_json_u64(j, "ring", q->ring);
 	rbt_json_u64(j, "ring_size", q->ring_size);
 	rbt_json_u64(j, "percentage", q->percentage);
 	rbt_json_u64(j, "priority", q->priority);
@@ -84,8 +87,8 @@ static int json_queue(const struct rbt_kfd_queue_info *q, void *data)
 	rbt_json_u64(j, "suspends", q->n_suspends);
 	rbt_json_u64(j, "timeslice_us", 0);
 	rbt_json_u64(j, "channels", 1);
-	rbt_json_u64(j, "enabled", !q->suspended);
-	rbt_json_u64(j, "disabled_full", q->suspended && !graceful);
+	rbt_json_u64(j, "enabled", !off);
+	rbt_json_u64(j, "disabled_full", off && !graceful);
 	rbt_json_u64(j, "disabled_scheduling", graceful);
 	rbt_json_end(j, '}');
 	return 0;

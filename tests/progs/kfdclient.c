@@ -10,6 +10,7 @@
  *   submit N    N packets into every queue          drain     waits until all have been run
  *   queues      write and read pointers             saved     bytes of wave state in save areas
  *   runtime     starts the runtime (--no-runtime)   stop      ends it
+ *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               quit
  */
 #include <errno.h>
@@ -176,6 +177,30 @@ static void free_queue(void)
 	}
 }
 
+static void update(const struct queue *q, uint32_t percentage, uint32_t priority)
+{
+	struct kfd_update_queue a = {
+		.ring_base_address = (uintptr_t)q->ring,
+		.queue_id = q->id,
+		.ring_size = RING_BYTES,
+		.queue_percentage = percentage,
+		.queue_priority = priority,
+	};
+
+	call(KFD_IOC_UPDATE_QUEUE, &a, "update queue");
+}
+
+/* Somewhere else, and half as far from where it was: an old address would be told from it. */
+static void move_ring(void)
+{
+	uint8_t *ring = map(RING_BYTES);
+
+	memcpy(ring, queues[0].ring, RING_BYTES);
+	queues[0].ring = ring;
+	update(&queues[0], 100, 7);
+	printf("ring %p\n", (void *)ring);
+}
+
 /* Of the pointers: packets, or bytes. */
 static uint64_t step(const struct queue *q)
 {
@@ -269,6 +294,8 @@ static void print_saved(void)
 /* Returns false to end. */
 static bool obey(const char *line)
 {
+	unsigned percentage, priority;
+
 	if (strcmp(line, "more") == 0) {
 		add_queue(KFD_QUEUE_COMPUTE_AQL);
 		announce();
@@ -289,6 +316,13 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "runtime") == 0 || strcmp(line, "stop") == 0) {
 		set_runtime(line[0] == 'r');
 		puts(line);
+	} else if (sscanf(line, "set %u %u", &percentage, &priority) == 2) {
+		for (int i = 0; i < n_queues; i++) {
+			update(&queues[i], percentage, priority);
+		}
+		puts("set");
+	} else if (strcmp(line, "ring") == 0) {
+		move_ring();
 	} else if (strcmp(line, "signals") == 0) {
 		printf("signals %d\n", (int)n_signals);
 	} else if (strcmp(line, "quit") == 0) {

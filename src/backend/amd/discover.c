@@ -111,11 +111,8 @@ static int fill_record(pid_t pid, const struct rbt_amd_queue *queues, size_t n,
 {
 	rec->backend = RBT_BACKEND_AMD;
 	rec->client = (uint32_t)pid;
-	if (n > RBT_RECORD_MAX_TASKS) {
-		/* What acts on a program acts on all of its queues of a kind. */
-		n = RBT_RECORD_MAX_TASKS;
-		rec->flags |= RBT_RECORD_PARTIAL;
-	}
+	/* What acts on a program acts on all of its queues of a kind: nothing is missing. */
+	n = n < RBT_RECORD_MAX_TASKS ? n : RBT_RECORD_MAX_TASKS;
 	rec->tasks = calloc(n, sizeof(*rec->tasks));
 	rec->channels = calloc(n, sizeof(*rec->channels));
 	if (rec->tasks == NULL || rec->channels == NULL) {
@@ -193,6 +190,26 @@ int rbt_amd_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_
 		r = poll(&p, 1, REFUSED_WAIT_MS) == 1 ? -ESRCH : discover(pid, pidfd, ret, ret_n);
 	}
 	return r;
+}
+
+int rbt_amd_complete(struct rbt_record *rec, pid_t pid)
+{
+	struct rbt_amd_topology t;
+	int r = rbt_amd_topology_read(KFD_SYSFS_PATH, &t);
+
+	if (r < 0) {
+		return r;
+	}
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		struct rbt_task *task = &rec->tasks[i];
+		const struct rbt_amd_gpu *gpu = rbt_amd_topology_find(&t, task->subdevice);
+
+		task->gpu = gpu != NULL ? gpu->number : 0;
+		task->runlist = (uint32_t)pid;
+		task->valid &= ~(uint32_t)(RBT_TASK_HAS_GPU | RBT_TASK_HAS_OWN_TIMESLICE);
+		task->valid |= RBT_TASK_HAS_RUNLIST | (gpu != NULL ? RBT_TASK_HAS_GPU : 0);
+	}
+	return 0;
 }
 
 bool rbt_amd_task_is_in(const struct rbt_record *rec, const struct rbt_task *task,

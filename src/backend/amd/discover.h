@@ -15,4 +15,8 @@ bool rbt_amd_task_is_in(const struct rbt_record *rec, const struct rbt_task *tas
 /* The same by looking at the process: 0, -ENOENT or -errno. */
 int rbt_amd_find_task(const struct rbt_record *rec, const struct rbt_task *task);
 
+/* Fills in the GPU's number, and what tells its tasks from others', of a record that came from the
+ * program itself. 0 or -errno. */
+int rbt_amd_complete(struct rbt_record *rec, pid_t pid);
+
 #endif

@@ -4,7 +4,10 @@
  * channel are the queue's id, the subdevice is KFD's id of the GPU. Records are made from sysfs;
  * their file is the program's /dev/kfd, which serves only to know the program again: the kernel
  * refuses it to everybody else. What is done is done through a debug session, which lives from the
- * first suspend of a program to its last resume.
+ * first suspend of a program to a while after its last resume.
+ *
+ * Records of programs under `rubato run` come from the program itself, with a way to the agent in
+ * it, who does it there without a debugger (link.h).
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,6 +18,7 @@
 
 #include "backend/amd/device.h"
 #include "backend/amd/discover.h"
+#include "backend/amd/link.h"
 #include "backend/amd/session.h"
 #include "backend/amd/sysfs.h"
 #include "backend/backend.h"
@@ -70,10 +74,15 @@ static int lock_path(uint32_t gpu, char *buf, size_t size)
 	return r < 0 ? r : -ENODEV;
 }
 
+static bool has_agent(const struct rbt_record *rec)
+{
+	return (rec->flags & RBT_RECORD_AGENT) != 0;
+}
+
 /* Queues have no timeslice that could be set from outside; but whether a task is there is said. */
 static int no_timeslice(const struct rbt_record *rec, const struct rbt_task *task)
 {
-	int r = rbt_amd_find_task(rec, task);
+	int r = has_agent(rec) ? 0 : rbt_amd_find_task(rec, task);
 
 	return r < 0 ? r : -EOPNOTSUPP;
 }
@@ -192,8 +201,15 @@ static int translate(int r)
 	}
 }
 
+static_assert(
+	(uint32_t)RBT_AMD_COMPUTE == RBT_AGENT_COMPUTE && (uint32_t)RBT_AMD_SDMA == RBT_AGENT_REST,
+	"kinds are the same for both");
+
 static int suspend(const struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
 {
+	if (has_agent(rec)) {
+		return rbt_amd_link_suspend(rec, kinds_of(scope));
+	}
 	/* What runs gets as long as the device can wait: that is what comes nearest to the end of
 	 * a slice. */
 	uint32_t grace = mode == RBT_SUSPEND_SCHEDULING_ONLY ? KFD_GRACE_MAX : KFD_GRACE_MIN;
@@ -214,17 +230,29 @@ static int suspend(const struct rbt_record *rec, enum rbt_scope scope, enum rbt_
 	return translate(r);
 }
 
-static int resume(const struct rbt_record *rec, enum rbt_scope scope)
+/* What a session of ours holds of a process. */
+static int release_session(pid_t pid, uint32_t kinds)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&entries_lock);
-	struct entry *e = find_entry((pid_t)rec->client);
+	struct entry *e = find_entry(pid);
 	if (e != NULL) {
-		r = rbt_amd_session_release(e->session, kinds_of(scope));
+		r = rbt_amd_session_release(e->session, kinds);
 		put_entry(e);
 	}
 	pthread_mutex_unlock(&entries_lock);
+	return r;
+}
+
+static int resume(const struct rbt_record *rec, enum rbt_scope scope)
+{
+	/* Also where there is an agent: it may have come after we attached from outside. */
+	int r = release_session((pid_t)rec->client, kinds_of(scope));
+
+	if (has_agent(rec)) {
+		return rbt_amd_link_resume(rec, kinds_of(scope));
+	}
 	/* Whatever was not suspended by us is running, or another debugger's business. */
 	int there = check_tasks(rec, scope);
 	return r < 0 && r != -ESRCH ? translate(r) : there;
@@ -254,8 +282,11 @@ static int preempt_one(struct rbt_amd_session *s, uint32_t id)
 static int preempt(const struct rbt_record *rec, const struct rbt_task *task, uint32_t timeout_us)
 {
 	struct entry *e;
-	int r = check_process(rec);
 
+	if (has_agent(rec)) {
+		return rbt_amd_link_preempt(rec, task->handle);
+	}
+	int r = check_process(rec);
 	r = r < 0 ? r : rbt_amd_find_task(rec, task);
 	if (r < 0) {
 		return r;
@@ -298,6 +329,22 @@ static int stats(const struct rbt_record *rec, pid_t pid, struct rbt_program_sta
 	return 0;
 }
 
+static int check_file(const struct rbt_record *rec)
+{
+	return has_agent(rec) ? rbt_amd_link_check(rec) : -EBADF;
+}
+
+static int renew(const struct rbt_record *rec, uint64_t deadline_ns)
+{
+	/* A session lives as long as we do. */
+	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_RENEW, deadline_ns) : 0;
+}
+
+static int watch(const struct rbt_record *rec, int board_fd, uint32_t interval_us)
+{
+	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_WATCH, interval_us) : -EOPNOTSUPP;
+}
+
 const struct rbt_backend rbt_backend_amd = {
 	.name = "amd",
 	.id = RBT_BACKEND_AMD,
@@ -311,5 +358,9 @@ const struct rbt_backend rbt_backend_amd = {
 	.suspend = suspend,
 	.resume = resume,
 	.preempt = preempt,
+	.check_file = check_file,
+	.complete = rbt_amd_complete,
+	.renew = renew,
+	.watch = watch,
 	.stats = stats,
 };

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices whose programs are seen at work by their queues alone: somebody must look. The agent
+ * does, inside a program under `rubato run`, and the hand at the queues of an attached one; both
+ * put what they see on a board, and from there on such a program is like any other.
+ *
+ * It matters while a program has company on a GPU: then one of them may be kept off for the other.
+ * Alone, a program under `rubato run` is looked at only so often that `rubato ps` is not wrong for
+ * long, and an attached one not at all.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "daemon/daemon.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/time.h"
+
+#define DEFAULT_POLL_US 2000
+#define ALONE_POLL_US   100000
+
+/* How many programs there are on each of the core's GPUs. */
+static void count_programs(struct daemon *d, uint32_t *ret_n)
+{
+	struct program *p;
+
+	memset(ret_n, 0, RBT_SCHED_MAX_GPUS * sizeof(*ret_n));
+	LIST_FOREACH (p, &d->programs, link) {
+		for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+			ret_n[gpu] += p->params.tasks[gpu].n_compute > 0;
+		}
+	}
+}
+
+static bool has_company(const struct program *p, const uint32_t *n)
+{
+	for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		if (p->params.tasks[gpu].n_compute > 0 && n[gpu] > 1) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A board for a program that has none of its own. 0 or -errno. */
+static int make_board(struct daemon *d, struct program *p, struct hold *h)
+{
+	int fd = rbt_board_create_fd();
+
+	if (fd < 0) {
+		return fd;
+	}
+	struct rbt_board *b = mmap(NULL, RBT_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	int r = b == MAP_FAILED ? -errno : 0;
+	if (r == 0) {
+		rbt_board_init(b);
+		/* Slot 1 is the watcher's. */
+		atomic_store_explicit(&b->n_used, 2, memory_order_relaxed);
+		munmap(b, RBT_BOARD_SIZE);
+		r = program_put_board(d, p, fd);
+	}
+	if (r < 0) {
+		rbt_close(&fd);
+		return r;
+	}
+	rbt_close(&h->board_fd);
+	h->board_fd = fd;
+	return 0;
+}
+
+/* What nobody writes any more says nothing. */
+static void drop_board(struct daemon *d, struct program *p, struct hold *h)
+{
+	if (h->board_fd >= 0) {
+		rbt_close(&h->board_fd);
+		program_drop_board(d, p);
+	}
+}
+
+static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint32_t poll_us)
+{
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	const struct rbt_backend *b = mine != NULL ? rbt_backend_by_id(mine->rec.backend) : NULL;
+
+	if (b == NULL || b->watch == NULL || !h->in_hand || !hold_is_writable(mine)) {
+		return;
+	}
+	bool has_agent = (mine->rec.flags & RBT_RECORD_AGENT) != 0;
+	uint32_t us = poll_us != 0 ? poll_us : has_agent ? ALONE_POLL_US : 0;
+	if (us == h->watch_us || rbt_now_ns() < h->watch_retry_ns) {
+		return;
+	}
+	int r = !has_agent && us != 0 && h->board_fd < 0 ? make_board(d, p, h) : 0;
+	r = r < 0 ? r : hand_watch(d, h, us);
+	if (r < 0 && r != -ENOTCONN) {
+		rbt_debug(
+			"process %d: its queues cannot be watched: %s", (int)p->pid, strerror(-r));
+		h->watch_retry_ns = rbt_now_ns() + NO_TURNS_NS;
+	}
+	if (r < 0 || us == 0) {
+		drop_board(d, p, h);
+	}
+}
+
+void activity_update(struct daemon *d)
+{
+	uint32_t n[RBT_SCHED_MAX_GPUS];
+	uint32_t poll_us = d->config.queue_poll_us != 0 ? d->config.queue_poll_us : DEFAULT_POLL_US;
+	struct program *p;
+	struct hold *h;
+
+	count_programs(d, n);
+	LIST_FOREACH (p, &d->programs, link) {
+		LIST_FOREACH (h, &p->holds, link) {
+			watch_hold(d, p, h, has_company(p, n) ? poll_us : 0);
+		}
+	}
+}
+
+bool activity_pending(const struct program *p, uint64_t *ret)
+{
+	const struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		if (h->watch_us != 0 && p->board != NULL) {
+			*ret = atomic_load_explicit(&p->board->n_pending, memory_order_relaxed);
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AMD programs under `rubato run`, and attached: turns, reserve and renice, by queues taken off exactly."""
+import os
+import random
+import signal
+import time
+
+from harness import LONG, Program, alive, binary, device, eventually, main
+
+AMD = ("--amd-gpus", "1")
+BEST_EFFORT = ("--class", "best-effort")
+
+
+def client(s, *args, under=()):
+    p = Program(s, [*under, binary("kfdclient"), *map(str, args)])
+    s.programs.append(p)
+    return p
+
+
+def run(s, *options, args=("--busy",)):
+    return client(s, *args, under=[binary("rubato"), "run", *map(str, options), "--"])
+
+
+def queues(s, pid, kind=None):
+    return [q for q in s.state()["kfd"]["queues"] if q["pid"] == pid and kind in (None, q["type"])]
+
+
+def is_off(s, pid):
+    """Its compute queues may not run."""
+    found = queues(s, pid, "aql")
+    return bool(found) and all(q["enabled"] == 0 for q in found)
+
+
+def is_on(s, pid):
+    found = queues(s, pid)
+    return bool(found) and all(q["enabled"] == 1 for q in found)
+
+
+def is_own(s, pid, percentage=100, priority=7):
+    """As the program itself has set them."""
+    return is_on(s, pid) and all((q["percentage"], q["priority"]) == (percentage, priority) for q in queues(s, pid))
+
+
+def completed(s, pid):
+    return sum(q["completed"] for q in queues(s, pid, "aql"))
+
+
+def exact(s, *programs):
+    for p in programs:
+        assert alive(p.pid)
+        assert all(q["restarted"] == 0 for q in queues(s, p.pid)), queues(s, p.pid)
+    assert s.state()["kfd"]["totals"]["oopses"] == 0
+
+
+def who_runs(s, programs):
+    """Pids of those whose compute queues may run, at one moment."""
+    state = s.state()["kfd"]["queues"]
+    return [p.pid for p in programs
+            if any(q["pid"] == p.pid and q["type"] == "aql" and q["enabled"] for q in state)]
+
+
+def are_linked(s, *programs):
+    """Their own shims have spoken: they are not merely seen from outside."""
+    rows = s.ps()
+    return all(p.pid in rows and rows[p.pid]["managed"] and not rows[p.pid]["attached"] for p in programs)
+
+
+def stands_still(s, programs):
+    """Off now and a moment later, with nothing run meanwhile."""
+    before = [completed(s, p.pid) for p in programs]
+    return not who_runs(s, programs) and [completed(s, p.pid) for p in programs] == before
+
+
+@device(*AMD)
+def test_run_suspend_resume(s):
+    p = run(s, "--class", "normal")
+    eventually("known", lambda: are_linked(s, p))
+    row = s.ps()[p.pid]
+    assert row["class"] == "normal" and len(row["tasks"]) == 4, row
+    assert all(t["gpu"] == 0 and t["timeslice_us"] is None for t in row["tasks"]), row
+    s.rubato("suspend", p.pid)
+    assert all(q["percentage"] == 0 for q in queues(s, p.pid)) and s.ps()[p.pid]["state"] == "suspended"
+    before = p.ask("queues")
+    # Nobody debugs it, and what it makes meanwhile is off as well.
+    assert not s.state()["kfd"]["processes"][0]["debugged"]
+    p.ask("more")
+    eventually("the new queue too", lambda: len(queues(s, p.pid)) == 5 and not any(q["enabled"] for q in queues(s, p.pid)))
+    time.sleep(0.1)
+    assert p.ask("queues").startswith(before.split()[0].split("/")[0]) and s.ps()[p.pid]["state"] == "suspended"
+    # It is renewed for as long as it is meant.
+    time.sleep(2.5)
+    assert not any(q["enabled"] for q in queues(s, p.pid))
+    s.rubato("resume", p.pid)
+    assert is_own(s, p.pid)
+    assert p.ask("free").endswith("queues=0,1,2,3")
+    eventually("packets run", lambda: sum(q["restored"] for q in queues(s, p.pid)) > 0)
+    exact(s, p)
+
+
+@device(*AMD)
+def test_two_take_turns(s):
+    programs = [run(s, *BEST_EFFORT), run(s, *BEST_EFFORT)]
+    for p in programs:
+        eventually("it waits", lambda: is_off(s, p.pid))
+        eventually("it runs", lambda: is_on(s, p.pid))
+    both, seen = 0, set()
+    for _ in range(30):
+        now = who_runs(s, programs)
+        both += len(now) > 1
+        seen.update(now)
+    assert both == 0 and len(seen) == 2, (both, seen)
+    for p in programs:
+        before = completed(s, p.pid)
+        eventually("it makes progress", lambda: completed(s, p.pid) > before + 10)
+    assert all(q["enabled"] for q in queues(s, programs[0].pid, "sdma")), "turns are for compute queues"
+    rows = s.ps()
+    assert all(rows[p.pid]["turns"] > 0 and rows[p.pid]["note"] == "" for p in programs), rows
+    # Read pointers stand still out of turn.
+    p = programs[0]
+    eventually("off", lambda: is_off(s, p.pid))
+    first, before = completed(s, p.pid), time.monotonic()
+    while is_off(s, p.pid) and time.monotonic() - before < 0.05:
+        pass
+    if is_off(s, p.pid):
+        assert completed(s, p.pid) == first
+    programs[1].kill()
+    eventually("alone, it runs", lambda: is_own(s, p.pid))
+    assert all(is_own(s, p.pid) for _ in range(10))
+    exact(s, p)
+
+
+@device(*AMD)
+def test_who_is_idle_has_no_turns(s):
+    busy, idle = run(s, *BEST_EFFORT), run(s, *BEST_EFFORT, args=())
+    eventually("the other is taken for idle", lambda: all(is_on(s, busy.pid) for _ in range(20)), 10)
+    idle.ask("submit 200")
+    eventually("it has turns now", lambda: is_off(s, busy.pid))
+    eventually("both do", lambda: is_on(s, busy.pid))
+    assert idle.ask("drain") == "drained"
+    eventually("idle again", lambda: all(is_on(s, busy.pid) for _ in range(20)), 10)
+    exact(s, busy, idle)
+
+
+@device(*AMD)
+def test_latency_program_stops_the_others(s):
+    others = [run(s, *BEST_EFFORT), run(s, "--class", "normal")]
+    urgent = run(s, "--class", "latency", args=("--queues", 1, "--sdma", 0))
+    eventually("known", lambda: are_linked(s, urgent, *others))
+    for _ in range(3):
+        eventually("normal runs", lambda: is_on(s, others[1].pid))
+        urgent.ask("submit 600")    # 300 ms
+        started = time.monotonic()
+        eventually("both are off", lambda: not who_runs(s, others), 1)
+        assert time.monotonic() - started < 0.5
+        eventually("and stand still", lambda: stands_still(s, others), 1)
+        assert urgent.ask("drain") == "drained"
+        eventually("they go on", lambda: all(is_on(s, p.pid) for p in others), 2)
+    assert s.ps()[urgent.pid]["reserves"] >= 3
+    exact(s, urgent, *others)
+
+
+@device(*AMD)
+def test_sixteen_priorities(s):
+    """Whoever has the higher priority goes first, whichever two are taken."""
+    low, high = run(s, "--priority", 0), run(s, "--priority", 5)
+    eventually("the lower one is kept off", lambda: is_off(s, low.pid) and is_on(s, high.pid))
+    for priority in (1, 4):
+        s.rubato("renice", low.pid, "--priority", priority)
+        assert s.ps()[low.pid]["priority"] == priority
+    s.rubato("renice", low.pid, "--priority", 5)
+    eventually("equals take turns", lambda: is_on(s, low.pid))
+    eventually("and again", lambda: is_on(s, high.pid) and is_off(s, low.pid))
+    for priority in range(6, 11):
+        s.rubato("renice", low.pid, "--priority", priority)
+        s.rubato("renice", high.pid, "--priority", priority)
+        eventually("normal programs share", lambda: is_on(s, low.pid) and is_on(s, high.pid))
+    for priority in range(11, 16):
+        s.rubato("renice", low.pid, "--priority", priority)
+        eventually("latency reserves", lambda: is_off(s, high.pid), 3)
+        s.rubato("renice", low.pid, "--priority", 8)
+        eventually("shared", lambda: is_on(s, low.pid) and is_on(s, high.pid))
+    assert is_own(s, low.pid) and is_own(s, high.pid)
+    exact(s, low, high)
+
+
+@device(*AMD)
+def test_renice(s):
+    p, q = run(s, "--class", "normal"), run(s, *BEST_EFFORT)
+    done = s.rubato("renice", p.pid, *BEST_EFFORT)
+    assert "note" not in done.stdout + done.stderr, done
+    eventually("turns", lambda: is_off(s, p.pid))
+    eventually("turns", lambda: is_off(s, q.pid))
+    s.rubato("renice", p.pid, "--class", "normal")
+    eventually("back", lambda: is_own(s, p.pid))
+    assert s.ps()[p.pid]["note"] == ""
+    done = s.rubato("renice", p.pid, "--timeslice-us", "500", code=1)
+    assert done.stderr.count("\n") == 1 and "no timeslice" in done.stderr, done.stderr
+    assert is_own(s, p.pid) and s.ps()[p.pid]["note"] == ""
+
+
+@device(*AMD)
+def test_what_the_program_sets_is_kept(s):
+    p = run(s, "--class", "normal")
+    eventually("known", lambda: are_linked(s, p))
+    s.rubato("suspend", p.pid)
+    assert is_off(s, p.pid)
+    # Its own calls while it is off are the driver's, and what comes back afterwards; it stays off.
+    assert p.ask("set 50 12") == "set"
+    eventually("off again", lambda: is_off(s, p.pid))
+    ring = int(p.ask("ring").split()[1], 16)
+    eventually("off again", lambda: is_off(s, p.pid))
+    time.sleep(0.1)
+    assert is_off(s, p.pid)
+    s.rubato("resume", p.pid)
+    found = {q["handle"]: (q["percentage"], q["priority"]) for q in queues(s, p.pid)}
+    assert found == {0: (100, 7), 1: (50, 12), 2: (50, 12), 3: (50, 12)}, found
+    assert queues(s, p.pid)[0]["ring"] == ring
+    # One that the program itself has taken off stays so.
+    assert p.ask("set 0 3") == "set"
+    s.rubato("suspend", p.pid)
+    s.rubato("resume", p.pid)
+    assert all((q["percentage"], q["priority"]) == (0, 3) for q in queues(s, p.pid))
+    assert p.ask("set 100 7") == "set"
+    exact(s, p)
+
+
+@device(*AMD)
+def test_killed_while_off(s):
+    """Whoever dies, and whoever is stopped: nobody stays off."""
+    p = run(s, *BEST_EFFORT)
+    eventually("known", lambda: are_linked(s, p))
+    s.rubato("suspend", p.pid)
+    hand = s.hand()
+    os.kill(hand, signal.SIGKILL)
+    eventually("another hand", lambda: s.processes("rubato-hand") not in ([], [hand]))
+    eventually("off again", lambda: is_off(s, p.pid))
+    os.kill(s.daemon(), signal.SIGKILL)
+    eventually("restored by the hand", lambda: is_own(s, p.pid))
+    # The agent finds the next daemon by itself; it need not make a call.
+    s.rubato("ps")
+    q = run(s, *BEST_EFFORT)
+    eventually("both are known again", lambda: are_linked(s, p, q), 15)
+    s.rubato("suspend", p.pid)
+    daemon, hand = s.daemon(), s.hand()
+    os.kill(daemon, signal.SIGSTOP)
+    os.kill(hand, signal.SIGKILL)
+    os.kill(daemon, signal.SIGKILL)
+    eventually("restored by the agent", lambda: is_own(s, p.pid), 2)
+    # Both stopped: the agent has a deadline of its own.
+    r = run(s, *BEST_EFFORT)
+    eventually("all are known again", lambda: are_linked(s, p, q, r), 15)
+    s.rubato("suspend", p.pid)
+    daemon, hand = s.daemon(), s.hand()
+    os.kill(hand, signal.SIGSTOP)
+    os.kill(daemon, signal.SIGSTOP)
+    eventually("restored by the deadline", lambda: is_own(s, p.pid), 8)
+    os.kill(hand, signal.SIGKILL)
+    os.kill(daemon, signal.SIGKILL)
+    eventually("all run", lambda: all(is_own(s, x.pid) for x in (p, q, r)), 5)
+    exact(s, p, q, r)
+
+
+@device(*AMD)
+def test_killed_at_random(s):
+    programs = [run(s, *BEST_EFFORT), run(s, *BEST_EFFORT, args=("--busy", "--churn-ms", 20))]
+    for _ in range(60 if LONG else 6):
+        time.sleep(random.uniform(0.05, 0.4))
+        victims = s.processes(random.choice(["rubatod", "rubato-hand"]))
+        if random.random() < 0.3:
+            victims = s.processes("rubatod") + s.processes("rubato-hand")
+        for pid in victims:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if random.random() < 0.3:
+            programs.pop(random.randrange(len(programs))).kill()
+            programs.append(run(s, *BEST_EFFORT))
+    for pid in s.processes("rubatod") + s.processes("rubato-hand"):
+        os.kill(pid, signal.SIGKILL)
+    for p in programs:
+        eventually("it runs as it was", lambda: is_own(s, p.pid), 8)
+    exact(s, *programs)
+
+
+@device(*AMD)
+def test_stopped_program(s):
+    """Whoever does not answer is not waited for."""
+    p, q = run(s, *BEST_EFFORT), run(s, *BEST_EFFORT)
+    eventually("turns", lambda: is_off(s, p.pid))
+    eventually("turns", lambda: is_off(s, q.pid))
+    os.kill(p.pid, signal.SIGSTOP)
+    time.sleep(1)
+    eventually("the other runs", lambda: all(is_on(s, q.pid) for _ in range(5)), 8)
+    os.kill(p.pid, signal.SIGCONT)
+    eventually("turns again", lambda: is_off(s, q.pid), 15)
+    eventually("turns again", lambda: is_off(s, p.pid), 15)
+    exact(s, p, q)
+
+
+if __name__ == "__main__":
+    main()
