@@ -26,7 +26,9 @@
 #define RETRY_NS 20000000ull
 /* Another thread is in: the table is theirs for a moment. */
 #define BUSY_NS 50000ull
-/* Without a daemon, one is looked for less and less often. */
+/* With a daemon, whether it has been told everything is looked at this often; without one, it is
+ * looked for less and less often. */
+#define LINKED_NS    250000000ull
 #define ALONE_NS     500000000ull
 #define ALONE_MAX_NS 8000000000ull
 #define MAX_MESSAGES 16
@@ -305,6 +307,10 @@ static bool live_once(uint64_t *ret_next_ns, uint64_t *alone_ns)
 	*ret_next_ns = shim_agent_step(g.s, now_ns);
 	if (shim_fd_get(&shim_owned.link) >= 0) {
 		*alone_ns = ALONE_NS;
+		/* What the daemon had no room for goes later, also if the program makes no further
+		 * call; and nobody would tell. */
+		*ret_next_ns =
+			earlier(*ret_next_ns, now_ns + (g.s->kfd.dirty ? RETRY_NS : LINKED_NS));
 	} else if (g.s->touched) {
 		*ret_next_ns = now_ns + BUSY_NS;
 	} else if (g.s->kfd.n_queues > 0) {

@@ -147,5 +147,7 @@ void check_exit_while_discovering(struct context *ctx)
 			return;
 		}
 	}
-	expect("exit-while-discovering-leaks-no-fd", (int)open_fds() - (int)before, 0);
+	/* Fewer: a backend let go of what it had kept for a while. */
+	size_t after = open_fds();
+	expect("exit-while-discovering-leaks-no-fd", after > before ? (int)(before - after) : 0, 0);
 }

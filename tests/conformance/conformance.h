@@ -16,6 +16,7 @@
 struct options {
 	const struct rbt_backend *backend;
 	pid_t pid;                /* the program to look at; 0: start `target` */
+	const char *shim;         /* the library to look through; NULL: from outside */
 	const char *target;       /* uses the device until it is killed, and says so in a line */
 	const char *state;        /* prints the software GPU's state as JSON; NULL on hardware */
 	uint64_t tasks, channels; /* what the program has; 0: any number */
@@ -43,6 +44,8 @@ unsigned failures(void);
 /* Starts the target program with up to one option and a value, and waits for its first line. pid or
  * -errno. */
 pid_t target_start(const char *path, const char *option, const char *value);
+/* Targets from now on have the library preloaded, and its daemon at this socket. */
+void target_preload(const char *library, const char *socket);
 void target_stop(pid_t pid); /* kills and reaps; 0 is no target */
 /* Discovers with a pidfd of its own. */
 int discover(const struct rbt_backend *be, pid_t pid, struct rbt_record **ret, size_t *ret_n);
@@ -71,5 +74,8 @@ void check_preempt(struct context *ctx);
 void check_stats(struct context *ctx);
 void check_errors(struct context *ctx);
 void check_exit_while_discovering(struct context *ctx);
+
+/* shim.c: the same through what the shim sends, in place of all that discover. */
+void check_shim(struct context *ctx);
 
 #endif

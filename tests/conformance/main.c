@@ -15,16 +15,18 @@
  * channels, three copy tasks with 4 each. */
 #define TARGET_TASKS    4
 #define TARGET_CHANNELS 20
+#define LINGER_MS       3000
 
 static const char usage[] =
 	"usage: conformance BACKEND [--pid PID | --target PROGRAM] [--state COMMAND]\n"
-	"                   [--tasks N] [--channels N]\n"
+	"                   [--shim LIBRARY] [--tasks N] [--channels N]\n"
 	"  --pid PID         look at this program (any that uses the device)\n"
 	"  --target PROGRAM  start this one; without either, rmclient from beside this program\n"
+	"  --shim LIBRARY    take the records that this sends from inside the target\n"
 	"  --state COMMAND   what prints the software GPU's state as JSON; never on hardware\n"
 	"  --tasks, --channels  how many of them the program has\n";
 
-enum { OPT_PID = 256, OPT_TARGET, OPT_STATE, OPT_TASKS, OPT_CHANNELS };
+enum { OPT_PID = 256, OPT_TARGET, OPT_SHIM, OPT_STATE, OPT_TASKS, OPT_CHANNELS };
 
 static int parse_number(const char *text, uint64_t max, uint64_t *ret)
 {
@@ -46,6 +48,7 @@ static int parse_options(int argc, char **argv, struct options *opt)
 	static const struct option longs[] = {
 		{"pid", required_argument, NULL, OPT_PID},
 		{"target", required_argument, NULL, OPT_TARGET},
+		{"shim", required_argument, NULL, OPT_SHIM},
 		{"state", required_argument, NULL, OPT_STATE},
 		{"tasks", required_argument, NULL, OPT_TASKS},
 		{"channels", required_argument, NULL, OPT_CHANNELS},
@@ -61,6 +64,9 @@ static int parse_options(int argc, char **argv, struct options *opt)
 			break;
 		case OPT_TARGET:
 			opt->target = optarg;
+			break;
+		case OPT_SHIM:
+			opt->shim = optarg;
 			break;
 		case OPT_STATE:
 			opt->state = optarg;
@@ -121,6 +127,10 @@ int main(int argc, char **argv)
 	}
 	size_t before = open_fds();
 	check_probe(&ctx);
+	if (ctx.opt.shim != NULL) {
+		check_shim(&ctx);
+		return failures() > 0;
+	}
 	ctx.pid = ctx.opt.pid != 0 ? ctx.opt.pid : target_start(ctx.opt.target, NULL, NULL);
 	if (ctx.pid < 0) {
 		fail("start", "%s: %s", ctx.opt.target, strerror(-ctx.pid));
@@ -135,6 +145,10 @@ int main(int argc, char **argv)
 	}
 	if (ctx.opt.pid == 0) {
 		target_stop(ctx.pid);
+	}
+	/* What a backend keeps for the next call, it does not keep for ever. */
+	for (int i = 0; i < LINGER_MS && open_fds() > before; i++) {
+		usleep(1000);
 	}
 	expect("suite-leaks-no-fd", (int)open_fds() - (int)before, 0);
 	return failures() > 0;

@@ -40,6 +40,25 @@ static int wait_for_line(int fd)
 	return 0;
 }
 
+static const char *preload, *daemon_socket;
+
+void target_preload(const char *library, const char *socket)
+{
+	preload = library;
+	daemon_socket = socket;
+}
+
+static void set_environment(void)
+{
+	if (preload != NULL) {
+		setenv("LD_PRELOAD", preload, 1);
+		setenv("RUBATO_SOCKET", daemon_socket, 1);
+		setenv("RUBATO_PRIORITY", "8", 1);
+		/* A sanitized target's runtime comes after it. */
+		setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+	}
+}
+
 pid_t target_start(const char *path, const char *option, const char *value)
 {
 	int out[2];
@@ -51,6 +70,7 @@ pid_t target_start(const char *path, const char *option, const char *value)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(out[1], STDOUT_FILENO);
+		set_environment();
 		execlp(path, path, option, value, (char *)NULL);
 		_exit(127);
 	}

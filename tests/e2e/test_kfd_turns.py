@@ -298,5 +298,56 @@ def test_stopped_program(s):
     exact(s, p, q)
 
 
+def tracer(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return int(f.read().split("TracerPid:")[1].split()[0])
+
+
+@device(*AMD)
+def test_attached_take_turns(s):
+    """Without the shim, by debug sessions that stay between turns; queues are looked at from outside."""
+    programs = [client(s, "--busy"), client(s, "--busy")]
+    idle = client(s)
+    for p in (*programs, idle):
+        s.rubato("renice", p.pid, *BEST_EFFORT)
+    for p in programs:
+        eventually("it waits", lambda: is_off(s, p.pid))
+        eventually("it runs", lambda: is_on(s, p.pid))
+    tracers = [tracer(p.pid) for p in programs]
+    assert all(tracers), tracers
+    both = 0
+    for _ in range(20):
+        both += len(who_runs(s, programs)) > 1
+    assert both == 0 and [tracer(p.pid) for p in programs] == tracers
+    rows = s.ps()
+    assert all(rows[p.pid]["attached"] and rows[p.pid]["counted"] for p in programs), rows
+    turns = rows[idle.pid]["turns"]
+    eventually("turns go on", lambda: s.ps()[programs[0].pid]["turns"] > rows[programs[0].pid]["turns"] + 5)
+    assert s.ps()[idle.pid]["turns"] <= turns + 2, "the idle one has none"
+    for p in (*programs, idle):
+        s.rubato("renice", p.pid, "--class", "normal")
+    for p in (*programs, idle):
+        eventually("back, and nobody's", lambda: is_own(s, p.pid) and tracer(p.pid) == 0)
+    exact(s, *programs, idle)
+
+
+@device(*AMD)
+def test_attached_latency_program_reserves(s):
+    trainer, urgent = run(s, *BEST_EFFORT), client(s, "--queues", 1, "--sdma", 0)
+    s.rubato("renice", urgent.pid, "--class", "latency")
+    for _ in range(3):
+        eventually("it runs", lambda: is_on(s, trainer.pid))
+        urgent.ask("submit 600")
+        eventually("off", lambda: is_off(s, trainer.pid), 1)
+        assert urgent.ask("drain") == "drained"
+        eventually("on", lambda: is_on(s, trainer.pid), 1)
+    os.kill(s.hand(), signal.SIGKILL)
+    urgent.ask("submit 900")
+    eventually("another hand looks", lambda: is_off(s, trainer.pid), 2)
+    assert urgent.ask("drain") == "drained"
+    eventually("on", lambda: is_on(s, trainer.pid), 1)
+    exact(s, trainer, urgent)
+
+
 if __name__ == "__main__":
     main()

@@ -11,9 +11,11 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/amd/device.h"
@@ -25,14 +27,21 @@
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
+#include "util/time.h"
+
+/* Enabling a debug session costs milliseconds, and turns take a program off many times a second:
+ * one that is not used any more stays for a while. */
+#define LINGER_NS (1 * RBT_NS_PER_S)
 
 struct entry {
 	struct entry *next;
 	struct rbt_amd_session *session;
+	uint64_t unused_ns; /* since when; 0: it is used */
 };
 
 static struct entry *entries;
 static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER; /* over all that follows */
+static bool has_reaper;
 
 static int may_write(bool force)
 {
@@ -173,19 +182,86 @@ static int get_entry(pid_t pid, struct entry **ret)
 	return 0;
 }
 
-/* A session that holds nothing any more ends. */
-static void put_entry(struct entry *e)
+static void remove_entry(struct entry *e)
 {
-	if (rbt_amd_session_held(e->session) != 0) {
-		return;
-	}
 	struct entry **at = &entries;
+
 	while (*at != e) {
 		at = &(*at)->next;
 	}
 	*at = e->next;
 	rbt_amd_session_close(e->session);
 	free(e);
+}
+
+/* Ends what has not been used for long enough; returns when to look again, 0: nothing is left. */
+static uint64_t reap(uint64_t now_ns)
+{
+	struct entry *next;
+	uint64_t at_ns = 0;
+
+	for (struct entry *e = entries; e != NULL; e = next) {
+		uint64_t end_ns = e->unused_ns + LINGER_NS;
+		next = e->next;
+		if (e->unused_ns == 0) {
+			continue;
+		}
+		if (now_ns >= end_ns) {
+			remove_entry(e);
+		} else if (at_ns == 0 || end_ns < at_ns) {
+			at_ns = end_ns;
+		}
+	}
+	return at_ns;
+}
+
+static void *run_reaper(void *data)
+{
+	uint64_t next_ns;
+
+	for (;;) {
+		pthread_mutex_lock(&entries_lock);
+		uint64_t now_ns = rbt_now_ns();
+		next_ns = reap(now_ns);
+		has_reaper = next_ns != 0;
+		pthread_mutex_unlock(&entries_lock);
+		if (next_ns == 0) {
+			return NULL;
+		}
+		uint64_t wait_ns = next_ns - now_ns;
+		nanosleep(&(struct timespec){.tv_sec = (time_t)(wait_ns / RBT_NS_PER_S),
+				  .tv_nsec = (long)(wait_ns % RBT_NS_PER_S)},
+			NULL);
+	}
+}
+
+static bool start_reaper(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	bool ok = pthread_create(&thread, NULL, run_reaper, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (ok) {
+		pthread_detach(thread);
+	}
+	return ok;
+}
+
+/* A session that is not used any more ends, after a while; one whose target has gone, at once. */
+static void put_entry(struct entry *e, int result)
+{
+	if (result != -ESRCH && rbt_amd_session_is_used(e->session)) {
+		e->unused_ns = 0;
+		return;
+	}
+	e->unused_ns = rbt_now_ns();
+	has_reaper = has_reaper || (result != -ESRCH && start_reaper());
+	if (result == -ESRCH || !has_reaper) {
+		remove_entry(e);
+	}
 }
 
 /* The kernel's own words, as the contract has them. */
@@ -224,7 +300,7 @@ static int suspend(const struct rbt_record *rec, enum rbt_scope scope, enum rbt_
 	r = get_entry((pid_t)rec->client, &e);
 	if (r == 0) {
 		r = rbt_amd_session_hold(e->session, kinds_of(scope), grace);
-		put_entry(e);
+		put_entry(e, r);
 	}
 	pthread_mutex_unlock(&entries_lock);
 	return translate(r);
@@ -239,7 +315,7 @@ static int release_session(pid_t pid, uint32_t kinds)
 	struct entry *e = find_entry(pid);
 	if (e != NULL) {
 		r = rbt_amd_session_release(e->session, kinds);
-		put_entry(e);
+		put_entry(e, r);
 	}
 	pthread_mutex_unlock(&entries_lock);
 	return r;
@@ -299,7 +375,7 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
 		if ((rbt_amd_session_held(e->session) & kind) == 0) {
 			r = preempt_one(e->session, task->handle);
 		}
-		put_entry(e);
+		put_entry(e, r);
 	}
 	pthread_mutex_unlock(&entries_lock);
 	return translate(r);
@@ -340,9 +416,41 @@ static int renew(const struct rbt_record *rec, uint64_t deadline_ns)
 	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_RENEW, deadline_ns) : 0;
 }
 
+static int unwatch(pid_t pid)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&entries_lock);
+	struct entry *e = find_entry(pid);
+	if (e != NULL) {
+		r = rbt_amd_session_watch(e->session, -1, 0);
+		put_entry(e, r);
+	}
+	pthread_mutex_unlock(&entries_lock);
+	return r == -ESRCH ? 0 : r;
+}
+
 static int watch(const struct rbt_record *rec, int board_fd, uint32_t interval_us)
 {
-	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_WATCH, interval_us) : -EOPNOTSUPP;
+	struct entry *e;
+
+	/* One from before the agent came is not needed any more. */
+	if (has_agent(rec) || interval_us == 0) {
+		int r = unwatch((pid_t)rec->client);
+		return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_WATCH, interval_us) : r;
+	}
+	int r = check_process(rec);
+	if (r < 0) {
+		return r;
+	}
+	pthread_mutex_lock(&entries_lock);
+	r = get_entry((pid_t)rec->client, &e);
+	if (r == 0) {
+		r = rbt_amd_session_watch(e->session, board_fd, interval_us);
+		put_entry(e, r);
+	}
+	pthread_mutex_unlock(&entries_lock);
+	return translate(r);
 }
 
 const struct rbt_backend rbt_backend_amd = {

@@ -14,6 +14,7 @@
 #include "backend/amd/sysfs.h"
 #include "util/fd.h"
 #include "util/proc.h"
+#include "util/time.h"
 
 static void tell(struct rbt_amd_session *s)
 {
@@ -53,8 +54,12 @@ static void serve(struct rbt_amd_session *s)
 			{.fd = s->events[0], .events = POLLIN},
 			{.fd = s->gone ? -1 : s->pidfd, .events = POLLIN},
 		};
-		uint64_t told;
-		(void)poll(fds, 3, -1);
+		struct timespec wait;
+		uint64_t told, now_ns = rbt_now_ns();
+		uint64_t wait_ns = s->look_ns > now_ns ? s->look_ns - now_ns : 0;
+		wait.tv_sec = (time_t)(wait_ns / RBT_NS_PER_S);
+		wait.tv_nsec = (long)(wait_ns % RBT_NS_PER_S);
+		(void)ppoll(fds, 3, s->look_ns == UINT64_MAX || s->gone ? NULL : &wait, NULL);
 		if (fds[0].revents != 0) {
 			(void)!read(s->wake, &told, sizeof(told));
 		}
@@ -66,6 +71,9 @@ static void serve(struct rbt_amd_session *s)
 			dbg_take_events(s);
 		}
 		go_on = do_jobs(s);
+		if (go_on && !s->gone) {
+			watch_look(s, rbt_now_ns());
+		}
 	}
 }
 
@@ -95,6 +103,7 @@ static void *run(void *data)
 	if (r == 0) {
 		serve(s);
 	}
+	watch_end(s);
 	dbg_disable(s);
 	trace_unwatch(s);
 	if (!s->gone) {
@@ -182,6 +191,7 @@ int rbt_amd_session_open(pid_t pid, struct rbt_amd_session **ret)
 		return -ENOMEM;
 	}
 	s->pid = pid;
+	s->look_ns = UINT64_MAX;
 	s->kfd = s->wake = s->pidfd = s->events[0] = s->events[1] = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
@@ -265,6 +275,28 @@ int rbt_amd_session_snapshot(
 	return have_done(s, do_snapshot, &(struct list_arg){.ret = ret, .ret_n = ret_n});
 }
 
+struct watch_arg {
+	int board_fd;
+	uint32_t interval_us;
+};
+
+static int do_watch(struct rbt_amd_session *s, void *arg)
+{
+	struct watch_arg *a = arg;
+
+	if (a->interval_us != 0) {
+		return watch_begin(s, a->board_fd, a->interval_us);
+	}
+	watch_end(s);
+	return 0;
+}
+
+int rbt_amd_session_watch(struct rbt_amd_session *s, int board_fd, uint32_t interval_us)
+{
+	return have_done(
+		s, do_watch, &(struct watch_arg){.board_fd = board_fd, .interval_us = interval_us});
+}
+
 struct ids_arg {
 	uint32_t *ids;
 	uint32_t n, grace, kinds;
@@ -301,6 +333,16 @@ static int do_release(struct rbt_amd_session *s, void *arg)
 static int ask_held(struct rbt_amd_session *s, void *arg)
 {
 	return (int)s->held;
+}
+
+static int ask_use(struct rbt_amd_session *s, void *arg)
+{
+	return s->held != 0 || s->watch != NULL;
+}
+
+bool rbt_amd_session_is_used(struct rbt_amd_session *s)
+{
+	return have_done(s, ask_use, NULL) == 1;
 }
 
 static int ask_runtime(struct rbt_amd_session *s, void *arg)

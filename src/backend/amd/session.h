@@ -67,4 +67,11 @@ int rbt_amd_session_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t gra
 int rbt_amd_session_release(struct rbt_amd_session *s, uint32_t kinds);
 uint32_t rbt_amd_session_held(struct rbt_amd_session *s);
 
+/* Looks at the target's queues every interval_us, and puts what is there on the board (borrowed;
+ * board/gauge.h); 0: no more. 0 or -errno. */
+int rbt_amd_session_watch(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
+
+/* Whether it holds or watches anything; false also when the target has gone. */
+bool rbt_amd_session_is_used(struct rbt_amd_session *s);
+
 #endif

@@ -24,6 +24,8 @@ struct rbt_amd_session {
 	uint32_t room;        /* for so many queues a snapshot is made ready */
 	uint32_t held, grace; /* RBT_AMD_* */
 	bool enabled, gone;   /* gone: the target */
+	struct watch *watch;  /* session_watch.c's; NULL: none */
+	uint64_t look_ns;     /* when it is to look next; UINT64_MAX: never */
 	pthread_t thread;
 	/* Blocks until the target stops or ends, and tells. */
 	pthread_t watcher;
@@ -46,6 +48,14 @@ int dbg_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace);
 int dbg_release(struct rbt_amd_session *s, uint32_t kinds);
 /* Takes all events that are there, and answers them. */
 void dbg_take_events(struct rbt_amd_session *s);
+
+/* session_watch.c, on the session's thread. 0 or -errno. */
+int watch_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
+void watch_end(struct rbt_amd_session *s);
+/* Queues have come or gone. */
+void watch_changed(struct rbt_amd_session *s);
+/* Looks, if it is time. */
+void watch_look(struct rbt_amd_session *s, uint64_t now_ns);
 
 /* session_trace.c: ptrace, on the session's thread. */
 int trace_seize(struct rbt_amd_session *s);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Looks at the target's queues now and then, and puts what is there on a board. The kernel says
+ * where the pointers are (a snapshot, taken again when queues come or go); they are read from the
+ * target's memory, and never written.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "backend/amd/session_impl.h"
+#include "board/board.h"
+#include "board/gauge.h"
+#include "util/time.h"
+
+/* Of the board that was made for this. */
+#define SLOT 1
+/* A call reads so many words at most. */
+#define MAX_WORDS 1024u
+/* A list that could not be had is asked for again after this. */
+#define RETRY_NS (100 * RBT_NS_PER_MS)
+
+struct watch {
+	struct rbt_board *board; /* owned */
+	uint64_t interval_ns;
+	bool is_stale; /* the list is to be taken again */
+	struct kfd_queue_entry *list;
+	struct rbt_gauge_queue *gauges; /* one each */
+	uint32_t n;
+};
+
+static void forget_list(struct watch *w)
+{
+	free(w->list);
+	free(w->gauges);
+	w->list = NULL;
+	w->gauges = NULL;
+	w->n = 0;
+	w->is_stale = true;
+}
+
+void watch_end(struct rbt_amd_session *s)
+{
+	if (s->watch != NULL) {
+		forget_list(s->watch);
+		rbt_board_unmap(s->watch->board);
+		free(s->watch);
+		s->watch = NULL;
+		s->look_ns = UINT64_MAX;
+	}
+}
+
+int watch_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us)
+{
+	struct rbt_board *board;
+	int r = rbt_board_map(board_fd, &board);
+
+	if (r < 0) {
+		return r;
+	}
+	watch_end(s);
+	s->watch = calloc(1, sizeof(*s->watch));
+	if (s->watch == NULL) {
+		rbt_board_unmap(board);
+		return -ENOMEM;
+	}
+	*s->watch = (struct watch){
+		.board = board,
+		.interval_ns = interval_us * RBT_NS_PER_US,
+		.is_stale = true,
+	};
+	s->look_ns = 0;
+	return 0;
+}
+
+void watch_changed(struct rbt_amd_session *s)
+{
+	if (s->watch != NULL) {
+		s->watch->is_stale = true;
+	}
+}
+
+static int refresh(struct rbt_amd_session *s, struct watch *w)
+{
+	forget_list(w);
+	int r = dbg_snapshot(s, &w->list, &w->n);
+	if (r < 0) {
+		w->list = NULL;
+		w->n = 0;
+		return r;
+	}
+	w->gauges = calloc(w->n + 1, sizeof(*w->gauges));
+	w->is_stale = w->gauges == NULL;
+	return w->gauges == NULL ? -ENOMEM : 0;
+}
+
+static enum rbt_gauge_kind kind_of(uint32_t type)
+{
+	return type == KFD_QUEUE_COMPUTE_AQL ? RBT_GAUGE_PACKETS
+	       : type == KFD_QUEUE_COMPUTE   ? RBT_GAUGE_WORDS
+					     : RBT_GAUGE_COPIES;
+}
+
+/* From queue `at` on: how many could be read. */
+static uint32_t read_some(
+	struct rbt_amd_session *s, struct watch *w, uint32_t at, uint32_t n, struct rbt_gauge *g)
+{
+	struct iovec from[MAX_WORDS];
+	uint64_t values[MAX_WORDS];
+	struct iovec to = {.iov_base = values, .iov_len = 2 * n * sizeof(values[0])};
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct kfd_queue_entry *q = &w->list[at + i];
+		from[2 * i] = (struct iovec){(void *)(uintptr_t)q->write_pointer_address, 8};
+		from[2 * i + 1] = (struct iovec){(void *)(uintptr_t)q->read_pointer_address, 8};
+	}
+	ssize_t got = process_vm_readv(s->pid, &to, 1, from, 2 * n, 0);
+	uint32_t n_read = got < 0 ? 0 : (uint32_t)(got / (ssize_t)(2 * sizeof(values[0])));
+	for (uint32_t i = 0; i < n_read; i++) {
+		const struct kfd_queue_entry *q = &w->list[at + i];
+		rbt_gauge_add(g, &w->gauges[at + i], kind_of(q->queue_type), q->ring_size,
+			values[2 * i], values[2 * i + 1]);
+	}
+	return n_read;
+}
+
+void watch_look(struct rbt_amd_session *s, uint64_t now_ns)
+{
+	struct watch *w = s->watch;
+	struct rbt_gauge g = {0};
+
+	if (w == NULL || now_ns < s->look_ns) {
+		return;
+	}
+	s->look_ns = now_ns + w->interval_ns;
+	if (w->is_stale && refresh(s, w) < 0) {
+		s->look_ns = now_ns + RETRY_NS;
+		return;
+	}
+	for (uint32_t at = 0; at < w->n;) {
+		uint32_t n = w->n - at < MAX_WORDS / 2 ? w->n - at : MAX_WORDS / 2;
+		uint32_t n_read = read_some(s, w, at, n, &g);
+		/* What cannot be read ends the call: that queue is passed over. */
+		at += n_read + (n_read < n);
+	}
+	if (rbt_gauge_put(w->board, &w->board->slots[SLOT], &g, now_ns)) {
+		syscall(SYS_futex, &w->board->asleep, FUTEX_WAKE, 1, NULL, NULL, 0);
+	}
+}
