@@ -399,9 +399,55 @@ static void test_wrong_params(void)
 	sim_finish(&sim);
 }
 
+static void apply(struct rbt_sched *s)
+{
+	const struct rbt_decision *d;
+
+	while (rbt_sched_next_change(s, &d) != NULL) {
+	}
+}
+
+/* Devices without slices: turns and reserve by taking off alone, and from the first moment. */
+static void test_without_slices(void)
+{
+	struct rbt_sched_params params = {.weight = 1, .is_known = true, .timeslice_us = 50};
+	struct rbt_sched_prog *a, *b, *urgent;
+	struct rbt_sched *s;
+	uint64_t t_ns = SIM_S;
+
+	params.tasks[31].n_compute = 2; /* more than one is no company here */
+	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, NULL, NULL, &s), 0);
+	params.priority = BEST_EFFORT;
+	CHECK_INT(rbt_sched_add(s, t_ns, &params, &a, &a), 0);
+	CHECK_INT(rbt_sched_add(s, t_ns, &params, &b, &b), 0);
+	params.priority = LATENCY;
+	CHECK_INT(rbt_sched_add(s, t_ns, &params, &urgent, &urgent), 0);
+	rbt_sched_busy(s, t_ns, a);
+	rbt_sched_busy(s, t_ns, b);
+	apply(s);
+	CHECK_INT(rbt_sched_locks_wanted(s), 0);
+	CHECK_INT(rbt_sched_decision(a)->off, RBT_ON);
+	CHECK_INT(rbt_sched_decision(b)->off, RBT_OFF_FULL);
+	for (const struct rbt_sched_prog *p = a; p != NULL; p = p == a ? b : NULL) {
+		CHECK_INT(rbt_sched_decision(p)->denial, RBT_DENIED_NOTHING);
+		CHECK_INT(rbt_sched_decision(p)->slice_us[31], RBT_TIMESLICE_OWN);
+	}
+	t_ns += SIM_MS;
+	rbt_sched_busy(s, t_ns, urgent);
+	CHECK_INT(rbt_sched_decision(a)->off, RBT_OFF_FULL);
+	CHECK_INT(rbt_sched_decision(b)->off, RBT_OFF_FULL);
+	CHECK_INT(rbt_sched_decision(urgent)->off, RBT_ON);
+	t_ns += 10 * SIM_MS;
+	rbt_sched_idle(s, t_ns, urgent);
+	rbt_sched_tick(s, t_ns + SIM_MS);
+	CHECK((rbt_sched_decision(a)->off == RBT_ON) != (rbt_sched_decision(b)->off == RBT_ON));
+	rbt_sched_destroy(s);
+}
+
 int main(void)
 {
 	test_locks();
+	test_without_slices();
 	test_turns_and_slices();
 	test_company();
 	test_cannot_suspend();
