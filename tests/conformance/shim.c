@@ -19,7 +19,7 @@
 #include "util/time.h"
 
 #define RECORD_TIMEOUT_MS 10000
-#define END_MS            2000
+#define END_MS            10000
 
 static int listen_at(char *path, size_t size)
 {
