@@ -18,20 +18,23 @@
 #include "util/time.h"
 
 #define MAX_IOVECS 1024
+/* A ring may be moved, of which nobody tells. */
+#define LIST_NS RBT_NS_PER_S
 
 struct entry {
 	struct entry *next;
 	struct rbt_amd_session *session;
+	/* What the kernel listed last, and how often queues had come or gone by then. */
+	struct kfd_queue_entry *list;
+	uint32_t n_list;
+	uint64_t n_changes, listed_ns;
 };
 
 struct rubato_kfd {
 	struct rubato_kfd *next;
 	int fd; /* -1 until asked for */
 	struct entry *entries;
-	/* What sysfs said last. */
-	pid_t known_pid;
-	struct rbt_amd_queue *known;
-	size_t n_known;
+	struct rbt_amd_follow follow; /* of sysfs */
 };
 
 static struct rubato_kfd *handles;
@@ -68,6 +71,13 @@ int rubato_kfd_open(struct rubato_kfd **ret)
 	return 0;
 }
 
+static void entry_free(struct entry *e)
+{
+	rbt_amd_session_close(e->session);
+	free(e->list);
+	free(e);
+}
+
 void rubato_kfd_close(struct rubato_kfd *kfd)
 {
 	struct entry *next;
@@ -84,11 +94,10 @@ void rubato_kfd_close(struct rubato_kfd *kfd)
 	pthread_mutex_unlock(&handles_lock);
 	for (struct entry *e = kfd->entries; e != NULL; e = next) {
 		next = e->next;
-		rbt_amd_session_close(e->session);
-		free(e);
+		entry_free(e);
 	}
 	rbt_close(&kfd->fd);
-	free(kfd->known);
+	rbt_amd_follow_finish(&kfd->follow);
 	free(kfd);
 }
 
@@ -171,8 +180,7 @@ int rubato_kfd_detach(struct rubato_kfd *kfd, pid_t pid)
 
 	if (e != NULL) {
 		*at = e->next;
-		rbt_amd_session_close(e->session);
-		free(e);
+		entry_free(e);
 	}
 	return 0;
 }
@@ -234,18 +242,40 @@ static void read_pointers(struct rubato_kfd_snapshot *snap)
 	}
 }
 
-static int snapshot_attached(struct rbt_amd_session *s, struct rubato_kfd_snapshot **ret)
+/* The kernel is asked again only when queues have come or gone: the pointers are in the target. */
+static int list_attached(struct entry *e)
 {
+	uint64_t n_changes = rbt_amd_session_changes(e->session);
+
+	uint64_t now_ns = rbt_now_ns();
+
+	if (e->list != NULL && e->n_changes == n_changes && now_ns - e->listed_ns < LIST_NS) {
+		return 0;
+	}
 	struct kfd_queue_entry *list = NULL;
-	struct rubato_kfd_snapshot *snap;
 	uint32_t n = 0;
-	int r = rbt_amd_session_snapshot(s, &list, &n);
+	int r = rbt_amd_session_snapshot(e->session, &list, &n);
+	if (r == 0) {
+		free(e->list);
+		e->list = list;
+		e->n_list = n;
+		e->n_changes = n_changes;
+		e->listed_ns = now_ns;
+	}
+	return r;
+}
+
+static int snapshot_attached(struct entry *e, struct rubato_kfd_snapshot **ret)
+{
+	struct rubato_kfd_snapshot *snap;
+	int r = list_attached(e);
 
 	if (r < 0) {
 		return r;
 	}
-	r = make_snapshot(rbt_amd_session_pid(s), n, &snap);
-	for (uint32_t i = 0; r == 0 && i < n; i++) {
+	const struct kfd_queue_entry *list = e->list;
+	r = make_snapshot(rbt_amd_session_pid(e->session), e->n_list, &snap);
+	for (uint32_t i = 0; r == 0 && i < e->n_list; i++) {
 		snap->queues[i] = (struct rubato_kfd_queue){
 			.id = list[i].queue_id,
 			.gpu_id = list[i].gpu_id,
@@ -260,7 +290,6 @@ static int snapshot_attached(struct rbt_amd_session *s, struct rubato_kfd_snapsh
 			.is_new = (list[i].exception_status & KFD_EC_QUEUE_NEW) != 0,
 		};
 	}
-	free(list);
 	if (r < 0) {
 		return r;
 	}
@@ -271,11 +300,8 @@ static int snapshot_attached(struct rbt_amd_session *s, struct rubato_kfd_snapsh
 
 static int snapshot_sysfs(struct rubato_kfd *kfd, pid_t pid, struct rubato_kfd_snapshot **ret)
 {
-	struct rbt_amd_queue *list = NULL;
 	struct rubato_kfd_snapshot *snap;
-	size_t n = 0;
-	int r = rbt_amd_queues_update(KFD_SYSFS_PATH, pid, kfd->known,
-		kfd->known_pid == pid ? kfd->n_known : 0, &list, &n);
+	int r = rbt_amd_follow(KFD_SYSFS_PATH, pid, &kfd->follow);
 
 	if (r == -ENXIO) {
 		/* No such process, or none of KFD's? */
@@ -283,21 +309,15 @@ static int snapshot_sysfs(struct rubato_kfd *kfd, pid_t pid, struct rubato_kfd_s
 		rbt_close(&pidfd);
 		return pidfd == -ESRCH || pidfd == -EINVAL ? -ESRCH : -ENXIO;
 	}
-	r = r < 0 ? r : make_snapshot(pid, (uint32_t)n, &snap);
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		snap->queues[i] = (struct rubato_kfd_queue){.id = list[i].id,
-			.gpu_id = list[i].gpu_id,
-			.type = list[i].type,
-			.ring_size = list[i].size};
-	}
+	r = r < 0 ? r : make_snapshot(pid, (uint32_t)kfd->follow.n_known, &snap);
 	if (r < 0) {
-		free(list);
 		return r;
 	}
-	free(kfd->known);
-	kfd->known = list;
-	kfd->n_known = n;
-	kfd->known_pid = pid;
+	for (size_t i = 0; i < kfd->follow.n_known; i++) {
+		const struct rbt_amd_queue *q = &kfd->follow.known[i];
+		snap->queues[i] = (struct rubato_kfd_queue){
+			.id = q->id, .gpu_id = q->gpu_id, .type = q->type, .ring_size = q->size};
+	}
 	*ret = snap;
 	return 0;
 }
@@ -306,7 +326,7 @@ int rubato_kfd_snapshot_take(struct rubato_kfd *kfd, pid_t pid, struct rubato_kf
 {
 	struct entry *e = *find(kfd, pid);
 
-	return e != NULL ? snapshot_attached(e->session, ret) : snapshot_sysfs(kfd, pid, ret);
+	return e != NULL ? snapshot_attached(e, ret) : snapshot_sysfs(kfd, pid, ret);
 }
 
 void rubato_kfd_snapshot_free(struct rubato_kfd_snapshot *snap)

@@ -67,6 +67,7 @@ static void serve(struct rbt_amd_session *s)
 		if (fds[2].revents != 0) {
 			s->gone = true;
 		}
+		s->n_changes += s->gone;
 		if (fds[1].revents != 0) {
 			dbg_take_events(s);
 		}
@@ -333,6 +334,11 @@ static int do_release(struct rbt_amd_session *s, void *arg)
 static int ask_held(struct rbt_amd_session *s, void *arg)
 {
 	return (int)s->held;
+}
+
+uint64_t rbt_amd_session_changes(const struct rbt_amd_session *s)
+{
+	return s->n_changes;
 }
 
 static int ask_use(struct rbt_amd_session *s, void *arg)

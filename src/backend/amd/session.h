@@ -71,6 +71,10 @@ uint32_t rbt_amd_session_held(struct rbt_amd_session *s);
  * board/gauge.h); 0: no more. 0 or -errno. */
 int rbt_amd_session_watch(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
 
+/* How often queues have come or gone, or the target has, since it began: while this is the same, so
+ * is a snapshot, but for what it says of exceptions. Does not wait. */
+uint64_t rbt_amd_session_changes(const struct rbt_amd_session *s);
+
 /* Whether it holds or watches anything; false also when the target has gone. */
 bool rbt_amd_session_is_used(struct rbt_amd_session *s);
 

@@ -300,6 +300,7 @@ void dbg_take_events(struct rbt_amd_session *s)
 			answer_runtime(s);
 		}
 		new_queues |= (a.event.exception_mask & KFD_EC_QUEUE_NEW) != 0;
+		s->n_changes++;
 		watch_changed(s);
 	}
 	/* A queue made after a suspend runs. */

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 
 #include "backend/amd/session.h"
 
@@ -24,8 +25,9 @@ struct rbt_amd_session {
 	uint32_t room;        /* for so many queues a snapshot is made ready */
 	uint32_t held, grace; /* RBT_AMD_* */
 	bool enabled, gone;   /* gone: the target */
-	struct watch *watch;  /* session_watch.c's; NULL: none */
-	uint64_t look_ns;     /* when it is to look next; UINT64_MAX: never */
+	_Atomic uint64_t n_changes;
+	struct watch *watch; /* session_watch.c's; NULL: none */
+	uint64_t look_ns;    /* when it is to look next; UINT64_MAX: never */
 	pthread_t thread;
 	/* Blocks until the target stops or ends, and tells. */
 	pthread_t watcher;

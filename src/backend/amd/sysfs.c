@@ -188,42 +188,91 @@ static bool is_known(const struct rbt_amd_queue *known, size_t n, uint32_t id, u
 	return true;
 }
 
-int rbt_amd_queues_read(const char *root, pid_t pid, struct rbt_amd_queue **ret, size_t *ret_n)
+void rbt_amd_follow_finish(struct rbt_amd_follow *f)
 {
-	return rbt_amd_queues_update(root, pid, NULL, 0, ret, ret_n);
+	if (f->dir != NULL) {
+		closedir(f->dir);
+	}
+	free(f->known);
+	*f = (struct rbt_amd_follow){0};
 }
 
-int rbt_amd_queues_update(const char *root, pid_t pid, const struct rbt_amd_queue *known,
-	size_t n_known, struct rbt_amd_queue **ret, size_t *ret_n)
+int rbt_amd_queues_read(const char *root, pid_t pid, struct rbt_amd_queue **ret, size_t *ret_n)
+{
+	struct rbt_amd_follow f = {0};
+	int r = rbt_amd_follow(root, pid, &f);
+
+	if (r == 0) {
+		*ret = f.known;
+		*ret_n = f.n_known;
+		f.known = NULL;
+	}
+	rbt_amd_follow_finish(&f);
+	return r;
+}
+
+static int open_queues(const char *root, pid_t pid, struct rbt_amd_follow *f)
 {
 	char path[MAX_PATH];
+
+	snprintf(path, sizeof(path), "%s/proc/%d/queues", root, (int)pid);
+	if (f->dir != NULL) {
+		closedir(f->dir);
+	}
+	f->dir = opendir(path);
+	if (f->dir == NULL) {
+		return errno == ENOENT || errno == ENOTDIR ? -ENXIO : -errno;
+	}
+	if (f->pid != pid) {
+		f->pid = pid;
+		f->n_known = 0;
+	}
+	return 0;
+}
+
+static size_t list_queues(
+	const char *root, const struct rbt_amd_follow *f, struct rbt_amd_queue *list)
+{
 	struct dirent *e;
 	size_t n = 0;
 
-	snprintf(path, sizeof(path), "%s/proc/%d/queues", root, (int)pid);
-	DIR *dir = opendir(path);
-	if (dir == NULL) {
-		return errno == ENOENT || errno == ENOTDIR ? -ENXIO : -errno;
-	}
-	struct rbt_amd_queue *list = calloc(KFD_MAX_QUEUES, sizeof(*list));
-	while (list != NULL && n < KFD_MAX_QUEUES && (e = readdir(dir)) != NULL) {
+	while (n < KFD_MAX_QUEUES && (e = readdir(f->dir)) != NULL) {
 		uint64_t id;
 		if (!is_number(e->d_name, KFD_QUEUE_ID_MASK, &id)) {
 			continue;
 		}
-		if (is_known(known, n_known, (uint32_t)id, e->d_ino, &list[n])) {
+		if (is_known(f->known, f->n_known, (uint32_t)id, e->d_ino, &list[n])) {
 			n++;
-		} else if (read_queue(root, pid, (uint32_t)id, &list[n])) {
+		} else if (read_queue(root, f->pid, (uint32_t)id, &list[n])) {
 			list[n++].inode = e->d_ino;
 		}
 	}
-	closedir(dir);
-	if (list == NULL) {
-		return -ENOMEM;
+	return n;
+}
+
+int rbt_amd_follow(const char *root, pid_t pid, struct rbt_amd_follow *f)
+{
+	struct rbt_amd_queue *list = malloc(KFD_MAX_QUEUES * sizeof(*list));
+	size_t n = 0;
+	int r = list == NULL ? -ENOMEM : 0;
+
+	if (r == 0 && f->dir != NULL && f->pid == pid) {
+		rewinddir(f->dir);
+		n = list_queues(root, f, list);
+	}
+	/* Empty: or the directory is that of a process which has gone. */
+	if (r == 0 && n == 0) {
+		r = open_queues(root, pid, f);
+		n = r == 0 ? list_queues(root, f, list) : 0;
+	}
+	if (r < 0) {
+		free(list);
+		return r;
 	}
 	qsort(list, n, sizeof(*list), by_id);
-	*ret = list;
-	*ret_n = n;
+	free(f->known);
+	f->known = list;
+	f->n_known = n;
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #ifndef RBT_BACKEND_AMD_SYSFS_H
 #define RBT_BACKEND_AMD_SYSFS_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,9 +50,17 @@ struct rbt_amd_queue {
  * the process, or -errno. */
 int rbt_amd_queues_read(const char *root, pid_t pid, struct rbt_amd_queue **ret, size_t *ret_n);
 
-/* The same for who looks often: queues that are in `known` are not read again. */
-int rbt_amd_queues_update(const char *root, pid_t pid, const struct rbt_amd_queue *known,
-	size_t n_known, struct rbt_amd_queue **ret, size_t *ret_n);
+/* For who looks often: the directory stays open, and queues that are known are not read again.
+ * Zeroed at first. */
+struct rbt_amd_follow {
+	pid_t pid;
+	DIR *dir;                    /* owned */
+	struct rbt_amd_queue *known; /* owned: the last list, sorted by id */
+	size_t n_known;
+};
+/* Brings f->known up to date. 0, or as above, and the list is what it was. */
+int rbt_amd_follow(const char *root, pid_t pid, struct rbt_amd_follow *f);
+void rbt_amd_follow_finish(struct rbt_amd_follow *f);
 
 /* Whether KFD knows the process. */
 bool rbt_amd_process_exists(const char *root, pid_t pid);
