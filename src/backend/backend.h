@@ -127,6 +127,10 @@ struct rbt_backend {
 	 * just been resumed or should be running: see nvidia/ops.c. Changes nothing else. */
 	int (*rouse)(const struct rbt_record *rec);
 
+	/* Optional (NULL). How the device is to arbitrate between this record's tasks and others',
+	 * where it does: 0 low, 1 as the program has it, 2 high. Does not wait. */
+	int (*set_level)(const struct rbt_record *rec, uint32_t level);
+
 	/* Optional (NULL). 0 when the record's file is what it should be, though it is not the
 	 * control node: a way to an agent. Without this, or with another record, -EBADF. */
 	int (*check_file)(const struct rbt_record *rec);

@@ -13,9 +13,14 @@
 #include <sys/mman.h>
 
 #include "daemon/daemon.h"
+#include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"
+
+static_assert((int)RBT_CLASS_BEST_EFFORT == 0 && (int)RBT_CLASS_NORMAL == HOLD_LEVEL_OWN &&
+		      (int)RBT_CLASS_LATENCY == 2,
+	"a class is a level");
 
 #define DEFAULT_POLL_US 2000
 #define ALONE_POLL_US   100000
@@ -103,6 +108,22 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 	}
 }
 
+/*
+ * Where the device arbitrates between programs by itself, it is to prefer the right ones for as long
+ * as both are on it: until a latency program's first packets have been seen, and beside normal ones.
+ */
+static void set_level(struct daemon *d, const struct program *p, struct hold *h)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
+	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	uint32_t level = (uint32_t)rbt_class_of(p->priority);
+
+	if (b != NULL && b->set_level != NULL && h->in_hand && hold_is_writable(mine) &&
+		level != h->level) {
+		(void)hand_set_level(d, h, level);
+	}
+}
+
 void activity_update(struct daemon *d)
 {
 	uint32_t n[RBT_SCHED_MAX_GPUS];
@@ -114,6 +135,7 @@ void activity_update(struct daemon *d)
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
 			watch_hold(d, p, h, has_company(p, n) ? poll_us : 0);
+			set_level(d, p, h);
 		}
 	}
 }

@@ -63,10 +63,13 @@ struct hold {
 	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
 	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
 	uint32_t watch_us;               /* applied: how often its queues are looked at; 0: not */
+	uint32_t level;                  /* applied: of the backend's set_level(); 1: its own */
 	uint64_t watch_retry_ns;         /* they could not be: not before this */
 	int board_fd;                    /* where that goes, if it is not the program's own; -1 */
 	LIST_ENTRY(hold) link;
 };
+
+#define HOLD_LEVEL_OWN 1
 
 struct program {
 	struct source pidfd;
@@ -331,6 +334,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 int hand_resume(struct daemon *d, struct hold *h);
 /* All but its compute tasks. */
 int hand_resume_rest(struct daemon *d, struct hold *h);
+int hand_set_level(struct daemon *d, struct hold *h, uint32_t level);
 /* 0: no more. The board is h->board_fd, if it has one. */
 int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us);
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep);

@@ -39,6 +39,7 @@ static void forget_one(struct daemon *d, struct hold *h)
 
 	h->in_hand = false;
 	h->watch_us = 0;
+	h->level = HOLD_LEVEL_OWN;
 	/* What the driver did not let us restore is still so, and the next hand goes on with it. */
 	if (mine != NULL && mine->suspended) {
 		h->stale = true;
@@ -351,6 +352,16 @@ int hand_resume_rest(struct daemon *d, struct hold *h)
 	}
 	h->rest_off = r < 0;
 	h->refused = h->refused || h->rest_off;
+	return r;
+}
+
+int hand_set_level(struct daemon *d, struct hold *h, uint32_t level)
+{
+	int r = call_simple(
+		d, (struct rbt_hand_request){.op = RBT_HAND_LEVEL, .id = h->id, .value = level});
+
+	/* What could not be said is not said again: it is a help, no more. */
+	h->level = r == -ENOTCONN ? HOLD_LEVEL_OWN : level;
 	return r;
 }
 

@@ -256,6 +256,7 @@ static struct hold *make_hold(
 	h->backend = rec->backend;
 	h->client = rec->client;
 	h->board_fd = -1;
+	h->level = HOLD_LEVEL_OWN;
 	p->n_holds++;
 	LIST_INSERT_HEAD(&p->holds, h, link);
 	return h;

@@ -112,6 +112,17 @@ static int watch(struct hand *hand, const struct rbt_hand_request *req, struct p
 	return b->watch(&h->rec, p->n_fds > 0 ? p->fds[0] : -1, (uint32_t)req->value);
 }
 
+static int set_level(struct hand *hand, const struct rbt_hand_request *req)
+{
+	const struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
+	const struct rbt_backend *b = h != NULL ? rbt_backend_by_id(h->rec.backend) : NULL;
+
+	if (b == NULL || b->set_level == NULL) {
+		return h == NULL ? -ENOENT : -EOPNOTSUPP;
+	}
+	return b->set_level(&h->rec, (uint32_t)req->value);
+}
+
 static int execute(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
 {
 	switch (req->op) {
@@ -129,6 +140,8 @@ static int execute(struct hand *hand, const struct rbt_hand_request *req, struct
 		return 0;
 	case RBT_HAND_WATCH:
 		return watch(hand, req, p);
+	case RBT_HAND_LEVEL:
+		return set_level(hand, req);
 	case RBT_HAND_KEEP_LOCK:
 	case RBT_HAND_DROP_LOCK:
 		return keep_lock(hand, req->gpu, take_fd(p));

@@ -18,8 +18,9 @@
 #include "shim/submit.h"
 
 #define PERCENTAGE_MASK 0xffu /* the byte above it chooses a partition */
-#define LOW_PRIORITY    6u    /* and below: the low pipe priority */
-#define HIGH_PRIORITY   11u   /* and above: the high one */
+/* The driver's 16 priorities are three of the hardware's; up to here, and from here on. */
+#define LOW_PRIORITY  6u
+#define HIGH_PRIORITY 11u
 /* While queues are off, new ones are looked for this often even if nobody wants to know more. */
 #define OFF_LOOK_NS 5000000ull
 /* What did not obey is told again after this. */
@@ -70,14 +71,20 @@ void shim_agent_ensure(struct shim *s)
 	}
 }
 
+/* Within the band, the program's own order among its queues stays. */
 static uint32_t wanted_priority(const struct shim_kfd *k, const struct shim_queue *q)
 {
-	uint32_t own = q->own.queue_priority;
+	uint32_t own =
+		q->own.queue_priority < KFD_MAX_PRIORITY ? q->own.queue_priority : KFD_MAX_PRIORITY;
 
-	if (k->level == RBT_AGENT_LEVEL_LOW) {
-		return own < LOW_PRIORITY ? own : LOW_PRIORITY;
+	switch (k->level) {
+	case RBT_AGENT_LEVEL_LOW:
+		return own * LOW_PRIORITY / KFD_MAX_PRIORITY;
+	case RBT_AGENT_LEVEL_HIGH:
+		return HIGH_PRIORITY + own * (KFD_MAX_PRIORITY - HIGH_PRIORITY) / KFD_MAX_PRIORITY;
+	default:
+		return q->own.queue_priority;
 	}
-	return k->level == RBT_AGENT_LEVEL_HIGH && own < HIGH_PRIORITY ? HIGH_PRIORITY : own;
 }
 
 /* Unless the program is about to change the queue itself: then -EAGAIN. 0 or -errno. */

@@ -38,8 +38,12 @@ def is_on(s, pid):
     return bool(found) and all(q["enabled"] == 1 for q in found)
 
 
+# What becomes of the client's own priority, 7, in each class.
+LOW, HIGH = 2, 12
+
+
 def is_own(s, pid, percentage=100, priority=7):
-    """As the program itself has set them."""
+    """As the program itself has set them, but for a priority that is its class's."""
     return is_on(s, pid) and all((q["percentage"], q["priority"]) == (percentage, priority) for q in queues(s, pid))
 
 
@@ -128,8 +132,8 @@ def test_two_take_turns(s):
     if is_off(s, p.pid):
         assert completed(s, p.pid) == first
     programs[1].kill()
-    eventually("alone, it runs", lambda: is_own(s, p.pid))
-    assert all(is_own(s, p.pid) for _ in range(10))
+    eventually("alone, it runs", lambda: is_own(s, p.pid, 100, LOW))
+    assert all(is_own(s, p.pid, 100, LOW) for _ in range(10))
     exact(s, p)
 
 
@@ -182,6 +186,7 @@ def test_sixteen_priorities(s):
     for priority in range(11, 16):
         s.rubato("renice", low.pid, "--priority", priority)
         eventually("latency reserves", lambda: is_off(s, high.pid), 3)
+        assert all(q["priority"] == HIGH for q in queues(s, low.pid))
         s.rubato("renice", low.pid, "--priority", 8)
         eventually("shared", lambda: is_on(s, low.pid) and is_on(s, high.pid))
     assert is_own(s, low.pid) and is_own(s, high.pid)
@@ -258,7 +263,7 @@ def test_killed_while_off(s):
     daemon, hand = s.daemon(), s.hand()
     os.kill(hand, signal.SIGSTOP)
     os.kill(daemon, signal.SIGSTOP)
-    eventually("restored by the deadline", lambda: is_own(s, p.pid), 8)
+    eventually("restored by the deadline", lambda: is_own(s, p.pid, 100, LOW), 8)
     os.kill(hand, signal.SIGKILL)
     os.kill(daemon, signal.SIGKILL)
     eventually("all run", lambda: all(is_own(s, x.pid) for x in (p, q, r)), 5)

@@ -301,7 +301,11 @@ static void levels(void)
 	make_queue(KFD_QUEUE_COMPUTE_AQL);
 	int link = await_link();
 	CHECK(say(link, RBT_AGENT_LEVEL, 0, RBT_AGENT_LEVEL_HIGH) == 1);
-	CHECK(driver.set[0].queue_priority == 11 && driver.set[0].queue_percentage == 100);
+	CHECK(driver.set[0].queue_priority == 12 && driver.set[0].queue_percentage == 100);
+	/* What the program sets is moved in its turn, in its order. */
+	CHECK(set_queue(0, RING, 100, 0) == 0);
+	step();
+	CHECK(driver.set[0].queue_priority == 11);
 	CHECK(set_queue(0, RING, 100, 15) == 0);
 	step();
 	CHECK(driver.set[0].queue_priority == 15);
@@ -309,6 +313,11 @@ static void levels(void)
 	CHECK(driver.set[0].queue_priority == 6);
 	CHECK(say(link, RBT_AGENT_LEVEL, 0, 77) == 1 && driver.set[0].queue_priority == 6);
 	CHECK(say(link, RBT_AGENT_LEVEL, 0, RBT_AGENT_LEVEL_OWN) == 1);
+	CHECK(driver.set[0].queue_priority == 15);
+	/* Nobody means it any more. */
+	CHECK(say(link, RBT_AGENT_LEVEL, 0, RBT_AGENT_LEVEL_LOW) == 1);
+	close(link);
+	step();
 	CHECK(driver.set[0].queue_priority == 15);
 }
 

@@ -416,6 +416,19 @@ static int renew(const struct rbt_record *rec, uint64_t deadline_ns)
 	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_RENEW, deadline_ns) : 0;
 }
 
+static int set_level(const struct rbt_record *rec, uint32_t level)
+{
+	static const enum rbt_agent_level levels[] = {
+		RBT_AGENT_LEVEL_LOW, RBT_AGENT_LEVEL_OWN, RBT_AGENT_LEVEL_HIGH};
+
+	if (level >= sizeof(levels) / sizeof(levels[0])) {
+		return -EINVAL;
+	}
+	/* From outside, there is no way to. */
+	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_LEVEL, levels[level])
+			      : -EOPNOTSUPP;
+}
+
 static int unwatch(pid_t pid)
 {
 	int r = 0;
@@ -466,6 +479,7 @@ const struct rbt_backend rbt_backend_amd = {
 	.suspend = suspend,
 	.resume = resume,
 	.preempt = preempt,
+	.set_level = set_level,
 	.check_file = check_file,
 	.complete = rbt_amd_complete,
 	.renew = renew,
