@@ -109,8 +109,8 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 }
 
 /*
- * Where the device arbitrates between programs by itself, it is to prefer the right ones for as long
- * as both are on it: until a latency program's first packets have been seen, and beside normal ones.
+ * Where the device arbitrates between programs by itself, it is to prefer the right ones while both
+ * are on it: until a latency program's first packets have been seen, and beside normal programs.
  */
 static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records as the shim sends them: the suite stands in for the daemon. What is done through them must
- * come to the same as through records found from outside, and end with whoever did it.
+ * Records as the shim sends them: the suite stands in for the daemon. What is done through them
+ * must come to the same as through records found from outside, and end with whoever did it.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -79,6 +79,39 @@ static int note_pid(pid_t pid, void *data)
 	return 0;
 }
 
+/* Takes ownership of the list of process 42, as it was first read. */
+static void test_follow(struct rbt_amd_queue *queues, size_t n)
+{
+	struct rbt_amd_follow f = {.pid = 42, .known = queues, .n_known = n};
+
+	/* What is known is not read again; what only looks the same is. */
+	put("proc/42/queues/10/size", "4096");
+	queues[0].inode++;
+	queues[0].size = 1;
+	CHECK_INT(rbt_amd_follow(root, 42, &f), 0);
+	CHECK_INT(f.n_known, 2);
+	CHECK_INT(f.known[0].size, 4096);
+	CHECK_INT(f.known[1].size, 65536);
+	/* The directory stays open, and shows what comes and goes. */
+	put("proc/42/queues/3/gpuid", "28851");
+	put("proc/42/queues/3/size", "8192");
+	put("proc/42/queues/3/type", "0");
+	CHECK_INT(rbt_amd_follow(root, 42, &f), 0);
+	CHECK_INT(f.n_known, 3);
+	CHECK_INT(f.known[1].size, 8192);
+	/* Another process's; one without queues; and back. */
+	put("proc/44/queues/2/gpuid", "28851");
+	put("proc/44/queues/2/size", "1024");
+	put("proc/44/queues/2/type", "0");
+	CHECK_INT(rbt_amd_follow(root, 44, &f), 0);
+	CHECK_INT(f.n_known, 1);
+	CHECK_INT(f.known[0].size, 1024);
+	CHECK_INT(rbt_amd_follow(root, 43, &f), -ENXIO);
+	CHECK_INT(rbt_amd_follow(root, 42, &f), 0);
+	CHECK_INT(f.n_known, 3);
+	rbt_amd_follow_finish(&f);
+}
+
 static void test_processes(void)
 {
 	struct rbt_amd_queue *queues = NULL;
@@ -108,33 +141,7 @@ static void test_processes(void)
 	CHECK_INT(queues[0].type, KFD_QUEUE_SDMA);
 	CHECK_INT(queues[1].id, 10);
 	CHECK_INT(queues[1].size, 65536);
-	/* What is known is not read again; what only looks the same is. */
-	struct rbt_amd_follow f = {.pid = 42, .known = queues, .n_known = n};
-	put("proc/42/queues/10/size", "4096");
-	queues[0].inode++;
-	queues[0].size = 1;
-	CHECK_INT(rbt_amd_follow(root, 42, &f), 0);
-	CHECK_INT(f.n_known, 2);
-	CHECK_INT(f.known[0].size, 4096);
-	CHECK_INT(f.known[1].size, 65536);
-	/* The directory stays open, and shows what comes and goes. */
-	put("proc/42/queues/3/gpuid", "28851");
-	put("proc/42/queues/3/size", "8192");
-	put("proc/42/queues/3/type", "0");
-	CHECK_INT(rbt_amd_follow(root, 42, &f), 0);
-	CHECK_INT(f.n_known, 3);
-	CHECK_INT(f.known[1].size, 8192);
-	/* Another process's; one without queues; and back. */
-	put("proc/44/queues/2/gpuid", "28851");
-	put("proc/44/queues/2/size", "1024");
-	put("proc/44/queues/2/type", "0");
-	CHECK_INT(rbt_amd_follow(root, 44, &f), 0);
-	CHECK_INT(f.n_known, 1);
-	CHECK_INT(f.known[0].size, 1024);
-	CHECK_INT(rbt_amd_follow(root, 43, &f), -ENXIO);
-	CHECK_INT(rbt_amd_follow(root, 42, &f), 0);
-	CHECK_INT(f.n_known, 3);
-	rbt_amd_follow_finish(&f);
+	test_follow(queues, n);
 	CHECK_INT(rbt_amd_vram_read(root, 42, 28851, &bytes), 0);
 	CHECK_INT(bytes, 1234567890123);
 	CHECK_INT(rbt_amd_vram_read(root, 42, 1, &bytes), -ENOENT);
