@@ -71,6 +71,12 @@ void shim_agent_ensure(struct shim *s)
 	}
 }
 
+/* b_ns 0: never. */
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return b_ns != 0 && b_ns < a_ns ? b_ns : a_ns;
+}
+
 /* Within the band, the program's own order among its queues stays. */
 static uint32_t wanted_priority(const struct shim_kfd *k, const struct shim_queue *q)
 {
@@ -87,13 +93,18 @@ static uint32_t wanted_priority(const struct shim_kfd *k, const struct shim_queu
 	}
 }
 
-/* Unless the program is about to change the queue itself: then -EAGAIN. 0 or -errno. */
-static int update(struct shim_kfd *k, uint32_t id, struct kfd_update_queue *arg)
+/*
+ * Unless the program is about to change the queue itself, or has done so and its news are not taken
+ * in: then -EAGAIN. (News are put down before the call ends: in this order none is missed.) 0 or
+ * -errno.
+ */
+static int update(struct shim *s, uint32_t id, struct kfd_update_queue *arg)
 {
+	struct shim_kfd *k = &s->kfd;
 	int r = -EAGAIN;
 
 	k->acting_on = id + 1;
-	if (k->in_call[id] == 0) {
+	if (k->in_call[id] == 0 && s->n_late <= 0) {
 		r = shim_raw_ioctl(shim_fd_get(&shim_owned.kfd), KFD_IOC_UPDATE_QUEUE, arg) < 0
 			    ? -errno
 			    : 0;
@@ -103,8 +114,9 @@ static int update(struct shim_kfd *k, uint32_t id, struct kfd_update_queue *arg)
 }
 
 /* Brings one queue to what it should be. */
-static int settle_queue(struct shim_kfd *k, uint32_t id, bool off)
+static int settle_queue(struct shim *s, uint32_t id, bool off)
 {
+	struct shim_kfd *k = &s->kfd;
 	struct shim_queue *q = &k->queues[id];
 	struct kfd_update_queue arg = q->own;
 
@@ -112,7 +124,7 @@ static int settle_queue(struct shim_kfd *k, uint32_t id, bool off)
 		arg.queue_percentage &= ~PERCENTAGE_MASK;
 	}
 	arg.queue_priority = wanted_priority(k, q);
-	int r = update(k, id, &arg);
+	int r = update(s, id, &arg);
 	if (r == 0) {
 		q->off = off;
 		q->leveled = arg.queue_priority != q->own.queue_priority;
@@ -128,8 +140,9 @@ static bool differs(const struct shim_kfd *k, const struct shim_queue *q)
 }
 
 /* Brings all queues to what they should be. The first error; what was to be retried is none. */
-static int settle_all(struct shim_kfd *k, uint64_t now_ns, uint32_t *ret_n_off)
+static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 {
+	struct shim_kfd *k = &s->kfd;
 	bool is_valid = shim_fd_valid(&shim_owned.kfd);
 	uint32_t n_off = 0;
 	int first = 0;
@@ -139,9 +152,13 @@ static int settle_all(struct shim_kfd *k, uint64_t now_ns, uint32_t *ret_n_off)
 		struct shim_queue *q = &k->queues[id];
 		if (q->used && differs(k, q)) {
 			bool off = (shim_kfd_kind(q->type) & k->off_kinds) != 0;
-			int r = is_valid ? settle_queue(k, id, off) : -EBADF;
+			int r = is_valid ? settle_queue(s, id, off) : -EBADF;
 			if (r < 0) {
-				k->retry_ns = now_ns + RETRY_NS;
+				/* What is left alone for good is not waited for. */
+				uint64_t wait_ns = r != -EAGAIN ? RETRY_NS
+						   : k->lossy   ? LINKED_NS
+								: BUSY_NS;
+				k->retry_ns = earlier(now_ns + wait_ns, k->retry_ns);
 			}
 			first = first == 0 && r != -EAGAIN ? r : first;
 		}
@@ -152,9 +169,10 @@ static int settle_all(struct shim_kfd *k, uint64_t now_ns, uint32_t *ret_n_off)
 }
 
 /* All or nothing: what was on before and cannot be taken off altogether is left on. */
-static int suspend(struct shim_kfd *k, const struct rbt_agent_request *req, uint64_t now_ns,
-	uint32_t *ret_n_off)
+static int suspend(
+	struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns, uint32_t *ret_n_off)
 {
+	struct shim_kfd *k = &s->kfd;
 	uint32_t before = k->off_kinds;
 
 	/* Told long ago, while the program was stopped. */
@@ -163,24 +181,26 @@ static int suspend(struct shim_kfd *k, const struct rbt_agent_request *req, uint
 	}
 	k->off_kinds |= req->kinds;
 	k->deadline_ns = req->value;
-	int r = settle_all(k, now_ns, ret_n_off);
+	int r = settle_all(s, now_ns, ret_n_off);
 	if (r < 0) {
 		k->off_kinds = before;
-		(void)settle_all(k, now_ns, ret_n_off);
+		(void)settle_all(s, now_ns, ret_n_off);
 	}
 	return r;
 }
 
-static int preempt(struct shim_kfd *k, uint32_t id)
+static int preempt(struct shim *s, uint32_t id)
 {
+	const struct shim_kfd *k = &s->kfd;
+
 	if (id >= k->n_used || !k->queues[id].used) {
 		return -ENOENT;
 	}
 	if (k->queues[id].off) {
 		return 0;
 	}
-	int r = settle_queue(k, id, true);
-	int back = settle_queue(k, id, false);
+	int r = settle_queue(s, id, true);
+	int back = settle_queue(s, id, false);
 	return r < 0 ? r : back;
 }
 
@@ -192,14 +212,14 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 	*ret = (struct rbt_agent_reply){.magic = RBT_AGENT_MAGIC, .seq = req->seq};
 	switch (req->op) {
 	case RBT_AGENT_SUSPEND:
-		ret->error = suspend(k, req, now_ns, &ret->n);
+		ret->error = suspend(s, req, now_ns, &ret->n);
 		return true;
 	case RBT_AGENT_RESUME:
 		k->off_kinds &= ~req->kinds;
-		ret->error = settle_all(k, now_ns, &ret->n);
+		ret->error = settle_all(s, now_ns, &ret->n);
 		return true;
 	case RBT_AGENT_PREEMPT:
-		ret->error = preempt(k, req->kinds);
+		ret->error = preempt(s, req->kinds);
 		return true;
 	case RBT_AGENT_RENEW:
 		k->deadline_ns = req->value;
@@ -210,7 +230,7 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 		return false;
 	case RBT_AGENT_LEVEL:
 		k->level = req->value <= RBT_AGENT_LEVEL_HIGH ? (uint32_t)req->value : k->level;
-		(void)settle_all(k, now_ns, &ret->n);
+		(void)settle_all(s, now_ns, &ret->n);
 		return false;
 	default:
 		ret->error = -EINVAL;
@@ -252,11 +272,6 @@ static void let_go(struct shim_kfd *k)
 	k->look_ns = 0;
 }
 
-static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
-{
-	return b_ns != 0 && b_ns < a_ns ? b_ns : a_ns;
-}
-
 static uint64_t next_step(const struct shim_kfd *k, uint64_t now_ns)
 {
 	uint64_t at_ns = earlier(UINT64_MAX, k->retry_ns);
@@ -282,12 +297,15 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 		k->dirty = k->n_queues > 0;
 		s->touched = true;
 	}
+	if (k->lossy && !k->partial) {
+		k->partial = k->dirty = s->touched = true;
+	}
 	if (k->off_kinds != 0) {
 		uint64_t lease_ns = now_ns + RBT_AGENT_LEASE_NS;
 		k->deadline_ns = k->deadline_ns < lease_ns ? k->deadline_ns : lease_ns;
 		k->off_kinds = now_ns < k->deadline_ns ? k->off_kinds : 0;
 	}
-	(void)settle_all(k, now_ns, &n_off);
+	(void)settle_all(s, now_ns, &n_off);
 	if (k->look_ns != 0 && now_ns >= k->look_ns) {
 		shim_kfd_look(s, now_ns);
 		k->look_ns = now_ns + k->watch_us * 1000ull;

@@ -59,6 +59,9 @@ struct shim_kfd {
 	 * other's, none is in the driver with the other. */
 	_Atomic uint32_t in_call[KFD_MAX_QUEUES];
 	_Atomic uint32_t acting_on;
+	/* What a queue's owner has set last is not known: it stays in a call for ever, and so is
+	 * left alone. */
+	_Atomic bool lossy;
 
 	bool dirty, told;          /* as a client's */
 	bool partial;              /* a queue could not be recorded */

@@ -58,7 +58,11 @@ static uint32_t begin_call(struct shim *s, unsigned long request, const void *ar
 	if (id >= KFD_MAX_QUEUES) {
 		return NO_QUEUE;
 	}
-	s->kfd.in_call[id]++;
+	/* Two at once: whose came last is not known. One is never ended. */
+	if (s->kfd.in_call[id]++ != 0) {
+		s->kfd.lossy = true;
+		return NO_QUEUE;
+	}
 	if (s->kfd.acting_on == id + 1) {
 		uint64_t until_ns = shim_raw_now_ns() + MAX_WAIT_NS;
 		while (s->kfd.acting_on == id + 1 && shim_raw_now_ns() < until_ns) {
@@ -185,6 +189,11 @@ int rbt_shim_call_kfd(int fd, unsigned long request, void *arg)
 		decode(&ev, request, arg);
 		ev.tid = shim_sys_gettid();
 		shim_look(&ev, s);
+		/* There was not even room to put it down. */
+		if (ev.type != EV_NONE && id != NO_QUEUE) {
+			s->kfd.lossy = true;
+			id = NO_QUEUE;
+		}
 	}
 	end_call(s, id);
 	errno = saved_errno;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the shim learns from a program's calls to KFD, and what its agent does to the queues. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -521,6 +523,106 @@ static void after_fork(void)
 	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
 }
 
+/* The program sets new rings as fast as it can while the agent takes the queue off and puts it
+ * back: whenever it runs, it is with the newest. */
+static pthread_mutex_t storm_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t newest_ring[2];
+static _Atomic uint32_t agent_tid;
+static atomic_bool storm_over;
+
+static int storm_call(int fd, unsigned long request, void *arg)
+{
+	struct kfd_update_queue *update = arg;
+	bool by_agent = (uint32_t)gettid() == agent_tid;
+
+	pthread_mutex_lock(&storm_lock);
+	CHECK(_IOC_NR(request) == KFD_NR_UPDATE_QUEUE);
+	if (by_agent && update->queue_percentage != 0) {
+		CHECK(update->ring_base_address == newest_ring[update->queue_id]);
+	} else if (!by_agent) {
+		newest_ring[update->queue_id] = update->ring_base_address;
+	}
+	driver.set[update->queue_id] = *update;
+	driver.n_updates += by_agent;
+	pthread_mutex_unlock(&storm_lock);
+	return 0;
+}
+
+static void *set_rings(void *data)
+{
+	for (uint64_t ring = 1; !storm_over; ring++) {
+		CHECK(set_queue(*(uint32_t *)data, ring << 12, 100, 7) == 0);
+		if (ring % 64 == 0) {
+			usleep(200);
+		}
+	}
+	return NULL;
+}
+
+static void be_agent(const struct rbt_agent_request *req)
+{
+	struct rbt_agent_reply reply;
+	struct shim_guard g;
+
+	while (shim_enter(&g) < 0) {
+		sched_yield();
+	}
+	shim_take_in(g.s, world.clock_ns);
+	shim_agent_obey(g.s, req, world.clock_ns, &reply);
+	shim_leave(&g);
+}
+
+static void never_an_old_ring(void)
+{
+	struct rbt_agent_request off = {
+		.op = RBT_AGENT_SUSPEND, .kinds = RBT_AGENT_COMPUTE, .value = UINT64_MAX};
+	struct rbt_agent_request on = {.op = RBT_AGENT_RESUME, .kinds = RBT_AGENT_COMPUTE};
+	pthread_t threads[2];
+	uint32_t ids[2];
+
+	start();
+	for (int i = 0; i < 2; i++) {
+		ids[i] = make_queue(KFD_QUEUE_COMPUTE_AQL);
+		newest_ring[i] = driver.set[i].ring_base_address;
+	}
+	world.kfd_call = storm_call;
+	agent_tid = (uint32_t)gettid();
+	for (int i = 0; i < 2; i++) {
+		CHECK(pthread_create(&threads[i], NULL, set_rings, &ids[i]) == 0);
+	}
+	uint64_t end_ns = rbt_now_ns() + 700 * RBT_NS_PER_MS;
+	while (rbt_now_ns() < end_ns) {
+		be_agent(&off);
+		be_agent(&on);
+	}
+	storm_over = true;
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+	}
+	CHECK(driver.n_updates > 100 && !table()->kfd.lossy);
+	be_agent(&on);
+	for (int i = 0; i < 2; i++) {
+		CHECK(driver.set[i].ring_base_address == newest_ring[i] && !is_off(ids[i]));
+	}
+}
+
+static void set_meanwhile(uint32_t id)
+{
+	driver.during = NULL;
+	CHECK(set_queue(id, RING, 100, 9) == 0);
+}
+
+static void two_at_once_are_left_alone(void)
+{
+	start();
+	uint32_t id = make_queue(KFD_QUEUE_COMPUTE_AQL), other = make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	driver.during = set_meanwhile;
+	CHECK(set_queue(id, RING, 100, 7) == 0);
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && !is_off(id) && is_off(other));
+	CHECK(table()->kfd.partial); /* which the daemon is told: it takes no turns */
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -541,6 +643,8 @@ int main(void)
 		TEST(without_an_agent),
 		TEST(without_a_daemon),
 		TEST(after_fork),
+		TEST(never_an_old_ring),
+		TEST(two_at_once_are_left_alone),
 	};
 
 	return run_tests(tests, sizeof(tests) / sizeof(tests[0]));
