@@ -171,6 +171,9 @@ static void print_account(const struct listed *l)
 	print_hist("preempted:", &a->off);
 	print_hist("suspend calls:", &a->suspend);
 	print_hist("resume calls:", &a->resume);
+	if ((a->valid & RBT_ACCOUNT_HAS_PENDING) != 0) {
+		printf("%26s %" PRIu64 "\n", "packets pending:", a->n_pending);
+	}
 	if ((a->valid & RBT_ACCOUNT_HAS_REQUESTS) != 0) {
 		print_hist("requests:", &a->request);
 	}

@@ -79,6 +79,7 @@ void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_acc
 	schedule_tick(d);
 	sample(d, p);
 	account_fill(&p->account, p->params.is_known, rbt_now_ns(), ret);
+	activity_account(p, ret);
 }
 
 void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_program_turns *ret)

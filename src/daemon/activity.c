@@ -140,15 +140,16 @@ void activity_update(struct daemon *d)
 	}
 }
 
-bool activity_pending(const struct program *p, uint64_t *ret)
+void activity_account(const struct program *p, struct rbt_program_account *account)
 {
 	const struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
 		if (h->watch_us != 0 && p->board != NULL) {
-			*ret = atomic_load_explicit(&p->board->n_pending, memory_order_relaxed);
-			return true;
+			account->n_pending =
+				atomic_load_explicit(&p->board->n_pending, memory_order_relaxed);
+			account->valid |= RBT_ACCOUNT_HAS_PENDING;
+			return;
 		}
 	}
-	return false;
 }

@@ -152,6 +152,7 @@ struct daemon {
 	int gpu_locks[RBT_MAX_GPUS];
 	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
 	struct rbt_sched_gpus gpus;
+	uint32_t amd_gpus; /* of the core's, those that have been AMD's */
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
 	uint64_t retry_ns; /* when to reconcile again; 0: when something happens */
 	bool any_off;      /* a suspend may be in force, to be renewed */
@@ -279,8 +280,8 @@ void schedule_tick(struct daemon *d);
 /* activity.c: devices whose queues are looked at, because nobody tells when they have work */
 /* Looks as often as it matters now, at all programs' that have such. */
 void activity_update(struct daemon *d);
-/* What stands in its queues; false where that is not known. */
-bool activity_pending(const struct program *p, uint64_t *ret);
+/* Fills in what stands in its queues, where that is known. */
+void activity_account(const struct program *p, struct rbt_program_account *account);
 
 /* apply.c: decisions are carried out */
 /* Whatever has been decided anew. */

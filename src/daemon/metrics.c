@@ -125,8 +125,10 @@ static void take_program(
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		ret->gpus |= (uint32_t)(p->params.tasks[gpu].n_compute > 0) << gpu;
 	}
+	ret->amd_gpus = ret->gpus & m->daemon->amd_gpus;
 	accounting_fill_turns(m->daemon, p, &ret->turns);
 	account_fill(&p->account, p->params.is_known, now_ns, &ret->account);
+	activity_account(p, &ret->account);
 }
 
 static void count_program(struct metrics_snapshot *s, const struct metrics_program *p)
@@ -143,6 +145,7 @@ static void take_gpus(const struct daemon *d, struct metrics_snapshot *s)
 
 		s->gpus[gpu] = (struct metrics_gpu){
 			.is_used = a->had_programs,
+			.is_amd = (d->amd_gpus >> gpu & 1) != 0,
 			.has_used = a->had_known,
 			.used_ns = a->used_ns,
 			.reserved_ns = a->reserved_ns,

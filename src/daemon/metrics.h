@@ -22,7 +22,8 @@
 struct metrics_program {
 	pid_t pid;
 	unsigned priority;
-	uint32_t gpus; /* a bit each */
+	uint32_t gpus;     /* a bit each */
+	uint32_t amd_gpus; /* of these; counted from the last down */
 	bool is_suspended, is_waiting;
 	bool has_turns;
 	char name[64], user[64];
@@ -31,6 +32,7 @@ struct metrics_program {
 };
 
 struct metrics_gpu {
+	bool is_amd;
 	bool is_used;  /* had programs; all of the following is known */
 	bool has_used; /* some whose idleness is known */
 	uint64_t used_ns, reserved_ns, n_switches;

@@ -134,6 +134,12 @@ static void put_escaped(struct out *o, const char *s)
 	}
 }
 
+/* As users know them: each vendor counts its own. */
+static void put_gpu_name(struct out *o, uint32_t gpu, bool is_amd)
+{
+	put(o, is_amd ? "amd%u" : "%u", is_amd ? RBT_MAX_GPUS - 1 - gpu : gpu);
+}
+
 /* All but the closing brace. They are the same for all lines of a piece, so that they are made up
  * only once and copied from there. */
 static void put_program_labels(struct out *o, const struct metrics_program *p)
@@ -151,7 +157,8 @@ static void put_program_labels(struct out *o, const struct metrics_program *p)
 	const char *between = "";
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		if ((p->gpus & (UINT32_C(1) << gpu)) != 0) {
-			put(o, "%s%u", between, gpu);
+			put(o, "%s", between);
+			put_gpu_name(o, gpu, (p->amd_gpus >> gpu & 1) != 0);
 			between = ",";
 		}
 	}
@@ -231,12 +238,15 @@ static void put_gpu(struct out *o, const struct family *f, const struct metrics_
 		return;
 	}
 	for (uint32_t i = 0; f->subject == GPU_CLASS && i < METRICS_CLASSES; i++) {
-		put(o, "%s{gpu=\"%zu\",class=\"%s\"}", f->name, gpu,
-			rbt_class_name((enum rbt_class)i));
+		put(o, "%s{gpu=\"", f->name);
+		put_gpu_name(o, (uint32_t)gpu, g->is_amd);
+		put(o, "\",class=\"%s\"}", rbt_class_name((enum rbt_class)i));
 		put_value(o, f, &g->n_programs[i]);
 	}
 	if (f->subject == GPU) {
-		put(o, "%s{gpu=\"%zu\"}", f->name, gpu);
+		put(o, "%s{gpu=\"", f->name);
+		put_gpu_name(o, (uint32_t)gpu, g->is_amd);
+		put(o, "\"}");
 		put_value(o, f, (const char *)g + f->offset);
 	}
 }

@@ -332,6 +332,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 			}
 			uint32_t gpu = gpu_of(&mine->rec, t);
 			struct rbt_sched_tasks *tasks = &params->tasks[gpu];
+			d->amd_gpus |= (uint32_t)(mine->rec.backend == RBT_BACKEND_AMD) << gpu;
 			uint64_t own_us = t->valid & RBT_TASK_HAS_OWN_TIMESLICE
 						  ? t->own_timeslice_us
 						  : RBT_TIMESLICE_OWN;

@@ -137,14 +137,17 @@ def test_two_take_turns(s):
     exact(s, p)
 
 
-@device(*AMD)
+@device(*SLOW)
 def test_who_is_idle_has_no_turns(s):
     busy, idle = run(s, *BEST_EFFORT), run(s, *BEST_EFFORT, args=())
     eventually("the other is taken for idle", lambda: all(is_on(s, busy.pid) for _ in range(10)), 10)
     idle.ask("submit 200")
     eventually("it has turns now", lambda: is_off(s, busy.pid))
+    eventually("what waits is seen", lambda: (s.ps()[idle.pid]["pending"] or 0) > 0)
+    assert "packets pending: " in s.rubato("ps", "--long").stdout
     eventually("both do", lambda: is_on(s, busy.pid))
     assert idle.ask("drain") == "drained"
+    eventually("nothing waits", lambda: s.ps()[idle.pid]["pending"] == 0)
     eventually("idle again", lambda: all(is_on(s, busy.pid) for _ in range(10)), 10)
     exact(s, busy, idle)
 

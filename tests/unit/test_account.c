@@ -252,7 +252,7 @@ static void test_longest(void)
 		s->gpus[gpu].is_used = s->gpus[gpu].has_used = true;
 	}
 	char *text = write_all(s);
-	CHECK(strstr(text, "rubato_gpu_programs{gpu=\"31\",class=\"latency\"} 4294967295\n") !=
+	CHECK(strstr(text, "rubato_gpu_programs{gpu=\"amd0\",class=\"latency\"} 4294967295\n") !=
 		NULL);
 	free(text);
 	free(s);
