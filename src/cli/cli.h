@@ -68,14 +68,15 @@ int niceness_settle(const struct command *cmd, struct niceness *n);
 
 /* client.c: a connection to a daemon */
 
-/* The daemon of `uid`, if it runs: fd or -errno. Refuses a socket that is not that user's. */
+/* The daemon of `uid`, or the machine's (RBT_UID_SYSTEM), if it runs: fd or -errno. Refuses a
+ * socket that is not that user's, or root's. */
 int daemon_connect(uid_t uid);
-/* Our own daemon, started if need be: fd or -errno. */
+/* The machine's daemon if it runs, else our own, started if need be: fd or -errno. */
 int daemon_start(void);
 /* Why that failed and what to do, in words; valid until the next call. */
 const char *daemon_start_error(int error);
-/* Path of our own daemon's socket. */
-int daemon_socket_path(char *buf, size_t size);
+/* The path at which `sock` was connected. */
+int daemon_socket_path(int sock, char *buf, size_t size);
 /* Sends a request and waits for its RESULT (bounded). 0 or -errno;
  * the daemon's verdict is in ret->error. */
 int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,9 +39,16 @@ static int socket_path(uid_t uid, char *buf, size_t size)
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-int daemon_socket_path(char *buf, size_t size)
+int daemon_socket_path(int sock, char *buf, size_t size)
 {
-	return socket_path(geteuid(), buf, size);
+	struct sockaddr_un addr = {0};
+	socklen_t len = sizeof(addr);
+
+	if (getpeername(sock, (struct sockaddr *)&addr, &len) < 0) {
+		return -errno;
+	}
+	int n = snprintf(buf, size, "%.*s", (int)sizeof(addr.sun_path), addr.sun_path);
+	return n <= 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
 int daemon_connect(uid_t uid)
@@ -59,7 +67,7 @@ int daemon_connect(uid_t uid)
 	}
 	/* The directory may be in /tmp: what matters is who listens. */
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
-		(cred.uid != uid && cred.uid != 0)) {
+		(cred.uid != (uid == RBT_UID_SYSTEM ? geteuid() : uid) && cred.uid != 0)) {
 		close(sock);
 		return -EPERM;
 	}
@@ -133,6 +141,11 @@ static int spawn_daemon(void)
 int daemon_start(void)
 {
 	uint64_t until_ns = rbt_now_ns() + START_TIMEOUT_MS * RBT_NS_PER_MS;
+	int machines = daemon_connect(RBT_UID_SYSTEM);
+
+	if (machines >= 0) {
+		return machines;
+	}
 
 	/* The one that has the directory may be just leaving, or not yet listening: then ours ends
 	 * at once, and it is tried again. */
@@ -223,8 +236,8 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 static bool is_tail_sound(size_t size, uint32_t flags)
 {
 	/* In the order of the flags' bits. */
-	static const size_t parts[] = {
-		sizeof(struct rbt_program_turns), sizeof(struct rbt_program_account)};
+	static const size_t parts[] = {sizeof(struct rbt_program_turns),
+		sizeof(struct rbt_program_account), sizeof(struct rbt_program_origin)};
 	size_t end = 0;
 	bool fits = size == 0;
 

@@ -136,12 +136,18 @@ static void check_house(struct report *rep)
 	say(rep, r == 0 ? GOOD : BAD, "librubato", "%s",
 		r == 0 ? path : "librubato.so is not installed: `rubato run` cannot observe");
 	r = rbt_sibling_path("rubatod", RUBATO_LIBEXECDIR, path, sizeof(path));
-	int sock = daemon_connect(geteuid());
-	rbt_runtime_dir(geteuid(), dir, sizeof(dir));
+	uid_t whose = RBT_UID_SYSTEM;
+	int sock = daemon_connect(whose);
+	if (sock < 0) {
+		whose = geteuid();
+		sock = daemon_connect(whose);
+	}
+	rbt_runtime_dir(whose, dir, sizeof(dir));
 	say(rep, r == 0 ? GOOD : BAD, "rubatod", "%s in %s",
-		sock >= 0 ? "runs"
-		: r == 0  ? "starts on demand"
-			  : "is not installed: nothing is kept in force",
+		sock < 0 && r < 0         ? "is not installed: nothing is kept in force"
+		: sock < 0                ? "starts on demand"
+		: whose == RBT_UID_SYSTEM ? "runs for the whole machine"
+					  : "runs",
 		dir);
 	rbt_close(&sock);
 	say(rep, RUBATO_LEFT_OUT[0] == '\0' ? GOOD : PARTLY, "build", "%s %s", RUBATO_VERSION,

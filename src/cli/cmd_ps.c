@@ -201,6 +201,12 @@ static void print_row(struct view *v, const struct listed *l)
 	if (l->note[0] != '\0') {
 		printf("%26s %s\n", "note:", l->note);
 	}
+	if (l->origin.rule[0] != '\0') {
+		printf("%26s %s\n", "rule:", l->origin.rule);
+	}
+	if (l->origin.group[0] != '\0') {
+		printf("%26s %s\n", "group:", l->origin.group);
+	}
 	if (v->is_long && l->has_account) {
 		print_account(l);
 	}
@@ -296,6 +302,15 @@ static void json_account(struct rbt_json *j, const struct listed *l)
 	json_hist(j, "request", valid & RBT_ACCOUNT_HAS_REQUESTS, &a->request);
 }
 
+static void json_origin(struct rbt_json *j, const char *key, const char *name)
+{
+	if (name[0] != '\0') {
+		rbt_json_string(j, key, name);
+	} else {
+		rbt_json_null(j, key);
+	}
+}
+
 static void json_row(struct view *v, const struct listed *l)
 {
 	struct rbt_json *j = &v->j;
@@ -325,6 +340,8 @@ static void json_row(struct view *v, const struct listed *l)
 	json_known(j, "memory_bytes", l->has_memory, l->memory_bytes);
 	json_turns(j, l);
 	json_account(j, l);
+	json_origin(j, "rule", l->origin.rule);
+	json_origin(j, "group", l->origin.group);
 	rbt_json_string(j, "note", l->note);
 	rbt_json_array(j, "tasks");
 	for (size_t i = 0; i < l->n_tasks; i++) {

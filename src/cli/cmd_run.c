@@ -133,14 +133,21 @@ static void set_daemon(bool no_daemon)
 	/* The daemon must not leave for want of programs before this one makes its first task. */
 	struct rbt_msg_header await = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_AWAIT};
 	rbt_send(sock, &await, sizeof(await), NULL, 0, MSG_DONTWAIT);
-	close(sock);
-	if (daemon_socket_path(path, sizeof(path)) == 0) {
+	if (daemon_socket_path(sock, path, sizeof(path)) == 0) {
 		setenv(RBT_ENV_SOCKET, path, 1);
 	}
+	close(sock);
 }
 
-static void prepare(const struct niceness *n, bool no_daemon, bool force)
+struct wish {
+	struct niceness n;
+	const char *group; /* NULL: as the environment says */
+	bool no_daemon, force;
+};
+
+static void prepare(const struct wish *w)
 {
+	const struct niceness *n = &w->n;
 	int r = set_preload();
 
 	if (r < 0) {
@@ -153,7 +160,7 @@ static void prepare(const struct niceness *n, bool no_daemon, bool force)
 		rbt_warn("run: what the program submits is not seen: libcuda.so.1 of Rubato: %s",
 			strerror(-r));
 	}
-	set_daemon(no_daemon);
+	set_daemon(w->no_daemon);
 	set_number(RBT_ENV_PRIORITY, n->priority);
 	if (n->has_timeslice) {
 		set_number(RBT_ENV_TIMESLICE, n->timeslice_us);
@@ -165,14 +172,17 @@ static void prepare(const struct niceness *n, bool no_daemon, bool force)
 	} else {
 		unsetenv(RBT_ENV_WEIGHT);
 	}
-	if (force) {
+	if (w->group != NULL) {
+		setenv(RBT_ENV_GROUP, w->group, 1);
+	}
+	if (w->force) {
 		setenv(RBT_ENV_FORCE, "1", 1);
 	} else {
 		unsetenv(RBT_ENV_FORCE);
 	}
 }
 
-static int execute(char **argv, const struct niceness *n, bool no_daemon, bool force)
+static int execute(char **argv, const struct wish *w)
 {
 	char path[4096];
 	int r = find_command(argv[0], path, sizeof(path));
@@ -184,7 +194,7 @@ static int execute(char **argv, const struct niceness *n, bool no_daemon, bool f
 				"`rubato renice` can, once it runs",
 				argv[0]);
 		}
-		prepare(n, no_daemon, force);
+		prepare(w);
 		execvp(path,
 			argv); /* runs a script without a first line by the shell, as nice does */
 		r = -errno;
@@ -197,22 +207,30 @@ static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
 		NICENESS_OPTIONS,
+		{"group", required_argument, NULL, 'g'},
 		{"no-daemon", no_argument, NULL, 'n'},
 		{"force", no_argument, NULL, 'f'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
-	struct niceness n = {0};
-	bool no_daemon = false, force = false;
+	struct wish w = {0};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "+" NICENESS_LETTERS "h", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+" NICENESS_LETTERS "g:h", options, NULL)) != -1) {
 		switch (c) {
+		case 'g':
+			if (!rbt_rankgroup_is_name(optarg)) {
+				return usage_error(&cmd_run,
+					"group is up to 63 letters, digits, dots, dashes and underscores, not %s",
+					optarg);
+			}
+			w.group = optarg;
+			break;
 		case 'n':
-			no_daemon = true;
+			w.no_daemon = true;
 			break;
 		case 'f':
-			force = true;
+			w.force = true;
 			break;
 		case 'h':
 			fputs(cmd_run.usage, stdout);
@@ -220,18 +238,18 @@ static int run(int argc, char **argv)
 		case '?':
 			return EXIT_USAGE;
 		default:
-			if (niceness_parse(&cmd_run, &n, c, optarg) != 0) {
+			if (niceness_parse(&cmd_run, &w.n, c, optarg) != 0) {
 				return EXIT_USAGE;
 			}
 		}
 	}
-	if (niceness_settle(&cmd_run, &n) != 0) {
+	if (niceness_settle(&cmd_run, &w.n) != 0) {
 		return EXIT_USAGE;
 	}
 	if (optind == argc) {
 		return usage_error(&cmd_run, "no command to run");
 	}
-	return execute(argv + optind, &n, no_daemon, force);
+	return execute(argv + optind, &w);
 }
 
 const struct command cmd_run = {
@@ -239,7 +257,7 @@ const struct command cmd_run = {
 	.summary = "start a program with a class",
 	.usage =
 		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--weight N]\n"
-		"                  [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
+		"                  [--group NAME] [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
 		"\n"
 		"Runs COMMAND, unmodified, as a program of a class. Needs no privilege.\n"
 		"\n"
@@ -247,6 +265,8 @@ const struct command cmd_run = {
 		"  -p, --priority N         0 (lowest) to 15 (highest); a class is its middle: 13, 8, 2\n"
 		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
 		"  -w, --weight N           share of the turns among equals, 1 (default) to 1000\n"
+		"  -g, --group NAME         programs of one group of yours have their turns together; by default\n"
+		"                           the ranks of one job (torchrun, MPI, Slurm) do; none: alone\n"
 		"      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"
 		"      --force              write to driver versions that are not known\n"
 		"      --device soft        on a GPU in software, shared by all who say so; it starts with\n"

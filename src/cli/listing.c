@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "util/fd.h"
 #include "util/proc.h"
+#include "util/runtime.h"
 
 struct walk {
 	int (*fn)(const struct listed *l, void *data);
@@ -69,6 +70,9 @@ static void read_tail(struct listed *l, struct tail t)
 	l->has_turns = read_part(&t, RBT_LIST_TURNS, &l->turns, sizeof(l->turns));
 	l->turns.policy[sizeof(l->turns.policy) - 1] = '\0';
 	l->has_account = read_part(&t, RBT_LIST_ACCOUNT, &l->account, sizeof(l->account));
+	read_part(&t, RBT_LIST_ORIGIN, &l->origin, sizeof(l->origin));
+	l->origin.rule[sizeof(l->origin.rule) - 1] = '\0';
+	l->origin.group[sizeof(l->origin.group) - 1] = '\0';
 }
 
 static int list_message(const char *buf, size_t size, uint32_t flags,
@@ -129,7 +133,8 @@ int listing_daemon(int sock, uid_t uid, uint32_t flags,
 		after = msg.pid;
 		uid_t owner;
 		/* Another user's daemon speaks for that user's programs only. */
-		if (uid != geteuid() && (rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
+		if (uid != geteuid() && uid != RBT_UID_SYSTEM &&
+			(rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
 			continue;
 		}
 		r = list_message(buf, (size_t)n, flags, fn, data);
@@ -162,7 +167,8 @@ static int list_daemon(struct walk *w, uid_t uid)
 	if (sock < 0) {
 		return 0;
 	}
-	int r = listing_daemon(sock, uid, RBT_LIST_TURNS | RBT_LIST_ACCOUNT, list_once, w);
+	int r = listing_daemon(
+		sock, uid, RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN, list_once, w);
 	close(sock);
 	/* One that stops answering is as good as one that has gone. */
 	return r > 0 ? r : 0;
@@ -291,8 +297,11 @@ static int look_at(pid_t pid, void *data)
 int listing_each(int (*fn)(const struct listed *l, void *data), void *data)
 {
 	struct walk w = {.fn = fn, .data = data};
-	int r = list_daemon(&w, geteuid());
+	int r = list_daemon(&w, RBT_UID_SYSTEM);
 
+	if (r == 0) {
+		r = list_daemon(&w, geteuid());
+	}
 	if (r == 0) {
 		r = rbt_proc_each(look_at, &w);
 	}

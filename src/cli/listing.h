@@ -29,6 +29,7 @@ struct listed {
 	uint64_t wanted_us, suspended_left_ms, memory_bytes;
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
+	struct rbt_program_origin origin; /* empty where nothing is known */
 	char note[128];
 	char command[512];
 	size_t n_tasks;

@@ -13,6 +13,7 @@
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/proc.h"
+#include "util/runtime.h"
 
 __attribute__((format(printf, 2, 3))) static void explain(char *why, const char *fmt, ...)
 {
@@ -177,33 +178,39 @@ static int find_manager(uid_t uid, pid_t pid, int *ret_other)
  * Returns a connected socket; or a negative errno, with `why` written. */
 static int target_open(pid_t pid, char *why)
 {
-	int others = -ENOENT, own = -ENOENT, sock = -ENOENT;
 	uid_t owner;
 	int r = rbt_proc_uid(pid, &owner);
+	int fallback = -ENOENT;
+	bool is_silent = false;
 
 	if (r < 0) {
 		target_error(why, pid, r, "");
 		return r;
 	}
-	/* The owner's daemon first: it may hold the GPU's lock, and
-	 * two schedulers on one GPU help nobody. */
-	if (owner != geteuid() && geteuid() == 0) {
-		sock = find_manager(owner, pid, &others);
+	/* The machine's daemon first, then the owner's: it may hold the GPU's lock, and two
+	 * schedulers on one GPU help nobody. */
+	uid_t whose[] = {RBT_UID_SYSTEM, geteuid() == 0 ? owner : geteuid(), geteuid()};
+	for (size_t i = 0; i < (whose[1] == whose[2] ? 2 : 3); i++) {
+		int other = -ENOENT;
+		int sock = find_manager(whose[i], pid, &other);
+		if (sock >= 0) {
+			rbt_close(&fallback);
+			return sock;
+		}
+		is_silent = is_silent || other == -ETIMEDOUT;
+		if (fallback < 0) {
+			fallback = other;
+		} else {
+			rbt_close(&other);
+		}
 	}
-	if (sock < 0) {
-		sock = find_manager(geteuid(), pid, &own);
-	}
-	if (sock < 0 && (others == -ETIMEDOUT || own == -ETIMEDOUT)) {
+	if (is_silent) {
 		/* Whatever it does with the program, it would do it again later. */
 		target_error(why, pid, -ETIMEDOUT, "");
-		rbt_close(&others);
-		rbt_close(&own);
+		rbt_close(&fallback);
 		return -ETIMEDOUT;
 	}
-	if (others >= 0 && (sock >= 0 || own >= 0)) {
-		rbt_close(sock >= 0 ? &others : &own);
-	}
-	return sock >= 0 ? sock : attach(others >= 0 ? others : own, pid, why);
+	return attach(fallback, pid, why);
 }
 
 static int request_once(

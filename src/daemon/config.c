@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The configuration file: lines "key = value", a # begins a comment. A key that is not there has
- * its default; one that is not known, or given twice, is an error, and so is the whole file.
+ * The configuration file: lines "key = value", a # begins a comment; then sections "[rule NAME]"
+ * with keys of their own (rules.c). A key that is not there has its default; one that is not known,
+ * or given twice, is an error, and so is the whole file.
  */
 #include "daemon/config.h"
 
@@ -15,7 +16,9 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-#define MAX_LINE 256
+#define MAX_LINE    512
+#define SCAN_MIN_MS 100
+#define SCAN_MAX_MS 3600000
 
 /* Numbers. With 0 the file means none, and the core means its default: hence zero_is_never. */
 static const struct key {
@@ -38,15 +41,23 @@ static const struct key {
 struct reading {
 	const char *path;
 	unsigned line;
-	bool has_policy, has_metrics, has[N_KEYS];
+	bool has_policy, has_metrics, has_admin_group, has_scan, has[N_KEYS];
+	bool in_rule; /* the keys that follow are of the rule that was begun last */
 	struct config config;
+	char *why; /* what is wrong */
+	size_t why_size;
 };
+
+static int complain_at(const struct reading *r, unsigned line, const char *what, const char *value)
+{
+	snprintf(r->why, r->why_size, "%s:%u: %s%s%s", r->path, line, what,
+		value != NULL ? ": " : "", value != NULL ? value : "");
+	return -EINVAL;
+}
 
 static int complain(const struct reading *r, const char *what, const char *value)
 {
-	rbt_error("%s:%u: %s%s%s", r->path, r->line, what, value != NULL ? ": " : "",
-		value != NULL ? value : "");
-	return -EINVAL;
+	return complain_at(r, r->line, what, value);
 }
 
 /* "2", "2.5" and "2 %" to 20, 25 and 20. */
@@ -125,6 +136,34 @@ static int set_metrics(struct reading *r, const char *value)
 	return 0;
 }
 
+static int set_scan(struct reading *r, const char *value)
+{
+	uint64_t ms;
+
+	if (r->has_scan) {
+		return complain(r, "given twice", "scan_s");
+	}
+	if (rbt_parse_seconds(value, SCAN_MAX_MS, &ms) < 0 || ms < SCAN_MIN_MS) {
+		return complain(r, "scan_s is a time in seconds from 0.1 to 3600, not", value);
+	}
+	r->has_scan = true;
+	r->config.scan_ms = (uint32_t)ms;
+	return 0;
+}
+
+static int set_admin_group(struct reading *r, const char *value)
+{
+	if (r->has_admin_group) {
+		return complain(r, "given twice", "admin_group");
+	}
+	if (value[0] == '\0' || strlen(value) >= sizeof(r->config.admin_group)) {
+		return complain(r, "not the name of a group", value);
+	}
+	r->has_admin_group = true;
+	strcpy(r->config.admin_group, value);
+	return 0;
+}
+
 static char *trim(char *s)
 {
 	size_t n = strlen(s);
@@ -138,25 +177,58 @@ static char *trim(char *s)
 	return s;
 }
 
-static int read_line(struct reading *r, char *line)
+static int end_rule(struct reading *r)
 {
-	line[strcspn(line, "#")] = '\0';
-	char *key = trim(line);
-	if (key[0] == '\0') {
-		return 0;
+	const char *what = r->in_rule ? rules_end(&r->config.rules) : NULL;
+	const struct rules *rules = &r->config.rules;
+
+	r->in_rule = false;
+	return what == NULL ? 0
+			    : complain_at(r, rules->list[rules->n - 1].line, what,
+				      rules->list[rules->n - 1].name);
+}
+
+/* "[rule NAME]" */
+static int begin_rule(struct reading *r, char *head)
+{
+	size_t n = strlen(head);
+	int error = end_rule(r);
+
+	if (error < 0) {
+		return error;
 	}
-	char *value = strchr(key, '=');
-	if (value == NULL) {
-		return complain(r, "not of the form key = value", key);
+	if (head[n - 1] != ']') {
+		return complain(r, "a section without its bracket", head);
 	}
-	*value++ = '\0';
-	key = trim(key);
-	value = trim(value);
+	head[n - 1] = '\0';
+	char *kind = trim(head + 1);
+	size_t len = strcspn(kind, " \t");
+	if (len != 4 || strncmp(kind, "rule", len) != 0) {
+		return complain(r, "sections are of the form [rule NAME], not", kind);
+	}
+	char *name = trim(kind + len);
+	const char *what = rules_begin(&r->config.rules, name, r->line);
+	r->in_rule = what == NULL;
+	return what == NULL ? 0 : complain(r, what, name);
+}
+
+static int set_key(struct reading *r, const char *key, char *value)
+{
+	if (r->in_rule) {
+		const char *what = rules_set(&r->config.rules, key, value);
+		return what == NULL ? 0 : complain(r, what, key);
+	}
 	if (strcmp(key, "policy") == 0) {
 		return set_policy(r, value);
 	}
 	if (strcmp(key, "metrics") == 0) {
 		return set_metrics(r, value);
+	}
+	if (strcmp(key, "scan_s") == 0) {
+		return set_scan(r, value);
+	}
+	if (strcmp(key, "admin_group") == 0) {
+		return set_admin_group(r, value);
 	}
 	for (size_t i = 0; i < N_KEYS; i++) {
 		if (strcmp(key, keys[i].name) == 0) {
@@ -166,21 +238,41 @@ static int read_line(struct reading *r, char *line)
 	return complain(r, "no such key", key);
 }
 
+static int read_line(struct reading *r, char *line)
+{
+	line[strcspn(line, "#")] = '\0';
+	char *key = trim(line);
+	if (key[0] == '\0') {
+		return 0;
+	}
+	if (key[0] == '[') {
+		return begin_rule(r, key);
+	}
+	char *value = strchr(key, '=');
+	if (value == NULL) {
+		return complain(r, "not of the form key = value", key);
+	}
+	*value++ = '\0';
+	return set_key(r, trim(key), trim(value));
+}
+
 void config_default(struct config *ret)
 {
 	*ret = (struct config){.metrics = "none"};
+	strcpy(ret->admin_group, "rubato");
 }
 
-int config_read(const char *path, struct config *ret)
+void config_finish(struct config *config)
 {
-	struct reading r = {.path = path};
+	rules_finish(&config->rules);
+}
+
+int config_parse(FILE *f, const char *path, struct config *ret, char *why, size_t why_size)
+{
+	struct reading r = {.path = path, .why = why, .why_size = why_size};
 	char line[MAX_LINE];
-	FILE *f = fopen(path, "re");
 	int error = 0;
 
-	if (f == NULL) {
-		return -errno;
-	}
 	config_default(&r.config);
 	while (error == 0 && fgets(line, sizeof(line), f) != NULL) {
 		r.line++;
@@ -190,11 +282,29 @@ int config_read(const char *path, struct config *ret)
 	if (error == 0 && ferror(f)) {
 		error = -EIO;
 	}
-	fclose(f);
-	if (error == 0) {
-		*ret = r.config;
+	error = error == 0 ? end_rule(&r) : error;
+	if (error < 0) {
+		config_finish(&r.config);
+		return error;
 	}
-	return error;
+	*ret = r.config;
+	return 0;
+}
+
+int config_read(const char *path, struct config *ret)
+{
+	char why[1024] = "";
+	FILE *f = fopen(path, "re");
+
+	if (f == NULL) {
+		return -errno;
+	}
+	int r = config_parse(f, path, ret, why, sizeof(why));
+	fclose(f);
+	if (r == -EINVAL) {
+		rbt_error("%s", why);
+	}
+	return r;
 }
 
 int config_default_path(char *buf, size_t size)

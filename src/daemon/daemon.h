@@ -19,6 +19,8 @@
 #include "board/waiter.h"
 #include "daemon/account.h"
 #include "daemon/protocol.h"
+#include "daemon/rules.h"
+#include "daemon/scan.h"
 #include "hand/holding.h"
 #include "sched/core.h"
 
@@ -44,6 +46,7 @@ struct peer {
 	uint64_t spent_ns; /* crowd.c: of our time */
 	bool is_paused;
 	LIST_ENTRY(peer) paused;
+	bool is_admin;            /* root, or of the group that may raise */
 	struct program *program;  /* the one it speaks for; NULL for tools */
 	struct program *attached; /* what a tool attached and may still say what it wants of */
 	unsigned answer_priority; /* of what a tool last reniced */
@@ -84,8 +87,12 @@ struct program {
 	unsigned priority;
 	uint32_t weight;       /* of its turns */
 	uint64_t timeslice_us; /* explicit wish; 0: by priority */
+	uint32_t group;        /* whose turns it shares, for the core; 0: nobody's */
+	bool group_is_shared;  /* between users: said by a rule */
+	char group_name[RBT_GROUP_NAME_MAX];
+	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
 	bool force;
-	bool may_reserve; /* its user may have latency programs */
+	bool is_trusted; /* may have more than everybody may: a reserve, longer slices */
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */
@@ -111,6 +118,21 @@ struct program {
 	LIST_ENTRY(program) pending;
 };
 
+#define SIGHTING_LISTS 64
+/* A process that had a GPU's control node open when it was last looked at; adopt.c. */
+struct sighting {
+	pid_t pid;
+	uint64_t start_time;
+	uint32_t n_files; /* control nodes, when it was looked at */
+	unsigned tries;   /* in vain */
+	uint64_t next_ns; /* when to look again for tasks; UINT64_MAX: without a reason, not */
+	bool is_by_hand;  /* a user has said how it is to be treated: no rule is for it */
+	bool is_stale;    /* the rules or the program have changed */
+	bool is_seen;     /* in the look that is under way */
+	bool is_said;     /* why it cannot be attached */
+	LIST_ENTRY(sighting) link;
+};
+
 /* A program that a previous daemon left changed and that we have not reached yet; state.c's own. */
 struct unhealed;
 
@@ -125,6 +147,7 @@ struct gpu_account {
 struct daemon {
 	int epoll_fd, lock_fd;
 	struct source listener, signals, timer, hand;
+	struct source alive_timer; /* for the service manager */
 	struct source crowd, crowd_timer;
 	struct peer *speaker; /* who sent what is being handled; NULL: nobody, or gone since */
 	struct user *speaking_user;
@@ -143,6 +166,10 @@ struct daemon {
 	uint64_t hand_started_ns;
 	uint64_t hand_retry_ns; /* not before this, after it died too often */
 	unsigned hand_deaths;
+	bool is_system; /* of the whole machine, rather than of one user */
+	bool has_admin_gid;
+	gid_t admin_gid;
+	char admin_group[32];
 	bool dirty, stop, is_ticking;
 	bool deaf; /* no fd was left for a connection: the listener is not watched */
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
@@ -155,9 +182,19 @@ struct daemon {
 	uint32_t amd_gpus; /* of the core's, those that have been AMD's */
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
 	uint64_t retry_ns; /* when to reconcile again; 0: when something happens */
-	bool any_off;      /* a suspend may be in force, to be renewed */
+	uint32_t last_group;
+	bool any_off; /* a suspend may be in force, to be renewed */
 	struct rbt_sched_config config;
-	const char *config_path; /* as said; NULL: where it is by default */
+	struct rules rules;
+	uint32_t scan_ms;
+	bool scan_is_exact; /* as it was configured, whatever it costs */
+	struct source scan, scan_timer;
+	pid_t scan_pid;                 /* 0: nobody looks */
+	struct scan_report scan_report; /* the one that records are awaited of */
+	uint32_t scan_records;          /* that are still to come */
+	uint64_t scan_not_before_ns;
+	LIST_HEAD(, sighting) sightings[SIGHTING_LISTS]; /* by pid */
+	const char *config_path;                         /* as said; NULL: where it is by default */
 	const char *metrics_at;  /* as said; NULL: as the configuration has it */
 	struct metrics *metrics; /* NULL: none are served */
 	LIST_HEAD(, unhealed) unhealed;
@@ -216,6 +253,15 @@ void crowd_settle(struct daemon *d);
 /* requests.c: what tools ask. The reply is sent by the function. */
 void request_handle(
 	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds);
+
+/* rights.c: who may do what */
+/* Looks the group up whose members may do what root may. May block. */
+void rights_resolve(struct daemon *d, const char *group);
+/* Whether the peer of a connected socket is root or of that group. */
+struct ucred;
+bool rights_is_admin(const struct daemon *d, int fd, const struct ucred *cred);
+/* Whether it may act on programs of `owner`. */
+bool may_touch(const struct peer *peer, uid_t owner);
 /* As with nice: above normal only for root, the daemon's own user and the group. */
 bool may_raise(const struct peer *peer, unsigned priority);
 
@@ -223,9 +269,12 @@ bool may_raise(const struct peer *peer, unsigned priority);
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
 /* Finds or makes the program behind a pidfd (borrowed), which names it for sure, unlike its pid;
- * NULL and *ret_error when it has ended or cannot be watched. The payer's user is charged. */
+ * NULL and *ret_error when it has ended or cannot be watched. The payer is charged for it. */
 struct program *program_obtain(
-	struct daemon *d, pid_t pid, int pidfd, const struct peer *payer, int *ret_error);
+	struct daemon *d, pid_t pid, int pidfd, struct user *payer, int *ret_error);
+/* The group it has its turns with, of its user's by that name, or, shared, of all users'; "": none.
+ */
+void program_set_group(struct daemon *d, struct program *p, bool is_shared, const char *name);
 /* 0 when the record's fd is its backend's device: such fds get our ioctls. */
 int check_device_fd(const struct rbt_record *rec);
 /* Puts back what was changed, then forgets it. */
@@ -254,6 +303,19 @@ void program_check_attached(struct daemon *d, struct program *p);
 
 /* reconcile.c. 0, or -errno when nothing could be done at all; it is tried again then. */
 int reconcile(struct daemon *d);
+
+/* adopt.c: programs that nobody has spoken for are attached by rule */
+int adopt_start(struct daemon *d);
+/* Takes other rules, and looks at once. Takes ownership of what is in *rules. */
+void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms);
+void adopt_stop(struct daemon *d);
+/* A user has said how the program is to be treated. */
+void adopt_by_hand(struct daemon *d, struct program *p);
+/* Before it goes. */
+void adopt_released(struct daemon *d, const struct program *p);
+struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time);
+/* Whether a process that has that many control nodes open now is to be looked at again. */
+bool adopt_is_due(const struct sighting *k, uint32_t n_files, uint64_t now_ns);
 
 /* schedule.c: what the decision core is told, and when it is asked. 0 or -errno. */
 int schedule_start(struct daemon *d);

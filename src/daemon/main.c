@@ -14,6 +14,7 @@
 
 #include "daemon/config.h"
 #include "daemon/daemon.h"
+#include "daemon/notify.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -62,15 +63,39 @@ static int read_config(struct daemon *d, struct config *ret)
 	return r;
 }
 
+/* Puts in force what is not the decision core's. Takes the rules out of it. */
+static void take_config(struct daemon *d, struct config *config)
+{
+	snprintf(d->admin_group, sizeof(d->admin_group), "%s", config->admin_group);
+	rights_resolve(d, config->admin_group);
+	adopt_configure(d, &config->rules, config->scan_ms);
+}
+
+static void say_ready(struct daemon *d)
+{
+	char status[96];
+
+	snprintf(status, sizeof(status), "policy %s, %zu rules", schedule_policy(d), d->rules.n);
+	notify_ready(status);
+}
+
 static void reload(struct daemon *d)
 {
 	struct config config;
 
+	notify_reloading();
 	/* With a file that is wrong, everything stays as it is. */
-	if (read_config(d, &config) == 0 && schedule_configure(d, &config.sched) == 0) {
-		rbt_warn("configuration read; policy %s", schedule_policy(d));
-		metrics_configure(d, d->metrics_at != NULL ? d->metrics_at : config.metrics);
+	if (read_config(d, &config) == 0) {
+		if (schedule_configure(d, &config.sched) == 0) {
+			take_config(d, &config);
+			metrics_configure(
+				d, d->metrics_at != NULL ? d->metrics_at : config.metrics);
+			rbt_warn("configuration read; policy %s, %zu rules", schedule_policy(d),
+				d->rules.n);
+		}
+		config_finish(&config);
 	}
+	say_ready(d);
 }
 
 static void on_signal(struct daemon *d, struct source *s, uint32_t events)
@@ -167,6 +192,38 @@ static bool is_tick_needed(struct daemon *d)
 	return LIST_EMPTY(&d->programs) && d->idle_exit_ns != 0;
 }
 
+static void on_alive(struct daemon *d, struct source *s, uint32_t events)
+{
+	uint64_t expirations;
+	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
+
+	(void)ignored;
+	notify_alive();
+}
+
+/* A timer of its own: the manager is to hear that this loop goes round, and nothing else. */
+static int watch_alive(struct daemon *d)
+{
+	uint64_t every_ns = notify_alive_every_ns();
+	struct timespec every = {
+		.tv_sec = (time_t)(every_ns / RBT_NS_PER_S),
+		.tv_nsec = (long)(every_ns % RBT_NS_PER_S),
+	};
+	struct itimerspec spec = {.it_value = every, .it_interval = every};
+
+	if (every_ns == 0) {
+		return 0;
+	}
+	d->alive_timer = (struct source){
+		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+		.ready = on_alive,
+	};
+	if (d->alive_timer.fd < 0 || timerfd_settime(d->alive_timer.fd, 0, &spec, NULL) < 0) {
+		return -errno;
+	}
+	return watch(d, &d->alive_timer);
+}
+
 static void arm_timer(struct daemon *d)
 {
 	bool needed = is_tick_needed(d);
@@ -212,7 +269,8 @@ static int setup_loop(struct daemon *d)
 	if ((r = watch(d, &d->signals)) < 0 || (r = watch(d, &d->timer)) < 0) {
 		return r;
 	}
-	return crowd_start(d);
+	r = crowd_start(d);
+	return r < 0 ? r : watch_alive(d);
 }
 
 static void run_loop(struct daemon *d)
@@ -245,7 +303,8 @@ static void run_loop(struct daemon *d)
 /* 0, or -EBUSY when another daemon serves this directory. */
 static int claim_runtime_dir(struct daemon *d)
 {
-	int r = rbt_runtime_dir_create(d->runtime_dir, sizeof(d->runtime_dir));
+	int r = d->is_system ? rbt_system_dir_create(d->runtime_dir, sizeof(d->runtime_dir))
+			     : rbt_runtime_dir_create(d->runtime_dir, sizeof(d->runtime_dir));
 
 	if (r < 0) {
 		return r;
@@ -264,10 +323,12 @@ static int claim_runtime_dir(struct daemon *d)
 }
 
 static const char usage[] =
-	"Usage: rubatod [--config FILE] [--metrics PATH|PORT] [--idle-exit-s N] [--ready-fd FD]\n"
+	"Usage: rubatod [--system] [--config FILE] [--metrics PATH|PORT] [--idle-exit-s N]\n"
+	"               [--ready-fd FD]\n"
 	"       rubatod --check FILE\n"
 	"Keeps what `rubato` was asked to do in force. Started on demand by the rubato tools.\n"
 	"\n"
+	"  --system         serve all users of this machine, as a service does\n"
 	"  --config FILE    how to share GPUs, in place of /etc/rubato/rubatod.conf (root) or\n"
 	"                   ~/.config/rubato/rubatod.conf; read again on SIGHUP\n"
 	"  --check FILE     only say whether that is a configuration file\n"
@@ -284,6 +345,7 @@ static int check_config(const char *path)
 
 	if (r == 0) {
 		printf("%s: ok\n", path);
+		config_finish(&config);
 	} else if (r != -EINVAL) {
 		rbt_error("cannot read %s: %s", path, strerror(-r));
 	}
@@ -294,6 +356,7 @@ static int check_config(const char *path)
 static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
 {
 	static const struct option options[] = {
+		{"system", no_argument, NULL, 's'},
 		{"config", required_argument, NULL, 'c'},
 		{"check", required_argument, NULL, 'C'},
 		{"metrics", required_argument, NULL, 'm'},
@@ -308,6 +371,9 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		switch (c) {
+		case 's':
+			d->is_system = true;
+			break;
 		case 'c':
 			d->config_path = optarg;
 			break;
@@ -366,6 +432,7 @@ static void shut_down(struct daemon *d)
 		program_release(d, p);
 	}
 	metrics_stop(d);
+	adopt_stop(d);
 	hand_stop(d);
 	state_write(d);
 	server_stop(d);
@@ -376,6 +443,7 @@ static void shut_down(struct daemon *d)
 	state_finish(d);
 	unwatch(d, &d->signals);
 	unwatch(d, &d->timer);
+	unwatch(d, &d->alive_timer);
 	rbt_close(&d->epoll_fd);
 	rbt_close(&d->lock_fd);
 }
@@ -388,6 +456,9 @@ int main(int argc, char **argv)
 		.listener.fd = -1,
 		.signals.fd = -1,
 		.timer.fd = -1,
+		.alive_timer.fd = -1,
+		.scan.fd = -1,
+		.scan_timer.fd = -1,
 		.hand.fd = -1,
 		.turn_timer.fd = -1,
 		.waker.fd = -1,
@@ -400,6 +471,7 @@ int main(int argc, char **argv)
 	int ready_fd = -1;
 
 	rbt_log_name("rubatod");
+	notify_init();
 	gpulock_init(&d);
 	config_default(&config);
 	int code = parse_arguments(argc, argv, &d, &ready_fd);
@@ -407,7 +479,7 @@ int main(int argc, char **argv)
 		return code;
 	}
 	int r = claim_runtime_dir(&d);
-	if (r == -EBUSY) {
+	if (r == -EBUSY && !d.is_system) {
 		/* Two tools started one each, or one is running:
 		 * whoever asked can connect to that. */
 		announce(&ready_fd);
@@ -418,9 +490,15 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	d.config = config.sched;
-	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0) {
+	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0 &&
+		(r = adopt_start(&d)) == 0) {
 		state_heal(&d);
+		take_config(&d, &config);
 		r = server_start(&d);
+	}
+	if (r == -EBUSY) {
+		rbt_error("another rubatod serves %s", d.runtime_dir);
+		return 1;
 	}
 	if (r < 0) {
 		rbt_error("cannot start in %s: %s", d.runtime_dir, strerror(-r));
@@ -433,7 +511,10 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	announce(&ready_fd);
+	say_ready(&d);
 	run_loop(&d);
+	notify_stopping();
 	shut_down(&d);
+	config_finish(&config);
 	return 0;
 }

@@ -92,7 +92,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 }
 
 struct program *program_obtain(
-	struct daemon *d, pid_t pid, int pidfd, const struct peer *payer, int *ret_error)
+	struct daemon *d, pid_t pid, int pidfd, struct user *payer, int *ret_error)
 {
 	struct program *p = program_find(d, pid);
 
@@ -108,7 +108,7 @@ struct program *program_obtain(
 	int r = -ENOMEM;
 	if (p != NULL) {
 		p->pid = pid;
-		p->user = payer->user;
+		p->user = payer;
 		r = program_init(d, p, pidfd);
 	}
 	if (r < 0) {
@@ -118,6 +118,28 @@ struct program *program_obtain(
 	}
 	LIST_INSERT_HEAD(&d->programs, p, link);
 	return p;
+}
+
+void program_set_group(struct daemon *d, struct program *p, bool is_shared, const char *name)
+{
+	struct program *q;
+
+	/* The name is that of its user's group, so that nobody can join, and stall, another's. */
+	p->group_is_shared = is_shared;
+	snprintf(p->group_name, sizeof(p->group_name), "%s", name);
+	p->group = 0;
+	d->dirty = true;
+	if (name[0] == '\0') {
+		return;
+	}
+	LIST_FOREACH (q, &d->programs, link) {
+		if (q != p && q->group != 0 && q->group_is_shared == is_shared &&
+			(is_shared || q->uid == p->uid) && strcmp(q->group_name, name) == 0) {
+			p->group = q->group;
+			return;
+		}
+	}
+	p->group = ++d->last_group;
 }
 
 /* Negative when the hand could not do it, or there is none. */
@@ -166,6 +188,7 @@ void program_release(struct daemon *d, struct program *p)
 
 	accounting_end(d, p);
 	schedule_forget(d, p);
+	adopt_released(d, p);
 	while ((h = LIST_FIRST(&p->holds)) != NULL) {
 		hold_release(d, p, h);
 	}

@@ -15,6 +15,7 @@
 
 #include "backend/record.h"
 #include "util/hist.h"
+#include "util/rankgroup.h"
 
 #define RBT_PROTOCOL_MAGIC 0x74627201u /* "\1rbt": the low byte is the version */
 #define RBT_MSG_MAX        65536
@@ -28,6 +29,7 @@
 #define RBT_ENV_PRIORITY    "RUBATO_PRIORITY"     /* 0…15 */
 #define RBT_ENV_TIMESLICE   "RUBATO_TIMESLICE_US" /* overrides the priority's slice */
 #define RBT_ENV_WEIGHT      "RUBATO_WEIGHT"       /* 1…1000 */
+#define RBT_ENV_GROUP       "RUBATO_GROUP"        /* of ranks; "none": in none */
 #define RBT_ENV_FORCE       "RUBATO_FORCE"        /* 1: write to unknown drivers too */
 #define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"    /* 1: the shim acts alone */
 
@@ -49,8 +51,8 @@ enum rbt_msg_type {
 
 	/* from the daemon */
 	RBT_MSG_RESULT, /* struct rbt_msg_result */
-	/* struct rbt_msg_program, task states; struct rbt_program_turns and then struct
-	 * rbt_program_account, each if it was asked for */
+	/* struct rbt_msg_program, task states; struct rbt_program_turns, struct
+	 * rbt_program_account and struct rbt_program_origin, each if it was asked for */
 	RBT_MSG_PROGRAM,
 
 	/* from `rubato run`, header only, not answered: the sender is about to become a program,
@@ -63,6 +65,9 @@ enum rbt_msg_type {
 
 	/* from a shim, struct rbt_msg_weight, not answered. After HELLO; without it, 1. */
 	RBT_MSG_WEIGHT,
+
+	/* from a shim, struct rbt_msg_group, not answered. After HELLO; without it, in no group. */
+	RBT_MSG_GROUP,
 };
 
 struct rbt_msg_header {
@@ -101,9 +106,16 @@ struct rbt_msg_weight {
 	uint32_t pad;
 };
 
+/* The program is a rank of the job of that name of its user. */
+struct rbt_msg_group {
+	struct rbt_msg_header h;
+	char name[RBT_GROUP_NAME_MAX]; /* printable, NUL-terminated */
+};
+
 enum {
 	RBT_LIST_TURNS = 1 << 0,
 	RBT_LIST_ACCOUNT = 1 << 1,
+	RBT_LIST_ORIGIN = 1 << 2,
 };
 
 struct rbt_msg_pid {
@@ -194,6 +206,12 @@ struct rbt_program_account {
 	struct rbt_hist request; /* from begin to end, as told by the program */
 };
 
+/* Why a program is treated as it is. Empty: for no such reason. */
+struct rbt_program_origin {
+	char rule[32];                  /* of the configuration */
+	char group[RBT_GROUP_NAME_MAX]; /* whose turns it shares */
+};
+
 struct rbt_task_state {
 	struct rbt_task task;
 	uint64_t timeslice_us;
@@ -207,6 +225,7 @@ static_assert(sizeof(struct rbt_msg_renice) == 32, "wire");
 static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
 static_assert(sizeof(struct rbt_program_turns) == 88, "wire");
 static_assert(sizeof(struct rbt_program_account) == 568, "wire");
+static_assert(sizeof(struct rbt_program_origin) == 96, "wire");
 static_assert(sizeof(struct rbt_task_state) == 64, "wire");
 
 #endif

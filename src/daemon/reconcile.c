@@ -47,7 +47,7 @@ static bool is_spoken_for(struct daemon *d, const struct program *p)
 			return true;
 		}
 	}
-	return p->peer != NULL || p->awaited;
+	return p->peer != NULL || p->awaited || p->rule[0] != '\0';
 }
 
 /* Attached programs that want nothing any more are let go: their

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +13,6 @@
 #include "util/fd.h"
 #include "util/proc.h"
 #include "util/time.h"
-
-#define GROUP_NAME "rubato"
 
 __attribute__((format(printf, 3, 4))) static void answer(
 	struct peer *peer, int error, const char *fmt, ...)
@@ -33,37 +29,6 @@ __attribute__((format(printf, 3, 4))) static void answer(
 	va_end(ap);
 	/* A tool that does not read its answers loses them. */
 	rbt_send(peer->source.fd, &msg, sizeof(msg), NULL, 0, MSG_DONTWAIT);
-}
-
-static bool in_group(uid_t uid)
-{
-	struct passwd *pw = getpwuid(uid);
-	struct group *gr = getgrnam(GROUP_NAME);
-	gid_t groups[256];
-	int n = 256;
-
-	if (pw == NULL || gr == NULL || getgrouplist(pw->pw_name, pw->pw_gid, groups, &n) < 0) {
-		return false;
-	}
-	for (int i = 0; i < n; i++) {
-		if (groups[i] == gr->gr_gid) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* As with nice: your own programs, and downwards; anything else is for root and the group. A daemon
- * of your own has only your own programs to weigh against each other. */
-static bool may_touch(const struct peer *peer, uid_t owner)
-{
-	return peer->uid == 0 || peer->uid == owner || in_group(peer->uid);
-}
-
-bool may_raise(const struct peer *peer, unsigned priority)
-{
-	return peer->uid == 0 || peer->uid == geteuid() ||
-	       rbt_class_of(priority) != RBT_CLASS_LATENCY || in_group(peer->uid);
 }
 
 static const char *denial_text(enum rbt_denial denial)
@@ -189,6 +154,18 @@ static bool has_no_slices(struct daemon *d, const struct program *p)
 	return any;
 }
 
+/* Whether a task of the program would get more than its driver gives. */
+static bool is_longer(const struct program *p, uint64_t timeslice_us)
+{
+	for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
+		if (tasks->n_compute > 0 && timeslice_us > tasks->own_us) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
 {
 	struct program *p = find_for(d, peer, msg->pid);
@@ -212,23 +189,31 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	if (priority > old_priority && !may_raise(peer, priority)) {
-		answer(peer, -EPERM,
-			"raising above normal needs root or membership of group " GROUP_NAME);
+		answer(peer, -EPERM, "raising above normal needs root or membership of group %s",
+			d->admin_group);
 		return;
 	}
 	if (msg->weight > old_weight && !may_raise(peer, RBT_PRIORITY_MAX)) {
+		answer(peer, -EPERM, "raising a weight needs root or membership of group %s",
+			d->admin_group);
+		return;
+	}
+	if (is_longer(p, msg->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
 		answer(peer, -EPERM,
-			"raising a weight needs root or membership of group " GROUP_NAME);
+			"a slice longer than the driver's needs root or membership of group %s",
+			d->admin_group);
 		return;
 	}
 	p->priority = priority;
 	p->timeslice_us = only_weight ? old_us : msg->timeslice_us;
 	p->weight = msg->weight != 0 ? msg->weight : old_weight;
+	p->is_trusted = only_weight ? p->is_trusted : may_raise(peer, RBT_PRIORITY_MAX);
 	/* Once is enough: what was forced must be undone without. */
-	if (msg->force && !p->force) {
+	if (msg->force && !p->force && may_raise(peer, RBT_PRIORITY_MAX)) {
 		allow_force(d, p);
 	}
 	peer->answer_priority = priority;
+	adopt_by_hand(d, p);
 	int r = settle(d, msg->pid);
 	if (r < 0 && (p = program_find(d, msg->pid)) != NULL) {
 		p->priority = old_priority;
@@ -318,7 +303,7 @@ static void on_attach(
 	}
 	rec.fd = fds[0];
 	fds[0] = -1;
-	struct program *p = program_obtain(d, pid, fds[1], peer, &error);
+	struct program *p = program_obtain(d, pid, fds[1], peer->user, &error);
 	if (p == NULL) {
 		rbt_record_finish(&rec);
 		answer(peer, error, "cannot be attached: %s", strerror(-error));
@@ -397,6 +382,13 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	return at;
 }
 
+static void fill_origin(const struct program *p, struct rbt_program_origin *ret)
+{
+	*ret = (struct rbt_program_origin){0};
+	snprintf(ret->rule, sizeof(ret->rule), "%s", p->rule);
+	snprintf(ret->group, sizeof(ret->group), "%s", p->group_name);
+}
+
 static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pid *msg)
 {
 	static char buf[RBT_MSG_MAX];
@@ -408,7 +400,9 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 	}
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
-	size_t n = describe(d, p, buf, sizeof(buf) - sizeof(turns) - sizeof(account));
+	struct rbt_program_origin origin;
+	size_t n =
+		describe(d, p, buf, sizeof(buf) - sizeof(turns) - sizeof(account) - sizeof(origin));
 	if (msg->flags != 0) {
 		accounting_fill(d, p, &account); /* first: it brings the turns up to date too */
 	}
@@ -420,6 +414,11 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 	if ((msg->flags & RBT_LIST_ACCOUNT) != 0) {
 		memcpy(buf + n, &account, sizeof(account));
 		n += sizeof(account);
+	}
+	if ((msg->flags & RBT_LIST_ORIGIN) != 0) {
+		fill_origin(p, &origin);
+		memcpy(buf + n, &origin, sizeof(origin));
+		n += sizeof(origin);
 	}
 	rbt_send(peer->source.fd, buf, n, NULL, 0, MSG_DONTWAIT);
 }

@@ -352,10 +352,11 @@ static void fill_params(
 	*ret = (struct rbt_sched_params){0};
 	ret->priority = p->priority;
 	ret->weight = p->weight;
+	ret->group = p->group;
 	ret->timeslice_us = p->timeslice_us;
 	ret->suspended = p->suspended;
 	ret->is_known = p->board != NULL;
-	ret->may_reserve = p->may_reserve;
+	ret->may_reserve = p->is_trusted;
 	/* Half of it off would be worse than none. */
 	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p);
 	if (!program_is_in_setup(p, now_ns, &until_ns)) {
@@ -363,12 +364,18 @@ static void fill_params(
 	} else if (d->retry_ns == 0 || until_ns < d->retry_ns) {
 		d->retry_ns = until_ns;
 	}
+	/* A slice longer than the driver's takes from others, as a priority above normal does. */
+	for (uint32_t gpu = 0; !p->is_trusted && gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		if (ret->tasks[gpu].n_compute > 0 && p->timeslice_us > ret->tasks[gpu].own_us) {
+			ret->timeslice_us = RBT_TIMESLICE_OWN;
+		}
+	}
 }
 
 /* In what fill_params() fills in. */
 static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_params *b)
 {
-	bool same = a->priority == b->priority && a->weight == b->weight &&
+	bool same = a->priority == b->priority && a->weight == b->weight && a->group == b->group &&
 		    a->timeslice_us == b->timeslice_us && a->suspended == b->suspended &&
 		    a->is_known == b->is_known && a->may_reserve == b->may_reserve &&
 		    a->cannot_suspend == b->cannot_suspend;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -46,12 +47,17 @@ static void take_wishes(struct daemon *d, const struct peer *peer, const struct 
 	struct program *p = peer->program;
 	unsigned priority = may_raise(peer, msg->priority) ? msg->priority : RBT_PRIORITY_NORMAL;
 
+	/* What takes from other users, or reaches into a driver that is not known, is a privilege;
+	 * the program runs all the same. */
+	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
+	bool force = msg->force != 0 && is_trusted;
+
 	d->dirty = d->dirty || p->priority != priority || p->timeslice_us != msg->timeslice_us ||
-		   p->force != (msg->force != 0);
+		   p->force != force || p->is_trusted != is_trusted;
 	p->priority = priority;
-	p->may_reserve = may_raise(peer, RBT_PRIORITY_MAX);
+	p->is_trusted = is_trusted;
 	p->timeslice_us = msg->timeslice_us;
-	p->force = msg->force != 0;
+	p->force = force;
 }
 
 static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t size)
@@ -73,7 +79,7 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 			 * afresh from what it says itself. */
 			program_release(d, old);
 		}
-		peer->program = program_obtain(d, peer->pid, peer->pidfd, peer, &error);
+		peer->program = program_obtain(d, peer->pid, peer->pidfd, peer->user, &error);
 		if (peer->program == NULL) {
 			return error;
 		}
@@ -152,10 +158,33 @@ static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_
 	return 0;
 }
 
+static int on_group(struct daemon *d, struct peer *peer, const void *buf, size_t size)
+{
+	struct rbt_msg_group msg;
+
+	if (peer->program == NULL || size != sizeof(msg)) {
+		return -EBADMSG;
+	}
+	memcpy(&msg, buf, sizeof(msg));
+	size_t n = strnlen(msg.name, sizeof(msg.name));
+	if (n == 0 || n == sizeof(msg.name)) {
+		return -EBADMSG;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (msg.name[i] <= ' ' || msg.name[i] > '~') {
+			return -EBADMSG;
+		}
+	}
+	if (strcmp(peer->program->group_name, msg.name) != 0) {
+		program_set_group(d, peer->program, false, msg.name);
+	}
+	return 0;
+}
+
 static int on_await(struct daemon *d, struct peer *peer)
 {
 	int error = 0;
-	struct program *p = program_obtain(d, peer->pid, peer->pidfd, peer, &error);
+	struct program *p = program_obtain(d, peer->pid, peer->pidfd, peer->user, &error);
 
 	if (p == NULL) {
 		return error;
@@ -188,6 +217,8 @@ static int dispatch(
 		return on_await(d, peer);
 	case RBT_MSG_WEIGHT:
 		return on_weight(d, peer, buf, size);
+	case RBT_MSG_GROUP:
+		return on_group(d, peer, buf, size);
 	case RBT_MSG_BOARD:
 		return on_board(d, peer, size, fds, n_fds);
 	default:
@@ -255,11 +286,12 @@ static int let_in(struct daemon *d, struct peer *peer)
 		return -errno;
 	}
 	/* A per-user daemon serves its user, and root. */
-	if (cred.uid != geteuid() && cred.uid != 0 && geteuid() != 0) {
+	if (cred.uid != geteuid() && cred.uid != 0 && !d->is_system) {
 		return -EPERM;
 	}
 	peer->pid = cred.pid;
 	peer->uid = cred.uid;
+	peer->is_admin = rights_is_admin(d, peer->source.fd, &cred);
 	peer->user = user_obtain(d, cred.uid);
 	int r = peer->user == NULL ? -ENOMEM : crowd_admit(d, peer);
 	if (r < 0) {
@@ -320,8 +352,11 @@ int server_start(struct daemon *d)
 	}
 	/* We hold the directory's lock: a socket that is there is left over. */
 	unlink(d->socket_path);
-	if (bind(d->listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-		listen(d->listener.fd, 256) < 0) {
+	if (bind(d->listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+		return -errno;
+	}
+	/* Everybody may ask the machine's daemon; what for, is judged by who asks. */
+	if ((d->is_system && chmod(d->socket_path, 0666) < 0) || listen(d->listener.fd, 256) < 0) {
 		return -errno;
 	}
 	return crowd_watch(d, &d->listener);

@@ -43,6 +43,11 @@ static bool flag(const char *name)
 	return s != NULL && strcmp(s, "1") == 0;
 }
 
+static const char *get(void *ctx, const char *name)
+{
+	return secure_getenv(name);
+}
+
 static void read_environment(struct shim_config *c)
 {
 	const char *path = secure_getenv(RBT_ENV_SOCKET);
@@ -63,6 +68,9 @@ static void read_environment(struct shim_config *c)
 	}
 	c->wanted_us =
 		c->timeslice_us != 0 ? c->timeslice_us : rbt_priority_timeslice_us(c->priority);
+	if (rbt_rankgroup_find(get, NULL, c->group) < 0) {
+		c->group[0] = '\0';
+	}
 	if (path != NULL && strlen(path) < sizeof(c->socket)) {
 		memcpy(c->socket, path, strlen(path) + 1);
 	}

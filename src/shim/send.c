@@ -56,12 +56,19 @@ static int send_hello(int sock)
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_WEIGHT},
 		.weight = shim_config.weight,
 	};
+	struct rbt_msg_group group = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_GROUP},
+	};
 
 	int r = shim_sys_send(sock, &msg, sizeof(msg), -1);
-	if (r < 0 || shim_config.weight == 0) {
-		return r;
+	if (r == 0 && shim_config.weight != 0) {
+		r = shim_sys_send(sock, &weight, sizeof(weight), -1);
 	}
-	return shim_sys_send(sock, &weight, sizeof(weight), -1);
+	if (r == 0 && shim_config.group[0] != '\0') {
+		memcpy(group.name, shim_config.group, sizeof(group.name));
+		r = shim_sys_send(sock, &group, sizeof(group), -1);
+	}
+	return r;
 }
 
 static enum shim_link connect_daemon(struct shim *s, uint64_t now_ns)

@@ -138,10 +138,11 @@ struct shim_config {
 	bool active; /* a program started by `rubato run` */
 	bool no_daemon, force;
 	uint32_t priority;
-	uint32_t weight;       /* 0: not said */
-	uint64_t timeslice_us; /* asked for by the user; 0: by priority */
-	uint64_t wanted_us;    /* what both come to; 0: the driver's own */
-	char socket[108];      /* empty: none */
+	uint32_t weight;                /* 0: not said */
+	uint64_t timeslice_us;          /* asked for by the user; 0: by priority */
+	uint64_t wanted_us;             /* what both come to; 0: the driver's own */
+	char socket[108];               /* empty: none */
+	char group[RBT_GROUP_NAME_MAX]; /* of ranks; empty: none */
 };
 extern struct shim_config shim_config;
 

@@ -19,17 +19,32 @@ static int put(char *buf, size_t size, const char *fmt, const char *a)
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
+/* Who names a runtime directory means the daemon there, and no other: so it is inside a session of
+ * the software GPU, whose devices the machine's daemon does not see. */
+static int system_dir(char *buf, size_t size)
+{
+	const char *env = getenv("RUBATO_SYSTEM_DIR"), *own = getenv("RUBATO_RUNTIME_DIR");
+
+	if (env != NULL) {
+		return env[0] == '/' ? put(buf, size, "%s", env) : -ENOENT;
+	}
+	return own != NULL && own[0] == '/' ? -ENOENT : put(buf, size, "%s", "/run/rubato");
+}
+
 int rbt_runtime_dir(uid_t uid, char *buf, size_t size)
 {
 	const char *env;
 	char number[16], run_user[64];
 	struct stat st;
 
+	if (uid == RBT_UID_SYSTEM) {
+		return system_dir(buf, size);
+	}
 	if (uid == geteuid() && (env = getenv("RUBATO_RUNTIME_DIR")) != NULL && env[0] == '/') {
 		return put(buf, size, "%s", env);
 	}
 	if (uid == 0) {
-		return put(buf, size, "%s", "/run/rubato");
+		return put(buf, size, "%s", "/run/rubato-root");
 	}
 	if (uid == geteuid() && (env = getenv("XDG_RUNTIME_DIR")) != NULL && env[0] == '/') {
 		return put(buf, size, "%s/rubato", env);
@@ -42,15 +57,15 @@ int rbt_runtime_dir(uid_t uid, char *buf, size_t size)
 	return put(buf, size, "/tmp/rubato-%s", number);
 }
 
-int rbt_runtime_dir_create(char *buf, size_t size)
+static int create(uid_t uid, mode_t mode, char *buf, size_t size)
 {
 	struct stat st;
-	int r = rbt_runtime_dir(geteuid(), buf, size);
+	int r = rbt_runtime_dir(uid, buf, size);
 
 	if (r < 0) {
 		return r;
 	}
-	if (mkdir(buf, 0700) < 0 && errno != EEXIST) {
+	if (mkdir(buf, mode) < 0 && errno != EEXIST) {
 		return -errno;
 	}
 	/* In /tmp anybody could have made it first, as a link or as theirs. */
@@ -61,6 +76,19 @@ int rbt_runtime_dir_create(char *buf, size_t size)
 		return -EPERM;
 	}
 	return 0;
+}
+
+int rbt_runtime_dir_create(char *buf, size_t size)
+{
+	return create(geteuid(), 0700, buf, size);
+}
+
+int rbt_system_dir_create(char *buf, size_t size)
+{
+	int r = create(RBT_UID_SYSTEM, 0755, buf, size);
+
+	/* Whatever the umask: every user must find the socket. */
+	return r == 0 && chmod(buf, 0755) < 0 ? -errno : r;
 }
 
 int rbt_sibling_path(const char *name, const char *installed_dir, char *buf, size_t size)

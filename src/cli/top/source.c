@@ -13,6 +13,7 @@
 #include "cli/listing.h"
 #include "util/fd.h"
 #include "util/proc.h"
+#include "util/runtime.h"
 #include "util/time.h"
 
 #define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT)
@@ -110,6 +111,7 @@ int top_source_create(struct top_source **ret)
 	if (s == NULL) {
 		return -ENOMEM;
 	}
+	add_link(s, RBT_UID_SYSTEM);
 	add_link(s, geteuid());
 	s->n_own = s->n_links;
 	int r = probe(s);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who may do what, as with nice(1): your own programs, and downwards. Anything else is for root and
+ * for the members of a group. A daemon of your own has only your own programs to weigh against each
+ * other.
+ *
+ * A peer's groups are those the kernel gives it (SO_PEERGROUPS), as it would for a file: no user
+ * database is asked, which could be a server that does not answer.
+ */
+#include <errno.h>
+#include <grp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "sched/class.h"
+#include "util/log.h"
+
+void rights_resolve(struct daemon *d, const char *group)
+{
+	const struct group *gr = getgrnam(group);
+
+	d->has_admin_gid = gr != NULL;
+	d->admin_gid = gr != NULL ? gr->gr_gid : 0;
+	if (gr == NULL && d->is_system) {
+		rbt_debug("there is no group %s: root alone may raise programs", group);
+	}
+}
+
+/* Whether the socket's peer had the group when it connected, beside its first one. */
+static bool has_group(int fd, gid_t wanted)
+{
+	gid_t few[64], *groups = few, *many = NULL;
+	socklen_t size = sizeof(few);
+	bool found = false;
+
+	int r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+	/* When there are more, the kernel says how much room they need. */
+	if (r < 0 && errno == ERANGE && (many = malloc(size)) != NULL) {
+		groups = many;
+		r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+	}
+	for (size_t i = 0; r == 0 && i < size / sizeof(gid_t); i++) {
+		found = found || groups[i] == wanted;
+	}
+	free(many);
+	return found;
+}
+
+bool rights_is_admin(const struct daemon *d, int fd, const struct ucred *cred)
+{
+	return cred->uid == 0 ||
+	       (d->has_admin_gid && (cred->gid == d->admin_gid || has_group(fd, d->admin_gid)));
+}
+
+bool may_touch(const struct peer *peer, uid_t owner)
+{
+	return peer->is_admin || peer->uid == owner;
+}
+
+bool may_raise(const struct peer *peer, unsigned priority)
+{
+	return peer->is_admin || peer->uid == geteuid() ||
+	       rbt_class_of(priority) != RBT_CLASS_LATENCY;
+}
