@@ -154,13 +154,12 @@ def test_a_user_cannot_have_all(s):
     """At a daemon for several users, one of them may have a quarter of its files."""
     if os.geteuid() != 0:
         return print("     only root can be two users")
-    path = os.path.join(s.run_dir, "control.sock")
-    daemon = subprocess.Popen(s.inside(["prlimit", "--nofile=256:256", binary("rubatod")]), env=s.env,
+    s.env["RUBATO_SYSTEM_DIR"] = os.path.join(s.dir, "system")
+    path = os.path.join(s.dir, "system", "control.sock")
+    daemon = subprocess.Popen(s.inside(["prlimit", "--nofile=256:256", binary("rubatod"), "--system"]), env=s.env,
                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     pid = s.daemon()
     eventually("listens", lambda: os.path.exists(path))
-    os.chmod(s.run_dir, 0o711)
-    os.chmod(path, 0o666)
     p = s.run(*BEST_EFFORT)
     eventually("1 us", lambda: s.slices(p.pid) == [1])
     before = fds(pid)

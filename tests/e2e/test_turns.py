@@ -481,7 +481,7 @@ def test_configuration_is_checked(s):
                        ("policy = none", ":1: no such policy: none"), ("min_share = 11", ":1: min_share"),
                        ("min_share = 1.55", ":1: min_share"), ("amd_poll_us = 5001", ":1: amd_poll_us"), ("min_share = %", ":1: min_share"),
                        ("turns", ":1: not of the form"), ("speed = 1", ":1: no such key: speed"),
-                       ("policy = " + "x" * 300, ":1: line too long"), ("max_latency = -1", ":1: max_latency")):
+                       ("policy = " + "x" * 600, ":1: line too long"), ("max_latency = -1", ":1: max_latency")):
         code, said = check(s, text)
         assert code == 1 and says in said and said.count("\n") == 1, (text, said)
     done = s.command(binary("rubatod"), "--check", "/nowhere")

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine's own daemon: who may ask it for what, programs attached by rule, and ranks that take turns together."""
+import grp
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import harness
+from harness import alive, binary, device, skip
+from test_turns import take_turns, taking_turns
+
+NOBODY = 65534
+UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../packaging/systemd/rubatod.service.in")
+BEST_EFFORT = "--class", "best-effort"
+RULE = "[rule nobodies]\nuser = %d\nclass = best-effort\n" % NOBODY
+
+
+def eventually(what, condition, seconds=20):
+    """Of a program that is not there yet, nothing is known for a while: longer, the busier the machine."""
+    return harness.eventually(what, condition, seconds)
+
+
+def as_user(uid, *groups):
+    """Runs what follows as another user, in these supplementary groups."""
+    more = ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
+    return ["setpriv", "--reuid", str(uid), "--regid", str(uid), *more]
+
+
+class Machine:
+    """A session with a system daemon in it."""
+
+    def __init__(self, session, config="", under=(), **env):
+        self.s = session
+        self.under = under
+        self.dir = os.path.join(session.dir, "system")
+        self.conf = os.path.join(session.dir, "rubatod.conf")
+        session.env["RUBATO_SYSTEM_DIR"] = self.dir
+        self.configure(config)
+        self.env = env
+        self.start()
+
+    def configure(self, text):
+        with open(self.conf, "w") as f:
+            f.write("admin_group = games\nscan_s = 0.2\n" + text)
+
+    def start(self):
+        read, write = os.pipe()
+        self.log = open(os.path.join(self.s.run_dir, "rubatod.log"), "a")  # which main() reads
+        self.process = subprocess.Popen(
+            self.s.inside([*self.under, binary("rubatod"), "--system", "--config", self.conf, "--ready-fd", str(write)]),
+            env=dict(self.s.env, **self.env), stdin=subprocess.DEVNULL, stderr=self.log, pass_fds=[write])
+        os.close(write)
+        assert os.read(read, 1) == b"1", open(self.log.name).read()
+        os.close(read)
+        self.pid = eventually("it runs", lambda: self.pids())[0]
+
+    def pids(self):
+        """Not those that only look for programs, which are its children."""
+        found = self.s.processes("rubatod")
+        return [pid for pid in found if parent(pid) not in found]
+
+    def reload(self, text):
+        self.configure(text)
+        os.kill(self.pid, signal.SIGHUP)
+
+    def kill(self, number=signal.SIGKILL):
+        os.kill(self.pid, number)
+        self.process.wait(10)
+
+    def plain(self, *args, uid=NOBODY, groups=(), env=()):
+        """A program that somebody has started without Rubato."""
+        return self.s.program(*args, under=["env", *env, *as_user(uid, *groups)])
+
+    def said(self):
+        with open(self.log.name) as f:
+            return f.read()
+
+
+def parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return int(f.read().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
+def rubato_as(s, uid, *args, groups=(), code=0):
+    done = s.command(*as_user(uid, *groups), binary("rubato"), *map(str, args))
+    assert done.returncode == code, f"{args}: exit {done.returncode}, not {code}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def run_as(s, uid, *options, args=(), groups=()):
+    return s.program(*args, under=[*as_user(uid, *groups), binary("rubato"), "run", *map(str, options), "--"])
+
+
+def rule_of(s, pid):
+    return s.ps().get(pid, {}).get("rule")
+
+
+def test_rules_attach_running_and_new_programs(s):
+    early = s.program(under=as_user(NOBODY))
+    m = Machine(s, RULE)
+    eventually("at once at the start", lambda: rule_of(s, early.pid) == "nobodies")
+    late = m.plain()
+    mine = s.program()
+    eventually("a new one", lambda: rule_of(s, late.pid) == "nobodies")
+    taking_turns(s, [early, late])
+    take_turns(s, [early, late], 0.7)
+    row = s.ps()[late.pid]
+    assert row["attached"] and row["class"] == "best-effort" and row["uid"] == NOBODY, row
+    assert s.is_default(mine.pid) and not s.ps()[mine.pid]["managed"], "root's is not meant"
+    assert "nobodies" in s.rubato("ps").stdout
+    early.end()
+    eventually("alone", lambda: s.short() == [late.pid])
+    assert m.pids() == [m.pid], "no other daemon was started"
+
+
+def test_a_user_goes_before_a_rule(s):
+    m = Machine(s, RULE)
+    a, b = m.plain(), run_as(s, NOBODY, "--class", "normal")
+    eventually("a by rule", lambda: rule_of(s, a.pid) == "nobodies")
+    time.sleep(0.5)
+    row = s.ps()[b.pid]
+    assert row["class"] == "normal" and row["rule"] is None and not row["attached"], row
+    s.rubato("renice", a.pid, "--class", "normal")
+    eventually("as said", lambda: s.is_default(a.pid))
+    time.sleep(0.7)
+    assert s.is_default(a.pid) and rule_of(s, a.pid) is None, "the rule has come back"
+    m.reload(RULE)
+    time.sleep(0.7)
+    assert s.is_default(a.pid), "by hand is by hand, whatever the rules"
+
+
+def test_reload(s):
+    m = Machine(s, RULE)
+    a = m.plain()
+    eventually("by rule", lambda: s.slices(a.pid) == [1])
+    m.reload("[rule other]\nuser = nobody\npriority = 5\n")
+    eventually("by another", lambda: rule_of(s, a.pid) == "other" and s.slices(a.pid) == [1000])
+    m.reload("[rule wrong]\nclass = fast\n")
+    eventually("a mistake is said", lambda: "rubatod.conf:4: class is" in m.said())
+    assert rule_of(s, a.pid) == "other", "a mistake changes nothing"
+    m.reload("[rule not-them]\nuser = 65534\nclass = ignore\n" + RULE)
+    eventually("let go", lambda: s.is_default(a.pid) and not s.ps()[a.pid]["managed"])
+    m.reload(RULE)
+    eventually("and again", lambda: s.slices(a.pid) == [1])
+    m.reload("")
+    eventually("no rules at all", lambda: s.is_default(a.pid) and not s.ps()[a.pid]["managed"])
+
+
+def test_restart_picks_programs_up(s):
+    m = Machine(s, RULE)
+    a, b = m.plain(), run_as(s, NOBODY, *BEST_EFFORT)
+    taking_turns(s, [a, b])
+    for number in (signal.SIGKILL, signal.SIGTERM) if harness.LONG else (signal.SIGKILL,):
+        m.kill(number)
+        eventually("defaults", lambda: s.is_default(a.pid) and s.is_released(b.pid))
+        assert alive(a.pid) and alive(b.pid)
+        m.start()
+        eventually("as before", lambda: rule_of(s, a.pid) == "nobodies")
+        taking_turns(s, [a, b])
+        take_turns(s, [a, b], 0.5)
+
+
+def test_both_killed(s):
+    """Daemon and hand together: nobody is left to restore, until the next start."""
+    m = Machine(s, RULE)
+    a, b = m.plain(), m.plain()
+    taking_turns(s, [a, b])
+    os.kill(s.hand(), signal.SIGSTOP)
+    hand = s.hand()
+    m.kill()
+    os.kill(hand, signal.SIGKILL)
+    m.configure("")
+    m.start()
+    eventually("healed", lambda: s.is_default(a.pid) and s.is_default(b.pid))
+
+
+def test_rights(s):
+    Machine(s)
+    games = grp.getgrnam("games").gr_gid
+    own, others = run_as(s, NOBODY), run_as(s, 1234)
+    eventually("both known", lambda: {own.pid, others.pid} <= set(s.ps()))
+    rubato_as(s, NOBODY, "renice", own.pid, *BEST_EFFORT)
+    assert s.ps()[own.pid]["class"] == "best-effort"
+    rubato_as(s, NOBODY, "renice", own.pid, "--class", "normal")
+    text = rubato_as(s, NOBODY, "renice", own.pid, "--class", "latency", code=4)
+    assert "group games" in text, text
+    rubato_as(s, NOBODY, "renice", own.pid, "--weight", 2, code=4)
+    rubato_as(s, NOBODY, "renice", own.pid, "--timeslice-us", 4096, code=4)
+    for command in ("suspend", "resume"):
+        assert "another user" in rubato_as(s, NOBODY, command, others.pid, code=4)
+    rubato_as(s, NOBODY, "renice", others.pid, *BEST_EFFORT, code=4)
+    assert s.ps()[others.pid]["class"] == "normal" and s.is_default(own.pid) and s.is_default(others.pid)
+    # Of the group: as root.
+    rubato_as(s, NOBODY, "renice", own.pid, "--class", "latency", groups=[games])
+    rubato_as(s, NOBODY, "suspend", others.pid, groups=[games])
+    assert s.is_suspended(others.pid)
+    rubato_as(s, NOBODY, "resume", others.pid, groups=[games])
+    assert s.ps()[own.pid]["class"] == "latency"
+    # And of many more.
+    rubato_as(s, NOBODY, "renice", others.pid, "--class", "latency", groups=[*range(70000, 70100), games])
+    rubato_as(s, NOBODY, "suspend", others.pid, groups=range(70000, 70100), code=4)
+
+
+def test_run_keeps_to_rights(s):
+    m = Machine(s)
+    games = grp.getgrnam("games").gr_gid
+    meek = run_as(s, NOBODY, "--class", "latency", "--weight", 5, "--timeslice-us", 100000)
+    proud = run_as(s, NOBODY, "--class", "latency", "--timeslice-us", 100000, groups=[games])
+    eventually("known", lambda: {meek.pid, proud.pid} <= set(s.ps()))
+    rows = s.ps()
+    assert rows[meek.pid]["class"] == "normal" and rows[meek.pid]["weight"] == 1, rows[meek.pid]
+    assert rows[proud.pid]["class"] == "latency", rows[proud.pid]
+    eventually("a longer slice", lambda: s.slices(proud.pid) == [100000])
+    assert s.slices(meek.pid) == [2048]
+    assert m.pids() == [m.pid]
+
+
+def test_rules_match_commands_and_cgroups(s):
+    with open("/proc/self/cgroup") as f:
+        paths = [line.rstrip("\n").split(":", 2)[2] for line in f]
+    path = max(paths, key=len)
+    Machine(s, "[rule mine]\nuser = 1234\ncgroup = %s*\ncommand = nothing, rm*ent\nweight = 3\npriority = 1\n"
+            "[rule boxes]\nuser = 1235\nclass = normal\ngroup = cgroup\n"
+            "[rule rest]\nuser = *\nclass = ignore\n" % path.replace("[", "\\["))
+    a = s.program(under=["env", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", *as_user(1234)])
+    b, c = s.program(under=as_user(NOBODY)), s.program(under=as_user(1235))
+    eventually("a by rule", lambda: rule_of(s, a.pid) == "mine")
+    row = s.ps()[a.pid]
+    assert row["priority"] == 1 and row["weight"] == 3 and row["group"] == "slurm:7.0", row
+    eventually("c by rule", lambda: rule_of(s, c.pid) == "boxes")
+    group = s.ps()[c.pid]["group"]
+    assert group.startswith("cgroup:") and group.endswith(path[-32:].replace(" ", "_")), (group, path)
+    assert not s.ps()[b.pid]["managed"]
+
+
+def test_programs_that_start_and_stop_using_the_device(s):
+    m = Machine(s, RULE)
+    a = m.plain("--exec")
+    eventually("by rule", lambda: rule_of(s, a.pid) == "nobodies")
+    a.say("anew")
+    eventually("it has closed the device", lambda: a.pid not in s.ps())
+    # A program that is still starting has the device open, and nothing on it.
+    slow = subprocess.Popen(s.inside([*as_user(NOBODY), binary("rmclient"), "--delay-ms", "1500"]), env=s.env,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        pid = int(slow.stdout.readline().split("pid=")[1].split()[0])
+        eventually("once it has tasks", lambda: rule_of(s, pid) == "nobodies")
+    finally:
+        slow.communicate("quit\n", timeout=10)
+    assert "cannot be attached" not in m.said(), m.said()
+
+
+def on(s, programs):
+    """Whether the compute task of each may run."""
+    state = {}
+    for t in s.state()["tsgs"]:
+        if t["engine"] == "compute":
+            state[t["pid"]] = t["enabled"] > 0
+    return [state[p.pid] for p in programs]
+
+
+def together(s, ranks, seconds=1.5):
+    """On and off at the same time, but for the moments of a change; each for itself, they would be apart half the time."""
+    end = time.monotonic() + seconds
+    looks = []
+    while time.monotonic() < end:
+        looks.append(on(s, ranks))
+    apart = sum(len(set(look)) > 1 for look in looks)
+    assert apart <= len(looks) / 5, f"ranks are apart in {apart} of {len(looks)} looks"
+    assert [True] * len(ranks) in looks and [False] * len(ranks) in looks, looks
+
+
+@device("--gpus", "2")
+def test_ranks_take_turns_together(s):
+    Machine(s)
+    env = ["env", "TORCHELASTIC_RUN_ID=none", "MASTER_PORT=29501"]
+    ranks = [s.program("--gpu", g, under=[*env, *as_user(NOBODY), binary("rubato"), "run", *BEST_EFFORT, "--"])
+             for g in (0, 1)]
+    rivals = [run_as(s, 1234, *BEST_EFFORT, args=["--gpu", g]) for g in (0, 1)]
+    taking_turns(s, ranks + rivals)
+    groups = {s.ps()[p.pid]["group"] for p in ranks}
+    assert groups == {"torch:none.29501"}, groups
+    assert all(s.ps()[p.pid]["group"] is None for p in rivals)
+    together(s, ranks)
+    # One rank dies: the other goes on alone, and so do the rivals.
+    ranks.pop().end()
+    eventually("the other has turns", lambda: on(s, ranks) == [True])
+    eventually("and waits", lambda: on(s, ranks) == [False])
+    eventually("a rival keeps the free GPU", lambda: on(s, rivals[1:]) == [True])
+
+
+@device("--gpus", "2")
+def test_groups_by_name_and_by_rule(s):
+    Machine(s, "[rule ranks]\nuser = nobody\nclass = best-effort\ngroup = job-7\n")
+    ranks = [s.program("--gpu", g, under=as_user(NOBODY)) for g in (0, 1)]
+    # A stranger that calls its group the same is in another.
+    rivals = [run_as(s, 1234, *BEST_EFFORT, "--group", "job-7", args=["--gpu", 0]),
+              run_as(s, 1235, *BEST_EFFORT, "--group", "job-7", args=["--gpu", 1])]
+    taking_turns(s, ranks + rivals)
+    assert {s.ps()[p.pid]["group"] for p in ranks + rivals} == {"job-7"}
+    together(s, ranks)
+    eventually("rivals are nobody's ranks", lambda: len(set(on(s, rivals))) == 2 or
+               on(s, [ranks[0], rivals[0]]) == [False, True], 5)
+
+
+def test_a_manager_is_told(s):
+    """Like systemd: ready, reloading, stopping, and alive in between."""
+    path = os.path.join(s.dir, "notify")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(path)
+    listener.settimeout(5)
+    m = Machine(s, NOTIFY_SOCKET=path, WATCHDOG_USEC="400000")
+    heard = []
+
+    def hear(word):
+        while not any(word in text for text in heard):
+            heard.append(listener.recv(4096).decode())
+
+    hear("READY=1\nSTATUS=policy turns, 0 rules")
+    hear("WATCHDOG=1")
+    heard.clear()
+    m.reload(RULE)
+    hear("RELOADING=1\nMONOTONIC_USEC=")
+    hear("READY=1\nSTATUS=policy turns, 1 rules")
+    os.kill(m.pid, signal.SIGTERM)
+    hear("STOPPING=1")
+    m.process.wait(10)
+
+
+def test_the_units_capabilities_suffice(s):
+    with open(UNIT) as f:
+        names = next(line.split("=")[1].split() for line in f if line.startswith("CapabilityBoundingSet="))
+    bounds = ",".join(["-all"] + ["+" + name.lower().removeprefix("cap_") for name in names])
+    m = Machine(s, RULE, under=["setpriv", "--bounding-set", bounds, "--inh-caps", "-all", "--no-new-privs"])
+    with open(f"/proc/{m.pid}/status") as f:
+        assert bin(int(next(line.split()[1] for line in f if line.startswith("CapEff")), 16)).count("1") == len(names)
+    a, b, c = m.plain(), m.plain(), run_as(s, NOBODY, *BEST_EFFORT)
+    taking_turns(s, [a, b, c])
+    assert rule_of(s, a.pid) == "nobodies" and "cannot" not in m.said(), m.said()
+    m.kill()
+    eventually("defaults", lambda: all(s.is_released(p.pid) for p in (a, b, c)))
+
+
+def test_one_a_machine(s):
+    m = Machine(s)
+    done = s.command(binary("rubatod"), "--system", "--config", m.conf)
+    assert done.returncode == 1 and "another rubatod serves" in done.stderr, done
+    assert "for the whole machine" in s.rubato("doctor", code=None).stdout
+    m.kill(signal.SIGTERM)
+    # Without it, everything is as it was: a daemon of one's own.
+    p = s.run(*BEST_EFFORT)
+    eventually("known", lambda: s.slices(p.pid) == [1])
+    assert alive(s.daemon()) and os.path.exists(os.path.join(s.run_dir, "control.sock"))
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        skip("needs root, to be several users")
+    harness.main()
