@@ -216,7 +216,7 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 		return 0;
 	}
 	keep_own_slices(d, p, &rec);
-	r = program_put_record(d, p, &rec);
+	r = program_put_record(d, p, &rec, false);
 	if (r < 0) {
 		rbt_debug("process %d: a record is refused: %s", (int)p->pid, strerror(-r));
 	}
