@@ -273,6 +273,14 @@ def test_killed_while_off(s):
     exact(s, p, q, r)
 
 
+def kill_all(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 @device(*AMD)
 def test_killed_at_random(s):
     programs = [run(s, *BEST_EFFORT), run(s, *BEST_EFFORT, args=("--busy", "--churn-ms", 20))]
@@ -281,16 +289,11 @@ def test_killed_at_random(s):
         victims = s.processes(random.choice(["rubatod", "rubato-hand"]))
         if random.random() < 0.3:
             victims = s.processes("rubatod") + s.processes("rubato-hand")
-        for pid in victims:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        kill_all(victims)
         if random.random() < 0.3:
             programs.pop(random.randrange(len(programs))).kill()
             programs.append(run(s, *BEST_EFFORT))
-    for pid in s.processes("rubatod") + s.processes("rubato-hand"):
-        os.kill(pid, signal.SIGKILL)
+    kill_all(s.processes("rubatod") + s.processes("rubato-hand"))
     for p in programs:
         eventually("it runs as it was", lambda: is_own(s, p.pid), 8)
     exact(s, *programs)
