@@ -123,9 +123,9 @@ struct rbt_backend {
 	int (*preempt)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint32_t timeout_us);
 
-	/* Optional (NULL). Makes the device look again at the record's compute tasks, which have
-	 * just been resumed or should be running: see nvidia/ops.c. Changes nothing else. */
-	int (*rouse)(const struct rbt_record *rec);
+	/* Optional (NULL). Makes the device look again at tasks which have just been resumed or
+	 * should be running: see nvidia/ops.c. Changes nothing else. */
+	int (*rouse)(const struct rbt_record *rec, enum rbt_scope scope);
 
 	/* Optional (NULL). How the device is to arbitrate between this record's tasks and others',
 	 * where it does: 0 low, 1 as the program has it, 2 high. Does not wait. */

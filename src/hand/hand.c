@@ -159,7 +159,7 @@ static uint64_t rouse(struct hand *hand, uint64_t now_ns)
 		struct rbt_holding *h = &hand->holdings.list[i];
 
 		if (h->rouse_at_ns != 0 && h->rouse_at_ns <= now_ns) {
-			rbt_holding_rouse(h, now_ns);
+			rbt_holding_rouse(h, RBT_SCOPE_COMPUTE, now_ns);
 		} else if (h->rouse_at_ns != 0 && h->rouse_at_ns < next_ns) {
 			next_ns = h->rouse_at_ns;
 		}

@@ -159,19 +159,19 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	}
 	note_error(&first, b->resume(&h->rec, scope));
 	if (scope != RBT_SCOPE_REST) {
-		uint64_t now_ns = rbt_now_ns();
-
 		h->suspended = first < 0;
+	}
+	uint64_t now_ns = rbt_now_ns();
+	if (scope == RBT_SCOPE_COMPUTE && now_ns >= h->since_ns + ROUSE_YOUNG_NS &&
+		now_ns < h->roused_ns + ROUSE_EVERY_NS) {
 		h->rouse_at_ns = now_ns + ROUSE_AFTER_NS;
-		if (now_ns < h->since_ns + ROUSE_YOUNG_NS ||
-			now_ns >= h->roused_ns + ROUSE_EVERY_NS) {
-			rbt_holding_rouse(h, now_ns);
-		}
+	} else {
+		rbt_holding_rouse(h, scope, now_ns);
 	}
 	return first;
 }
 
-void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns)
+void rbt_holding_rouse(struct rbt_holding *h, enum rbt_scope scope, uint64_t now_ns)
 {
 	int error;
 	const struct rbt_backend *b = writer(h, &error);
@@ -181,7 +181,7 @@ void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns)
 		return;
 	}
 	h->roused_ns = now_ns;
-	int r = b->rouse(&h->rec);
+	int r = b->rouse(&h->rec, scope);
 	if (r < 0) {
 		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
 	}

@@ -58,7 +58,7 @@ void rbt_holding_renew(struct rbt_holding *h, uint64_t deadline_ns);
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
 
 /* Makes sure that tasks which were resumed do run, where the device needs that said. */
-void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns);
+void rbt_holding_rouse(struct rbt_holding *h, enum rbt_scope scope, uint64_t now_ns);
 
 /*
  * Those below answer 0 when all is as it would be without us. What the driver refused stays marked

@@ -140,7 +140,7 @@ void check_suspend(struct context *ctx)
 	expect_state(ctx, "resume-compute-state", 0, 0);
 
 	for (size_t i = 0; i < ctx->n_records && ctx->opt.backend->rouse != NULL; i++) {
-		expect("rouse", ctx->opt.backend->rouse(&ctx->records[i]), 0);
+		expect("rouse", ctx->opt.backend->rouse(&ctx->records[i], RBT_SCOPE_ALL), 0);
 	}
 	expect_state(ctx, "rouse-state", 0, 0);
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rubato run`: classes reach the device; programs are themselves; short slices never meet."""
 import os
-import time
 import signal
 import subprocess
+import threading
+import time
 
 from harness import Session, binary, device, eventually, main
 
@@ -65,6 +66,23 @@ def test_contexts_made_later(s):
     eventually("two contexts would thrash: both at their own", lambda: s.slices(p.pid) == [2048, 2048])
     p.ask("free")
     eventually("one again", lambda: s.slices(p.pid) == [1])
+
+
+def test_what_is_being_set_up_is_left_alone(s):
+    """A task that is taken off between its scheduling and its first slice may never run on a real device."""
+    a = s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(a.pid) == [1])
+    started = []
+    starter = threading.Thread(target=lambda: started.append(s.run("--class", "best-effort",
+                                                                   args=["--setup-ms", 700])))
+    starter.start()
+    others = lambda: [t for t in s.state()["tsgs"] if t["pid"] != a.pid and t["engine"] == "compute"]
+    eventually("scheduled", lambda: others() and others()[0]["scheduled"])
+    end = time.monotonic() + 0.4
+    while time.monotonic() < end:
+        assert [(t["suspends"], t["timeslice_us"]) for t in others()] == [(0, 1024)], others()
+    starter.join()
+    eventually("turns", lambda: s.tasks(started[0].pid)[0]["suspends"] > 1)
 
 
 def test_two_schedulers_on_one_gpu(s):

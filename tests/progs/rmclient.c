@@ -52,7 +52,7 @@ struct context {
 };
 
 static struct {
-	int contexts, channels, gpu, delay_ms, memory_mib;
+	int contexts, channels, gpu, delay_ms, setup_ms, memory_mib;
 	bool old_alloc, threads, exec, fork, survive;
 	double for_s;
 	char **argv;
@@ -197,6 +197,7 @@ static void make_context(struct context *x)
 	}
 	ctxsw.channel = x->tsgs[0]->handle;
 	control(subdevice, NV_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, &ctxsw, sizeof(ctxsw));
+	sleep_ms(opt.setup_ms);
 	/* Last of all, as libcuda does: a slice set by anybody before is lost. */
 	control(x->tsgs[0]->handle, NV_CTRL_TSG_SET_TIMESLICE, &slice, sizeof(slice));
 }
@@ -407,7 +408,7 @@ static void parse(int argc, char **argv)
 		{"channels", 1, NULL, 'n'}, {"old-alloc", 0, NULL, 'o'}, {"threads", 0, NULL, 't'},
 		{"memory-mib", 1, NULL, 'm'}, {"delay-ms", 1, NULL, 'd'}, {"exec", 0, NULL, 'e'},
 		{"fork", 0, NULL, 'f'}, {"for", 1, NULL, 's'}, {"survive", 0, NULL, 'v'},
-		{"help", 0, NULL, 'h'}, {0}};
+		{"setup-ms", 1, NULL, 'u'}, {"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	opt.argv = argv;
@@ -433,6 +434,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'd':
 			opt.delay_ms = count(optarg, 0, 60000);
+			break;
+		case 'u':
+			opt.setup_ms = count(optarg, 0, 60000);
 			break;
 		case 'e':
 			opt.exec = true;

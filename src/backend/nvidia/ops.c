@@ -227,7 +227,7 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
  * even the same one, brings it back each time, and once the task has been preempted by command it
  * does not happen again.
  */
-static int rouse(const struct rbt_record *rec)
+static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
 {
 	int first = 0;
 
@@ -236,7 +236,7 @@ static int rouse(const struct rbt_record *rec)
 		struct nv_preempt_params at_once = {0};
 		uint64_t us;
 
-		if (t->kind != RBT_TASK_COMPUTE) {
+		if (!in_scope(t, scope)) {
 			continue;
 		}
 		int r = rbt_nv_control(rec->fd, rec->client, t->handle, NV_CTRL_TSG_PREEMPT,
