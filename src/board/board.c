@@ -261,6 +261,18 @@ bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)
 	return false;
 }
 
+bool rbt_board_await_end(struct rbt_board *b)
+{
+	atomic_store_explicit(&b->asleep, RBT_BOARD_AWAITS_END, memory_order_relaxed);
+	/* Either we see that the request has ended, or whoever ends it sees us. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (get32(&b->requests_open) - 1 < INT32_MAX) {
+		return true;
+	}
+	rbt_board_awake(b);
+	return false;
+}
+
 bool rbt_board_awake(struct rbt_board *b)
 {
 	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) != 1;

@@ -93,6 +93,10 @@ void rbt_board_sleep(struct rbt_board *b);
  */
 bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w);
 
+/* From now on the end of the last open request wakes whoever waits on b->asleep, and nothing else
+ * does. False, and awake, when none is open. */
+bool rbt_board_await_end(struct rbt_board *b);
+
 /* Not any more. Returns whether the program had been quicker. */
 bool rbt_board_awake(struct rbt_board *b);
 

@@ -31,6 +31,8 @@
 #define RBT_BOARD_GAPS    16u
 #define RBT_BOARD_TIMES   32u
 
+enum { RBT_BOARD_ASLEEP = 1, RBT_BOARD_AWAITS_END = 2 };
+
 enum rbt_board_kind {
 	RBT_BOARD_LAUNCH,
 	RBT_BOARD_GRAPH,
@@ -55,9 +57,9 @@ struct rbt_board {
 
 	/* The daemon's. */
 	_Atomic uint32_t tick; /* changes when it looks; 0: nobody does */
-	/* A futex: 1 while the daemon sleeps until the program's next submission, which sets it to
-	 * 0 and wakes it. The tick changes with it, so that a submission has one thing to look at.
-	 */
+	/* A futex: RBT_BOARD_ASLEEP while the daemon sleeps until the program's next submission,
+	 * which sets it to 0 and wakes it. The tick changes with it, so that a submission has one
+	 * thing to look at. RBT_BOARD_AWAITS_END: until the last open request has ended. */
 	_Atomic uint32_t asleep;
 	_Atomic uint64_t window_ns; /* learnt: a pause longer than this ends a burst */
 	uint8_t pad1[48];

@@ -38,6 +38,7 @@ struct waitv {
 
 struct entry {
 	struct rbt_board *board;
+	uint32_t asleep;  /* the word's value while it is */
 	unsigned n_false; /* woken for nothing, since false_ns */
 	uint64_t false_ns;
 	uint64_t muted_ns; /* not waited for before this */
@@ -58,9 +59,9 @@ struct rbt_board_waiter {
 	uint64_t rounds_ns;
 };
 
-static bool is_woken(const struct rbt_board *b)
+static bool is_woken(const struct entry *e)
 {
-	return atomic_load_explicit(&b->asleep, memory_order_acquire) != 1;
+	return atomic_load_explicit(&e->board->asleep, memory_order_acquire) != e->asleep;
 }
 
 /* Under the lock. Boards that have woken go to the end. Whether there were any. */
@@ -70,7 +71,7 @@ static bool sort_woken(struct rbt_board_waiter *w)
 	bool any = false;
 
 	for (size_t i = 0; i < w->n - w->n_woken;) {
-		if (!is_woken(w->boards[i].board)) {
+		if (!is_woken(&w->boards[i])) {
 			i++;
 			continue;
 		}
@@ -102,7 +103,7 @@ static unsigned prepare(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t *r
 		uint64_t look_ns = now_ns + (e->muted_ns > now_ns ? MUTED_LOOK_NS : POLL_NS);
 		if (e->muted_ns <= now_ns && n < MAX_WAITV) {
 			w->waited[n] = e->board;
-			w->waits[n++] = (struct waitv){.value = 1,
+			w->waits[n++] = (struct waitv){.value = e->asleep,
 				.address = (uintptr_t)&e->board->asleep,
 				.flags = FUTEX_IS_32};
 		} else if (look_ns < *ret_until_ns) {
@@ -281,7 +282,11 @@ static int insert(struct rbt_board_waiter *w, struct rbt_board *b)
 	}
 	size_t first_woken = w->n - w->n_woken;
 	w->boards[w->n++] = w->boards[first_woken];
-	w->boards[first_woken] = (struct entry){.board = b};
+	uint32_t asleep = atomic_load_explicit(&b->asleep, memory_order_relaxed);
+	w->boards[first_woken] = (struct entry){
+		.board = b,
+		.asleep = asleep == RBT_BOARD_AWAITS_END ? asleep : RBT_BOARD_ASLEEP,
+	};
 	return 0;
 }
 

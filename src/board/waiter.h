@@ -22,7 +22,8 @@ void rbt_board_waiter_destroy(struct rbt_board_waiter *w); /* accepts NULL */
 int rbt_board_waiter_fd(const struct rbt_board_waiter *w);
 
 /*
- * Waits for the next edge of a board that has gone to sleep (rbt_board_rest(), rbt_board_sleep()).
+ * Waits for the next edge of a board that has gone to sleep (rbt_board_rest(), rbt_board_sleep(),
+ * rbt_board_await_end()), in the way it has when it is added.
  * The board is borrowed until it is removed or has been returned by next. Again: no effect. 0 or
  * -errno.
  */
@@ -31,7 +32,7 @@ int rbt_board_waiter_add(struct rbt_board_waiter *w, struct rbt_board *b);
 /* Afterwards it may be unmapped; nothing more is heard of it. */
 void rbt_board_waiter_remove(struct rbt_board_waiter *w, struct rbt_board *b);
 
-/* A board whose program has become busy, or NULL. */
+/* A board that has woken, or NULL. */
 struct rbt_board *rbt_board_waiter_next(struct rbt_board_waiter *w);
 
 #endif

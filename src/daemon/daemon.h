@@ -104,6 +104,7 @@ struct program {
 	uint64_t edge_gap_ns;               /* the one it has seen for itself; 0: none */
 	bool has_open_request;              /* as its board says */
 	bool is_hinted;                     /* as the core was told */
+	bool awaits_end;                    /* its board wakes us when its requests have ended */
 	uint64_t request_deadline_ns;       /* 0: none */
 	uint64_t hinted_ns;                 /* since when */
 	struct rbt_sched_prog *sched;       /* what the core has of it; NULL: nothing yet */

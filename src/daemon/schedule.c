@@ -24,8 +24,8 @@
  * not our time. */
 #define MAX_GAPS 512
 
-/* How often the end of a request is looked for: at first, at last, and in between after a share of
- * the time that it has taken. */
+/* How often the end of a request is looked for where it cannot be waited for: at first, at last, and
+ * in between after a share of the time that it has taken. */
 #define HINT_MIN_NS (200 * RBT_NS_PER_US)
 #define HINT_MAX_NS (20 * RBT_NS_PER_MS)
 #define HINT_SHARE  32
@@ -145,10 +145,30 @@ static void plan_look(struct daemon *d)
 		uint64_t wait_ns = (now_ns - p->hinted_ns) / HINT_SHARE;
 
 		wait_ns = wait_ns > HINT_MIN_NS ? wait_ns : HINT_MIN_NS;
-		wait_ns = wait_ns < HINT_MAX_NS ? wait_ns : HINT_MAX_NS;
+		wait_ns = wait_ns < HINT_MAX_NS && !p->awaits_end ? wait_ns : HINT_MAX_NS;
 		if (p->is_hinted && now_ns + wait_ns < d->hint_look_ns) {
 			d->hint_look_ns = now_ns + wait_ns;
 		}
+	}
+}
+
+static void await_end(struct daemon *d, struct program *p)
+{
+	if (p->board == NULL || !rbt_board_await_end(p->board)) {
+		return;
+	}
+	p->awaits_end = rbt_board_waiter_add(d->waiter, p->board) == 0;
+	if (!p->awaits_end) {
+		rbt_board_awake(p->board);
+	}
+}
+
+static void await_no_more(struct daemon *d, struct program *p)
+{
+	if (p->awaits_end) {
+		p->awaits_end = false;
+		rbt_board_waiter_remove(d->waiter, p->board);
+		rbt_board_awake(p->board);
 	}
 }
 
@@ -171,8 +191,10 @@ static void tell_requests(struct daemon *d)
 			p->hinted_ns = now_ns;
 			d->n_hinted++;
 			rbt_sched_request_begin(d->sched, now_ns, p->sched, p->request_deadline_ns);
+			await_end(d, p);
 		} else {
 			d->n_hinted--;
+			await_no_more(d, p);
 			rbt_sched_request_end(d->sched, now_ns, p->sched);
 		}
 	}
@@ -213,6 +235,15 @@ static void on_busy(struct daemon *d, struct source *s, uint32_t events)
 			last_ns = ns > last_ns ? ns : last_ns;
 		}
 		read_board(d, p, now_ns, &reading);
+		if (p->awaits_end) {
+			p->awaits_end = false;
+			tell_gaps(p, &reading);
+			/* Or another has begun since. */
+			if (p->has_open_request) {
+				await_end(d, p);
+			}
+			continue;
+		}
 		p->edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
 		rbt_sched_busy(d->sched, now_ns, p->sched);
 	}
@@ -420,6 +451,7 @@ void schedule_forget_board(struct daemon *d, struct program *p)
 	if (p->board != NULL) {
 		rbt_board_waiter_remove(d->waiter, p->board);
 	}
+	p->awaits_end = false;
 }
 
 void schedule_forget(struct daemon *d, struct program *p)

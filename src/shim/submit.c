@@ -184,18 +184,24 @@ struct rbt_board_slot *shim_board_claim(uint32_t tid)
 	return b != NULL ? find_slot(b, tid) : NULL;
 }
 
-static void wake_daemon(struct rbt_board *b)
+/* If it sleeps in this way. */
+static void wake_from(struct rbt_board *b, uint32_t way)
 {
-	uint32_t one = 1;
+	uint32_t expected = way;
 
-	if (atomic_load_explicit(&b->asleep, memory_order_relaxed) != 1 ||
-		!atomic_compare_exchange_strong(&b->asleep, &one, 0)) {
+	if (atomic_load_explicit(&b->asleep, memory_order_relaxed) != way ||
+		!atomic_compare_exchange_strong(&b->asleep, &expected, 0)) {
 		return;
 	}
 	int saved_errno = errno;
 	atomic_fetch_add_explicit(&b->n_edges, 1, memory_order_relaxed);
 	shim_sys_futex_wake(&b->asleep);
 	errno = saved_errno;
+}
+
+static void wake_daemon(struct rbt_board *b)
+{
+	wake_from(b, RBT_BOARD_ASLEEP);
 }
 
 static uint64_t last_activity_ns(struct rbt_board *b)
@@ -426,6 +432,9 @@ void shim_request_end(void)
 	}
 	publish_requests(b);
 	atomic_fetch_add_explicit(&b->n_requests, 1, memory_order_relaxed);
+	if (open == 1) {
+		wake_from(b, RBT_BOARD_AWAITS_END);
+	}
 	/* Begun by another thread: how long it took is not known. */
 	if (n_requests > 0 && --n_requests < MAX_NESTED) {
 		request_timed(b, requests[n_requests].began_ns, requests[n_requests].deadline_ns);

@@ -194,6 +194,12 @@ static void ticks_never_stop_at_zero(void)
 	CHECK(!rbt_board_rest(b, &w));
 	CHECK(b->asleep == 0);
 	b->slots[55].n[0]--;
+	/* For the end of a request, if there is one. */
+	CHECK(!rbt_board_await_end(b) && b->asleep == 0);
+	b->requests_open = 2;
+	CHECK(rbt_board_await_end(b) && b->asleep == RBT_BOARD_AWAITS_END);
+	b->requests_open = UINT32_MAX;
+	CHECK(!rbt_board_await_end(b) && b->asleep == 0);
 	/* With a request open, until its deadline has passed. */
 	b->requests_open = 1;
 	CHECK(!rbt_board_rest(b, &w));

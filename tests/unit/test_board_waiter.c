@@ -76,6 +76,16 @@ static void an_edge_wakes(void)
 		rbt_board_sleep(which);
 		CHECK_INT(rbt_board_waiter_add(w, which), 0);
 	}
+	/* An end of requests, for which no edge is taken. */
+	rbt_board_waiter_remove(w, &b[1]);
+	b[1].requests_open = 1;
+	CHECK(rbt_board_await_end(&b[1]));
+	CHECK_INT(rbt_board_waiter_add(w, &b[1]), 0);
+	edge(&b[1]);
+	CHECK(!readable(w, 20));
+	b[1].asleep = 0;
+	syscall(SYS_futex, &b[1].asleep, FUTEX_WAKE, 1, NULL, NULL, 0);
+	CHECK(readable(w, 2000) && rbt_board_waiter_next(w) == &b[1]);
 	/* Quicker than it could be added. */
 	CHECK(!rbt_board_awake(&b[0]));
 	rbt_board_waiter_remove(w, &b[0]);

@@ -213,6 +213,16 @@ static void *wait_for_edge(void *data)
 	return NULL;
 }
 
+static void *wait_for_end(void *data)
+{
+	struct rbt_board *b = data;
+
+	while (b->asleep == RBT_BOARD_AWAITS_END) {
+		syscall(SYS_futex, &b->asleep, FUTEX_WAIT, RBT_BOARD_AWAITS_END, NULL, NULL, 0);
+	}
+	return NULL;
+}
+
 static void one_wake_at_the_edge(void)
 {
 	struct rbt_board *b = share();
@@ -242,11 +252,21 @@ static void one_wake_at_the_edge(void)
 	CHECK(b->asleep == 0 && b->n_edges == 21);
 	CHECK(!rbt_board_rest(b, &watch));
 	rubato_request_end();
+	/* Who waits for the end of requests is woken by the end of the last, and by nothing else. */
+	CHECK(rubato_request_begin(0) == 1 && rubato_request_begin(0) == 1);
+	CHECK(rbt_board_await_end(b));
+	LAUNCH(launch);
+	rubato_request_end();
+	CHECK(b->asleep == RBT_BOARD_AWAITS_END && b->n_edges == 21);
+	CHECK(pthread_create(&thread, NULL, wait_for_end, b) == 0);
+	rubato_request_end();
+	CHECK(b->asleep == 0 && b->n_edges == 22);
+	pthread_join(thread, NULL);
 	/* So does waiting for what was submitted long ago; and who waits does not rest. */
 	look(b);
 	CHECK(rbt_board_rest(b, &watch));
 	uint32_t depth = shim_sync_begin();
-	CHECK(b->asleep == 0 && b->n_edges == 22 && !rbt_board_rest(b, &watch));
+	CHECK(b->asleep == 0 && b->n_edges == 23 && !rbt_board_rest(b, &watch));
 	shim_sync_end(depth);
 	CHECK(rbt_board_rest(b, &watch));
 }
