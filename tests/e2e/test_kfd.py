@@ -177,7 +177,7 @@ def test_preempt(s):
     unharmed(s, p)
 
 
-@device(*AMD)
+@device(*AMD, "--packet-us", "5000")
 def test_held_means_held(s):
     """While it is off, nothing moves and the waves are in the save areas; then it goes on exactly."""
     p = client(s, "--sdma", "0")

@@ -181,7 +181,7 @@ def test_weights(s):
 def test_who_is_idle_has_no_turns(s):
     a, b = spinners(s, (), ())
     b.ask("pause")
-    eventually("found to be idle", lambda: all(s.short() == [a.pid] for _ in range(15)), 10)
+    eventually("found to be idle", lambda: all(s.short() == [a.pid] for _ in range(6)), 20)
     seen = watch(s, 1)
     assert seen.get(b.pid, 0) * 10 <= seen[a.pid], seen
     b.ask("go")

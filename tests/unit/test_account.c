@@ -250,6 +250,7 @@ static void test_longest(void)
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		memset(&s->gpus[gpu], 0xff, sizeof(s->gpus[gpu]));
 		s->gpus[gpu].is_used = s->gpus[gpu].has_used = true;
+		s->gpus[gpu].is_amd = true;
 	}
 	char *text = write_all(s);
 	CHECK(strstr(text, "rubato_gpu_programs{gpu=\"amd0\",class=\"latency\"} 4294967295\n") !=
