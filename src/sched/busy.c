@@ -34,6 +34,9 @@ void rbt_busy_note(
 	p->last_ns = last_ns > p->last_ns ? last_ns : p->last_ns;
 	p->waiting = activity->waiting;
 	p->in_flight = activity->in_flight;
+	if (p->waiting) {
+		p->patience_ns = 0; /* its silences end with a wait */
+	}
 }
 
 static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
@@ -45,11 +48,27 @@ static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
 	}
 }
 
-/* How long whoever has the turn may be silent before it is taken for idle. A kernel may take long,
- * and a call that waits is not always seen: with something in flight, for all its turn. */
+/*
+ * How long whoever has the turn may be silent before it is taken for idle. A kernel may take long,
+ * and a call that waits is not always seen: with something in flight, for most of its turn at first.
+ * Who never synchronises has always something in flight, and is given less each time that the guess
+ * was right: it was silent while it had the GPU, and not because it had not.
+ */
 static uint64_t patience_ns(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	return p->in_flight ? rbt_ms(s->config.turn_ms) : rbt_us(s->config.idle_us);
+	if (!p->in_flight) {
+		return rbt_us(s->config.idle_us);
+	}
+	return p->patience_ns != 0 ? p->patience_ns : rbt_ms(s->config.turn_ms) / 8 * 7;
+}
+
+static void lose_patience(const struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	uint64_t half_ns = patience_ns(s, p) / 2, least_ns = rbt_us(s->config.idle_us);
+
+	if (p->in_flight) {
+		p->patience_ns = half_ns > least_ns ? half_ns : least_ns;
+	}
 }
 
 /* When it is to be taken for idle if it shows no more activity. */
@@ -144,6 +163,9 @@ void rbt_busy_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 	p->waiting = false;
 	p->was_seen = true;
 	p->last_ns = s->now_ns;
+	if (p->unit->is_probing) {
+		p->patience_ns = 0; /* it was silent because it was kept off */
+	}
 	if (!p->busy) {
 		begin(s, p);
 	}
@@ -172,6 +194,7 @@ static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
 	}
 	p->busy = false;
 	p->waiting = false;
+	lose_patience(s, p);
 	rbt_reserve_end(s, p);
 	plan_probe(s, p->unit, for_sure);
 	rbt_unit_update_wanting(s, p->unit);
@@ -215,7 +238,10 @@ static void end_probe(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	struct rbt_sched_unit *u = p->unit;
 
-	if (u->is_on && s->now_ns >= u->on_since_ns + patience_ns(s, p)) {
+	/* What was in flight when it was given up may need a whole turn to show. */
+	uint64_t look_ns = p->in_flight ? rbt_ms(s->config.turn_ms) : rbt_us(s->config.idle_us);
+
+	if (u->is_on && s->now_ns >= u->on_since_ns + look_ns) {
 		u->is_probing = false;
 		plan_probe(s, u, false);
 		rbt_unit_update_wanting(s, u);

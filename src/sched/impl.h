@@ -39,7 +39,8 @@ struct rbt_sched_prog {
 	bool is_admitted;
 
 	bool busy, waiting, in_flight;
-	bool was_seen; /* first_ns and last_ns mean something */
+	uint64_t patience_ns; /* with something in flight; 0: most of its turn */
+	bool was_seen;        /* first_ns and last_ns mean something */
 	uint64_t first_ns, last_ns;
 	bool gaps_are_told;
 	unsigned requests; /* begun and not ended */

@@ -328,24 +328,6 @@ void shim_sync_end(uint32_t depth)
 	}
 }
 
-void shim_use_begin(void)
-{
-	shim_sync_begin();
-}
-
-void shim_use_end(void)
-{
-	struct rbt_board_slot *s = obtain_slot();
-
-	if (s == NULL || sync_depth == 0) {
-		return;
-	}
-	if (atomic_load_explicit(&shim_board_of(s)->tick, memory_order_relaxed) != 0) {
-		atomic_store_explicit(&s->last_ns, shim_raw_now_ns(), memory_order_relaxed);
-	}
-	set_in_sync(s, sync_depth - 1);
-}
-
 void shim_sync_also(void (*fn)(uint64_t now_ns))
 {
 	atomic_store_explicit(&also, fn, memory_order_relaxed);

@@ -54,12 +54,8 @@ void shim_sync_end(uint32_t depth);
  * Programs at work may make no other call that we see. */
 void shim_sync_also(void (*fn)(uint64_t now_ns));
 
-/* Around a call that uses the GPU by itself and waits for it, as one that makes a context does. It
- * is the program's work, but none of its requests': no gap is counted after it. */
-void shim_use_begin(void);
-void shim_use_end(void);
-
-/* The driver has answered that something is not ready yet: the program polls instead of waiting. */
+/* The driver has answered that something is not ready yet: the program polls instead of waiting. Or
+ * it is about to do, or has done, something on the GPU by itself. */
 void shim_count_poll(void);
 
 /* A request, as told by the program (rubato/rubato.h). */

@@ -392,47 +392,86 @@ static void test_probe(void)
 	sim_finish(&sim);
 }
 
-/* Whoever has something in flight is not idle for being silent: a kernel may take longer than idle
- * programs are given. */
-static bool look_in_flight(void *ctx, void *owner, struct rbt_activity *ret)
+/* Two programs that never wait: one launches a kernel that takes `work_ns` of the GPU, and the next one
+ * `pause_ns` after the end of that. The other never pauses. */
+struct flyer {
+	uint64_t work_ns, pause_ns;
+	uint64_t left_ns, next_ns; /* of the kernel that is running; when the next one comes */
+	uint64_t last_ns, on_ns;
+	bool is_resting;
+};
+
+static bool look_at_flyer(void *ctx, void *owner, struct rbt_activity *ret)
 {
-	*ret = (struct rbt_activity){.last_ns = SIM_S, .in_flight = owner == ctx};
+	const struct flyer *f = owner;
+
+	*ret = (struct rbt_activity){.last_ns = f->last_ns, .in_flight = true};
 	return true;
+}
+
+static bool rest_flyer(void *ctx, void *owner)
+{
+	struct flyer *f = owner;
+
+	f->is_resting = true;
+	return true;
+}
+
+static void fly(struct rbt_sched *s, struct rbt_sched_prog *p, struct flyer *f, uint64_t now_ns)
+{
+	if (f->left_ns > 0 && rbt_sched_decision(p)->off == RBT_ON) {
+		f->on_ns += SIM_MS;
+		f->left_ns -= f->left_ns < SIM_MS ? f->left_ns : SIM_MS;
+		f->next_ns = now_ns + f->pause_ns;
+	}
+	if (f->left_ns == 0 && now_ns >= f->next_ns) {
+		f->left_ns = f->work_ns;
+		f->last_ns = now_ns;
+		if (f->is_resting) {
+			f->is_resting = false;
+			rbt_sched_busy(s, now_ns, p);
+		}
+	}
+}
+
+/* What each of the two has had in 20 s, in ms. */
+static void fly_together(struct flyer *flyers)
+{
+	struct rbt_sched_config config = {0};
+	struct rbt_sched_ops ops = {.look = look_at_flyer, .rest = rest_flyer};
+	struct rbt_sched_params params = {.priority = BEST_EFFORT, .is_known = true};
+	struct rbt_sched_prog *progs[2];
+	const struct rbt_decision *ignored;
+	struct rbt_sched *s;
+
+	CHECK_INT(rbt_sched_create(&config, &ops, NULL, &s), 0);
+	rbt_sched_set_gpus(s, 0, &(struct rbt_sched_gpus){.locked = 1});
+	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK_INT(rbt_sched_add(s, SIM_S, &params, &flyers[i], &progs[i]), 0);
+		rbt_sched_busy(s, SIM_S, progs[i]);
+	}
+	for (uint64_t now_ns = SIM_S; now_ns < 21 * SIM_S; now_ns += SIM_MS) {
+		rbt_sched_tick(s, now_ns);
+		while (rbt_sched_next_change(s, &ignored) != NULL) {
+		}
+		fly(s, progs[0], &flyers[0], now_ns);
+		fly(s, progs[1], &flyers[1], now_ns);
+	}
+	rbt_sched_destroy(s);
 }
 
 static void test_in_flight(void)
 {
-	struct rbt_sched_config config = {0};
-	struct rbt_sched_ops ops = {.look = look_in_flight};
-	struct rbt_sched_params params = {.priority = BEST_EFFORT, .is_known = true};
-	struct rbt_sched_prog *progs[2];
-	struct rbt_sched_stats stats[2];
-	const struct rbt_decision *ignored;
-	struct rbt_sched *s;
-	int flying, landed;
-	uint64_t now_ns = SIM_S;
+	/* Kernels of 30 ms, in the midst of which nothing is heard: its half all the same. */
+	struct flyer slow[2] = {{.work_ns = 30 * SIM_MS}, {.work_ns = SIM_MS}};
+	/* A millisecond now and then: the other has nearly all of the rest. */
+	struct flyer idle[2] = {{.work_ns = SIM_MS, .pause_ns = 200 * SIM_MS}, {.work_ns = SIM_MS}};
 
-	CHECK_INT(rbt_sched_create(&config, &ops, &flying, &s), 0);
-	rbt_sched_set_gpus(s, now_ns, &(struct rbt_sched_gpus){.locked = 1});
-	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
-	CHECK_INT(rbt_sched_add(s, now_ns, &params, &flying, &progs[0]), 0);
-	CHECK_INT(rbt_sched_add(s, now_ns, &params, &landed, &progs[1]), 0);
-	rbt_sched_busy(s, now_ns, progs[0]);
-	for (unsigned i = 0; i < 20; i++) {
-		/* The other has something to do at once, and shows no more of it: 5 ms. */
-		rbt_sched_busy(s, now_ns, progs[1]);
-		for (uint64_t end_ns = now_ns + 50 * SIM_MS; now_ns < end_ns; now_ns += SIM_MS) {
-			rbt_sched_tick(s, now_ns);
-			while (rbt_sched_next_change(s, &ignored) != NULL) {
-			}
-		}
-	}
-	for (unsigned i = 0; i < 2; i++) {
-		rbt_sched_stats(s, progs[i], &stats[i]);
-	}
-	CHECK(stats[0].on_ns > 700 * SIM_MS);
-	CHECK(stats[1].turns >= 5 && stats[1].on_ns < 200 * SIM_MS);
-	rbt_sched_destroy(s);
+	fly_together(slow);
+	CHECK(slow[0].on_ns >= 9 * SIM_S && slow[1].on_ns >= 9 * SIM_S);
+	fly_together(idle);
+	CHECK(idle[0].on_ns >= SIM_S / 20 && idle[1].on_ns >= 17 * SIM_S);
 }
 
 static void test_policy_fair(void)
