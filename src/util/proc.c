@@ -87,6 +87,19 @@ int rbt_proc_uid(pid_t pid, uid_t *ret)
 	return 0;
 }
 
+/* What a terminal would obey becomes a space: control characters, also those that UTF-8 spells
+ * with two bytes (U+0080 to U+009F). */
+static void make_harmless(char *text)
+{
+	for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
+		if (*c < ' ' || *c == 0x7f) {
+			*c = ' ';
+		} else if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f) {
+			c[0] = c[1] = ' ';
+		}
+	}
+}
+
 int rbt_proc_command(pid_t pid, char *buf, size_t size)
 {
 	char path[64];
@@ -101,11 +114,10 @@ int rbt_proc_command(pid_t pid, char *buf, size_t size)
 	}
 	if (n > 0) {
 		for (ssize_t i = 0; i < n; i++) {
-			if ((unsigned char)buf[i] < ' ') {
-				buf[i] = ' ';
-			}
+			buf[i] = buf[i] != '\0' ? buf[i] : ' ';
 		}
 		buf[n] = '\0';
+		make_harmless(buf);
 		return 0;
 	}
 	char comm[64];
@@ -116,6 +128,7 @@ int rbt_proc_command(pid_t pid, char *buf, size_t size)
 	}
 	comm[strcspn(comm, "\n")] = '\0';
 	snprintf(buf, size, "[%s]", comm);
+	make_harmless(buf);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 /* Parsing, JSON, packets with file descriptors, facts about processes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,22 @@ static void test_proc(void)
 	CHECK_INT(uid, geteuid());
 	CHECK_INT(rbt_proc_command(getpid(), command, sizeof(command)), 0);
 	CHECK(strstr(command, "test") != NULL);
+	/* What another's command line would do to a terminal. */
+	pid_t child = fork();
+	if (child == 0) {
+		execl("/bin/sleep", "a\x1b[2J\xc2\x9b\x33\x31m\x7f\xc3\xa4", "60", NULL);
+		_exit(1);
+	}
+	for (int i = 0; i < 1000; i++) {
+		usleep(1000);
+		CHECK_INT(rbt_proc_command(child, command, sizeof(command)), 0);
+		if (strstr(command, " 60") != NULL) {
+			break;
+		}
+	}
+	CHECK(strcmp(command, "a [2J  31m \xc3\xa4 60") == 0);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
 	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	CHECK_INT(rbt_proc_each_fd(getpid(), "/dev/null", count_fd, &n), 0);
 	CHECK(n >= 1);
