@@ -24,6 +24,11 @@ enum exit_code {
 	EXIT_NOT_FOUND = 127,
 };
 
+/* start.c */
+/* First of all: keeps what we open away from standard files that the caller closed, until exec. */
+void cli_begin(void);
+/* Last of all: the exit code, which is another if what was printed could not be written. */
+int cli_end(int code);
 /* The exit code for a negative errno. */
 enum exit_code exit_code_for(int error);
 

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
-#include "util/fd.h"
 #include "util/log.h"
 
 static const struct command *const commands[] = {
@@ -22,36 +16,6 @@ static const struct command *const commands[] = {
 	&cmd_kfd,
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
-
-enum exit_code exit_code_for(int error)
-{
-	switch (-error) {
-	case 0:
-		return EXIT_OK;
-	case ESRCH:
-	case ENXIO:
-		return EXIT_NO_PROGRAM;
-	case EPERM:
-	case EACCES:
-		return EXIT_NO_PERMISSION;
-	case ENODEV:
-		return EXIT_NO_DEVICE;
-	default:
-		return EXIT_FAILED;
-	}
-}
-
-int usage_error(const struct command *cmd, const char *fmt, ...)
-{
-	char text[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	rbt_error("%s: %s (see `rubato %s --help`)", cmd->name, text, cmd->name);
-	return EXIT_USAGE;
-}
 
 static void print_help(FILE *out)
 {
@@ -119,61 +83,8 @@ static int dispatch(int argc, char **argv)
 	return code != EXIT_OK ? code : cmd->run(argc, argv + 1);
 }
 
-/* Keeps what we open away from standard files that the caller closed, until exec. */
-static void fill_standard_files(void)
-{
-	int fd;
-
-	do {
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	} while (fd >= 0 && fd <= STDERR_FILENO);
-	rbt_close(&fd);
-}
-
-/* The KFD tools under their own names: links to this program. NULL when it is called rubato. */
-static char *tool_name(char *path)
-{
-	static const char *const names[] = {
-		"queue_monitor", "kfd_preemption_poc", "get_queue_info"};
-	char *base = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(base, names[i]) == 0) {
-			return base;
-		}
-	}
-	return NULL;
-}
-
-/* As if called `rubato kfd NAME …`. */
-static int run_tool(char *name, int argc, char **argv)
-{
-	char **longer = calloc((size_t)argc + 3, sizeof(*longer));
-	char rubato[] = "rubato", kfd[] = "kfd";
-
-	if (longer == NULL) {
-		rbt_error("%s", strerror(ENOMEM));
-		return EXIT_FAILED;
-	}
-	longer[0] = rubato;
-	longer[1] = kfd;
-	longer[2] = name;
-	memcpy(longer + 3, argv + 1, (size_t)(argc - 1) * sizeof(*longer));
-	int code = dispatch(argc + 2, longer);
-	free(longer);
-	return code;
-}
-
 int main(int argc, char **argv)
 {
-	fill_standard_files();
-	char *tool = argc > 0 ? tool_name(argv[0]) : NULL;
-	int code = tool != NULL ? run_tool(tool, argc, argv) : dispatch(argc, argv);
-
-	/* A full disk must not pass for success. */
-	if (fflush(stdout) != 0 && code == EXIT_OK) {
-		rbt_error("cannot write output: %s", strerror(errno));
-		return EXIT_FAILED;
-	}
-	return code;
+	cli_begin();
+	return cli_end(dispatch(argc, argv));
 }
