@@ -24,8 +24,8 @@
  * not our time. */
 #define MAX_GAPS 512
 
-/* How often the end of a request is looked for where it cannot be waited for: at first, at last, and
- * in between after a share of the time that it has taken. */
+/* How often the end of a request is looked for where it cannot be waited for: at first, at last,
+ * and in between after a share of the time that it has taken. */
 #define HINT_MIN_NS (200 * RBT_NS_PER_US)
 #define HINT_MAX_NS (20 * RBT_NS_PER_MS)
 #define HINT_SHARE  32

@@ -51,8 +51,8 @@ static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
 /*
  * How long whoever has the turn may be silent before it is taken for idle. A kernel may take long,
  * and a call that waits is not always seen: with something in flight, for most of its turn at first.
- * Who never synchronises has always something in flight, and is given less each time that the guess
- * was right: it was silent while it had the GPU, and not because it had not.
+ * Who never synchronises has always something in flight, and is given less each time that the
+ * guess was right: it was silent while it had the GPU, and not because it had not.
  */
 static uint64_t patience_ns(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {

@@ -392,8 +392,8 @@ static void test_probe(void)
 	sim_finish(&sim);
 }
 
-/* Two programs that never wait: one launches a kernel that takes `work_ns` of the GPU, and the next one
- * `pause_ns` after the end of that. The other never pauses. */
+/* A program that never waits: it launches a kernel that takes `work_ns` of the GPU, and the next one
+ * `pause_ns` after the end of that. */
 struct flyer {
 	uint64_t work_ns, pause_ns;
 	uint64_t left_ns, next_ns; /* of the kernel that is running; when the next one comes */
