@@ -50,7 +50,7 @@ static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
 
 /*
  * How long whoever has the turn may be silent before it is taken for idle. A kernel may take long,
- * and a call that waits is not always seen: with something in flight, for most of its turn at first.
+ * and a call that waits is not always seen: with something in flight, for most of a turn at first.
  * Who never synchronises has always something in flight, and is given less each time that the
  * guess was right: it was silent while it had the GPU, and not because it had not.
  */

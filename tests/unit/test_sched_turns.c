@@ -392,7 +392,7 @@ static void test_probe(void)
 	sim_finish(&sim);
 }
 
-/* A program that never waits: it launches a kernel that takes `work_ns` of the GPU, and the next one
+/* A program that never waits: it launches a kernel that takes `work_ns` of the GPU, and the next
  * `pause_ns` after the end of that. */
 struct flyer {
 	uint64_t work_ns, pause_ns;
