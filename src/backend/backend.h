@@ -135,7 +135,9 @@ struct rbt_backend {
 	 * control node: a way to an agent. Without this, or with another record, -EBADF. */
 	int (*check_file)(const struct rbt_record *rec);
 
-	/* Optional (NULL). Fills in what a program cannot know of its tasks itself: which GPU. */
+	/* Optional (NULL). Asks the device about tasks that somebody else has named: those that are
+	 * not there are left out, and which GPU they are on is filled in. Run on everything
+	 * received. */
 	int (*complete)(struct rbt_record *rec, pid_t pid);
 
 	/* Optional (NULL): for suspends that end by themselves if nobody means them any more. All

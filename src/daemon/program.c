@@ -308,6 +308,21 @@ static bool has_new_task(const struct rbt_record *rec)
 	return false;
 }
 
+/* Clients are one process's, whoever else has a copy of the file: or a few forked processes would
+ * have turns for a single task. */
+static bool is_anothers(struct daemon *d, const struct program *p, const struct rbt_record *rec)
+{
+	struct program *q;
+
+	LIST_FOREACH (q, &d->programs, link) {
+		if (q != p && rec->n_tasks > 0 && find_hold(q, rec->backend, rec->client) != NULL &&
+			!rbt_pidfd_has_exited(q->pidfd.fd)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /*
  * What a record may be: from outside, with the device's file; from the program's own shim, that or
  * a way to its agent, which is sent once. Where a client is a process, it must be this one, or a
@@ -336,8 +351,9 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 	int r = !has_agent              ? check_device_fd(rec)
 		: b->check_file != NULL ? b->check_file(rec)
 					: -EBADF;
-	/* Which GPU is not for the program to say. */
-	return r == 0 && has_agent && b->complete != NULL ? b->complete(rec, p->pid) : r;
+	/* Which GPU is not for the program to say, nor that it has tasks which take turns. */
+	r = r == 0 && b->complete != NULL ? b->complete(rec, p->pid) : r;
+	return r == 0 && is_anothers(d, p, rec) ? -EBUSY : r;
 }
 
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec, bool from_shim)

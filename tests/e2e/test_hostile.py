@@ -12,7 +12,7 @@ import sys
 import time
 
 import harness
-from harness import LONG, Program, alive, binary, eventually
+from harness import LONG, Program, alive, binary, device, eventually
 from test_turns import BEST_EFFORT, Requests, cpu_seconds, spinners
 
 MAGIC = 0x74627201
@@ -209,6 +209,55 @@ def test_a_program_has_some_clients(s):
     assert s.slices(p.pid) == [1]
     many.kill()
     eventually("all are closed", lambda: (fds(daemon), fds(hand)) <= before)
+
+
+GHOST = """if True:
+    import os, signal, socket, struct, sys
+    signal.alarm(30)
+    gpu, client, task, subdevice = (int(word, 0) for word in sys.argv[1:])
+    node = os.open("/dev/nvidiactl", os.O_RDWR)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(os.environ["RUBATO_RUNTIME_DIR"] + "/control.sock")
+    sock.send(struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0))
+    task = struct.pack("<IIIIIIIIIIQ", task, subdevice, gpu, 0, 0, 7, os.getpid(), 15, 0, 1, 2048)
+    record = struct.pack("<IIIIiIII", 0x74627201, 2, 1, client, node, 1, 1, 0) + task + struct.pack("<I", 0x5c000020)
+    socket.send_fds(sock, [record], [node])
+    print(f"ready pid={os.getpid()}", flush=True)
+    signal.pause()
+"""
+
+
+def ghost(s, gpu, client=0xc1d00001):
+    program = Program(s, ["python3", "-c", GHOST, str(gpu), str(client), "0x5c000010", "0x5c000003"])
+    s.programs.append(program)
+    return program
+
+
+def never(what, condition, seconds=1.5):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert not condition(), what
+
+
+def test_an_invented_task_has_no_turns(s):
+    """Neither one of a client that is not there, nor one of another's client."""
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    ghosts = [ghost(s, 0), ghost(s, 0), ghost(s, 0, 0xc1dfff00)]
+    eventually("they are known", lambda: {g.pid for g in ghosts} <= set(s.ps()))
+    never("it waits for a ghost", lambda: s.is_off(p.pid))
+    assert s.slices(p.pid) == [1] and not any(s.ps()[g.pid]["tasks"] for g in ghosts), s.ps()
+
+
+@device("--amd-gpus", "1")
+def test_an_invented_gpu_is_nobodys(s):
+    """GPU 31 of one vendor is no GPU of the other's."""
+    from test_kfd_turns import are_linked, is_off, run
+    p = run(s, *BEST_EFFORT)
+    eventually("linked", lambda: are_linked(s, p), 20)
+    g = ghost(s, 31)
+    eventually("it is known", lambda: g.pid in s.ps())
+    never("it waits for a ghost", lambda: is_off(s, p.pid))
 
 
 NAMED = """mount -t tmpfs none /dev && touch /dev/nvidiactl && mount --bind "$1" /dev/nvidiactl &&

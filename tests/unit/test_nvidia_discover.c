@@ -284,6 +284,43 @@ static void test_driver_fails(void)
 	world_stop(pid);
 }
 
+/* What a program says of its tasks is asked for: invented ones are left out, the GPU is RM's. */
+static void test_complete(void)
+{
+	pid_t pid = start_program(7, "data,,3,5c000005", NULL);
+
+	CHECK_INT(discover(pid), 0);
+	struct rbt_record *rec = &records[0];
+	uint32_t compute = rec->tasks[0].handle, subdevice = rec->tasks[0].subdevice;
+	rec->tasks[0].gpu = 31;
+	rec->tasks[0].id ^= 1;
+	rec->tasks[2].handle = 0x5c00ffff; /* nothing */
+	rec->tasks[3].handle = subdevice;  /* something else */
+	CHECK_INT(rbt_backend_nvidia.complete(rec, pid), 0);
+	CHECK_INT(rec->n_tasks, 2);
+	CHECK_INT(rec->tasks[0].handle, compute);
+	CHECK_INT(rec->tasks[0].gpu, 0);
+	CHECK_INT(rec->flags, 0);
+	/* Twice the same is one. */
+	rec->tasks[1] = rec->tasks[0];
+	CHECK_INT(rbt_backend_nvidia.complete(rec, pid), 0);
+	CHECK_INT(rec->n_tasks, 1);
+	/* On one of two GPUs, and nobody knows which: it exists, but it is left out. */
+	rec->tasks[0].subdevice = compute;
+	CHECK_INT(rbt_backend_nvidia.complete(rec, pid), 0);
+	CHECK_INT(rec->n_tasks, 0);
+	CHECK_INT(rec->flags, RBT_RECORD_PARTIAL);
+	/* Another's client: one line in the kernel log, however many tasks. */
+	rec->n_tasks = 4;
+	rec->client++;
+	uint64_t lines = world_log_lines();
+	CHECK_INT(rbt_backend_nvidia.complete(rec, pid), 0);
+	CHECK_INT(rec->n_tasks, 0);
+	CHECK_INT(world_log_lines(), lines + 1);
+	drop_records();
+	world_stop(pid);
+}
+
 int main(int argc, char **argv)
 {
 	world_target(argc, argv);
@@ -298,6 +335,7 @@ int main(int argc, char **argv)
 	test_races(kill_target, -ESRCH);
 	test_races(exec_target, -ENXIO);
 	test_driver_fails();
+	test_complete();
 	world_finish();
 	return check_result();
 }

@@ -38,23 +38,10 @@ struct objects {
 	struct object list[MAX_OBJECTS];
 };
 
-static int handle_info(int fd, uint32_t client, uint32_t object, uint32_t index,
-	uint32_t *ret_status, uint32_t *ret)
-{
-	struct nv_handle_info_params p = {.object = object, .index = index};
-	int r = rbt_nv_control_status(
-		fd, client, client, NV_CTRL_CLIENT_GET_HANDLE_INFO, &p, sizeof(p), ret_status);
-
-	if (r == 0 && *ret_status == NV_OK) {
-		*ret = (uint32_t)p.result;
-	}
-	return r;
-}
-
 int rbt_nv_client_is_here(int fd, uint32_t client)
 {
 	uint32_t status, hclass;
-	int r = handle_info(fd, client, client, NV_HANDLE_INFO_CLASS, &status, &hclass);
+	int r = rbt_nv_handle_info(fd, client, client, NV_HANDLE_INFO_CLASS, &status, &hclass);
 
 	if (r < 0) {
 		return r;
@@ -93,7 +80,7 @@ static int ask(struct objects *objs, uint32_t handle)
 	if (!is_new_question(objs, handle)) {
 		return 0;
 	}
-	int r = handle_info(
+	int r = rbt_nv_handle_info(
 		objs->fd, objs->client, handle, NV_HANDLE_INFO_CLASS, &status, &o.hclass);
 	if (r < 0) {
 		return r;
@@ -105,7 +92,8 @@ static int ask(struct objects *objs, uint32_t handle)
 	if (!is_wanted(o.hclass)) {
 		return 1;
 	}
-	r = handle_info(objs->fd, objs->client, handle, NV_HANDLE_INFO_PARENT, &status, &o.parent);
+	r = rbt_nv_handle_info(
+		objs->fd, objs->client, handle, NV_HANDLE_INFO_PARENT, &status, &o.parent);
 	if (r < 0) {
 		return r;
 	}

@@ -319,5 +319,6 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.set_interleave = set_interleave,
 	.preempt = preempt,
 	.rouse = rouse,
+	.complete = rbt_nv_complete,
 	.stats = stats,
 };

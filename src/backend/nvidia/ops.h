@@ -7,5 +7,6 @@
 
 int rbt_nv_probe(struct rbt_device_info *ret);
 int rbt_nv_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n);
+int rbt_nv_complete(struct rbt_record *rec, pid_t pid);
 
 #endif

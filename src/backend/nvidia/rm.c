@@ -93,6 +93,19 @@ int rbt_nv_control(
 	return r < 0 ? r : rbt_nv_status_to_errno(status);
 }
 
+int rbt_nv_handle_info(int fd, uint32_t client, uint32_t object, uint32_t index,
+	uint32_t *ret_status, uint32_t *ret)
+{
+	struct nv_handle_info_params p = {.object = object, .index = index};
+	int r = rbt_nv_control_status(
+		fd, client, client, NV_CTRL_CLIENT_GET_HANDLE_INFO, &p, sizeof(p), ret_status);
+
+	if (r == 0 && *ret_status == NV_OK) {
+		*ret = (uint32_t)p.result;
+	}
+	return r;
+}
+
 int rbt_nv_alloc_client(int fd, uint32_t *ret_client)
 {
 	struct nv_alloc21 arg = {.hclass = NV_CLASS_ROOT_CLIENT};
