@@ -103,13 +103,17 @@ static void make_stale(struct sighting *k)
 	k->is_said = false;
 }
 
-void adopt_by_hand(struct daemon *d, struct program *p)
+void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time)
 {
-	struct sighting *k = obtain(d, p->pid, p->start_time);
+	struct sighting *k = obtain(d, pid, start_time);
+	struct program *p = program_find(d, pid);
 
-	p->rule[0] = '\0';
 	if (k != NULL) {
 		k->is_by_hand = k->is_seen = true;
+	}
+	if (p != NULL && p->start_time == start_time && p->rule[0] != '\0') {
+		p->rule[0] = '\0';
+		d->dirty = true; /* it may have been kept for the rule alone */
 	}
 }
 

@@ -310,8 +310,8 @@ int adopt_start(struct daemon *d);
 /* Takes other rules, and looks at once. Takes ownership of what is in *rules. */
 void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms);
 void adopt_stop(struct daemon *d);
-/* A user has said how the program is to be treated. */
-void adopt_by_hand(struct daemon *d, struct program *p);
+/* A user has said how the program is to be treated; it may have been let go of since. */
+void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time);
 /* Before it goes. */
 void adopt_released(struct daemon *d, const struct program *p);
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time);

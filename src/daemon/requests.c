@@ -176,6 +176,8 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	unsigned old_priority = p->priority;
 	uint32_t old_weight = p->weight;
 	uint64_t old_us = p->timeslice_us;
+	uint64_t start_time = p->start_time;
+	bool was_trusted = p->is_trusted;
 	bool only_weight =
 		msg->weight != 0 && msg->priority == RBT_PRIORITY_KEEP && msg->timeslice_us == 0;
 	unsigned priority = msg->priority == RBT_PRIORITY_KEEP ? old_priority : msg->priority;
@@ -213,12 +215,14 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		allow_force(d, p);
 	}
 	peer->answer_priority = priority;
-	adopt_by_hand(d, p);
 	int r = settle(d, msg->pid);
-	if (r < 0 && (p = program_find(d, msg->pid)) != NULL) {
+	if (r == 0) {
+		adopt_by_hand(d, msg->pid, start_time);
+	} else if ((p = program_find(d, msg->pid)) != NULL) {
 		p->priority = old_priority;
 		p->timeslice_us = old_us;
 		p->weight = old_weight;
+		p->is_trusted = was_trusted;
 		settle(d, msg->pid);
 	}
 	answer_settled(d, peer, msg->pid, r);
