@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
@@ -131,17 +132,11 @@ static const char *variable(void *ctx, const char *name)
 }
 
 /*
- * A program under `rubato run` says itself how it is to be treated, to this daemon or another. Seen
- * by its environment; some overwrite that with a title, but they have the library.
+ * A program under `rubato run` says itself how it is to be treated, to this daemon or another. It
+ * is the library that speaks: a variable in the environment does not, and anybody can set it.
  */
 static bool speaks_for_itself(pid_t pid)
 {
-	ssize_t n = read_proc(pid, "environ", buf.environ, sizeof(buf.environ));
-
-	buf.environ_size = n > 0 ? (size_t)n : 0;
-	if (variable(NULL, RBT_ENV_PRIORITY) != NULL) {
-		return true;
-	}
 	return read_proc(pid, "maps", buf.maps, sizeof(buf.maps)) > 0 &&
 	       strstr(buf.maps, "/librubato.so\n") != NULL;
 }
@@ -203,11 +198,15 @@ static void name_cgroup(char name[RBT_GROUP_NAME_MAX])
 
 static void find_group(const struct rule *rule, struct scan_report *report)
 {
+	ssize_t n;
+
 	report->group_is_shared =
 		rule->group == RULE_GROUP_CGROUP || rule->group == RULE_GROUP_NAMED;
 	report->group[0] = '\0';
 	switch (rule->group) {
 	case RULE_GROUP_JOB:
+		n = read_proc(report->pid, "environ", buf.environ, sizeof(buf.environ));
+		buf.environ_size = n > 0 ? (size_t)n : 0;
 		if (rbt_rankgroup_find(variable, NULL, report->group) < 0) {
 			report->group[0] = '\0';
 		}
@@ -313,16 +312,25 @@ static uint32_t count_files(pid_t pid)
 	return n;
 }
 
-/* Daemons and hands hold copies of their programs' device files. */
-static bool is_ours(pid_t pid)
+static bool is_our_executable(pid_t pid)
 {
-	char comm[32];
+	struct stat own, its;
+	char path[64];
 
-	if (pid == getpid() || read_proc(pid, "comm", comm, sizeof(comm)) < 0) {
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return stat("/proc/self/exe", &own) == 0 && stat(path, &its) == 0 &&
+	       own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
+/* Daemons and hands hold copies of their programs' device files. Who they are is not told by a
+ * name, which anybody can take, nor by the executable alone, into which its user can load what they
+ * like. */
+static bool is_ours(const struct daemon *d, pid_t pid, uid_t uid)
+{
+	if (pid == getpid() || pid == getppid() || pid == d->hand_pid) {
 		return true;
 	}
-	comm[strcspn(comm, "\n")] = '\0';
-	return strcmp(comm, "rubatod") == 0 || strcmp(comm, RBT_HAND_NAME) == 0;
+	return (uid == 0 || !d->is_system) && is_our_executable(pid);
 }
 
 static const struct program *find_program(const struct daemon *d, pid_t pid)
@@ -343,7 +351,8 @@ static int look_at(pid_t pid, void *data)
 	struct scan_report report = {.verdict = SCAN_SEEN, .pid = pid};
 	uid_t uid;
 
-	if (is_ours(pid) || rbt_proc_uid(pid, &uid) < 0 || (!s->d->is_system && uid != geteuid())) {
+	if (rbt_proc_uid(pid, &uid) < 0 || is_ours(s->d, pid, uid) ||
+		(!s->d->is_system && uid != geteuid())) {
 		return 0;
 	}
 	report.uid = uid;

@@ -134,6 +134,31 @@ def test_a_user_goes_before_a_rule(s):
     assert s.is_default(a.pid), "by hand is by hand, whatever the rules"
 
 
+def test_a_refused_renice_leaves_the_rule(s):
+    m = Machine(s, RULE)
+    a = m.plain()
+    eventually("by rule", lambda: s.slices(a.pid) == [1])
+    s.softgpu("fault", "--cmd", "a06c0103", "--status", "1b")
+    s.rubato("renice", a.pid, "--priority", 5, code=4)
+    s.softgpu("fault", "clear")
+    assert rule_of(s, a.pid) == "nobodies", s.ps()
+    m.reload("[rule other]\nuser = nobody\npriority = 4\n")
+    eventually("by another", lambda: rule_of(s, a.pid) == "other")
+
+
+def test_a_name_is_no_way_round_a_rule(s):
+    """Neither a daemon's name nor the environment that `rubato run` makes."""
+    m = Machine(s, RULE)
+    path = os.path.join(s.dir, "rubatod")
+    os.symlink(binary("rmclient"), path)
+    named = harness.Program(s, [*as_user(NOBODY), path])
+    s.programs.append(named)
+    said = m.plain(env=["RUBATO_PRIORITY=7"])
+    for p in (named, said):
+        eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
+    named.end()
+
+
 def test_reload(s):
     m = Machine(s, RULE)
     a = m.plain()
