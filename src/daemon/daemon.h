@@ -167,6 +167,8 @@ struct daemon {
 	uint64_t hand_started_ns;
 	uint64_t hand_retry_ns; /* not before this, after it died too often */
 	unsigned hand_deaths;
+	pid_t dying_hand; /* killed, and not gone yet; 0: none */
+	uint64_t dying_since_ns;
 	bool is_system; /* of the whole machine, rather than of one user */
 	bool has_admin_gid;
 	gid_t admin_gid;
@@ -405,6 +407,8 @@ int hand_lock(struct daemon *d, uint32_t gpu, bool keep);
 /* Renews every suspend. Returns how many had lapsed, or -errno; *ret_failed: some of what the hand
  * then wanted to restore was refused by the driver. */
 int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed);
+/* Looks whether a hand that was lost has gone. */
+void hand_tick(struct daemon *d);
 void hand_stop(struct daemon *d);
 
 /* state.c: what a later start must put back if we and the hand die together */

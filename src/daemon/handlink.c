@@ -30,8 +30,13 @@
  * programs go unmanaged for as long. */
 #define QUICK_DEATH_NS   (5 * RBT_NS_PER_S)
 #define MAX_QUICK_DEATHS 3
-#define STATE_TRIES      50
-#define STATE_TRY_US     2000
+/* A killed hand ends at once, unless it is inside the driver and that hangs. Then there is none for a
+ * while; after that, another is tried beside it. */
+#define REAP_NS      (20 * RBT_NS_PER_MS)
+#define REAP_STEP_US 200
+#define DYING_NS     (10 * RBT_NS_PER_S)
+#define STATE_TRIES  50
+#define STATE_TRY_US 2000
 
 static void forget_one(struct daemon *d, struct hold *h)
 {
@@ -67,25 +72,74 @@ static void forget_applied(struct daemon *d)
 	}
 }
 
+/* Whether it has ended within that time; it is never waited for longer. */
+static bool reap(pid_t pid, uint64_t wait_ns)
+{
+	uint64_t until_ns = rbt_now_ns() + wait_ns;
+
+	while (waitpid(pid, NULL, WNOHANG) == 0) {
+		if (rbt_now_ns() >= until_ns) {
+			return false;
+		}
+		usleep(REAP_STEP_US);
+	}
+	return true;
+}
+
 static void hand_lost(struct daemon *d, const char *why)
 {
-	if (d->hand_pid <= 0) {
+	pid_t pid = d->hand_pid;
+
+	if (pid <= 0) {
 		return;
 	}
 	rbt_warn("the hand is lost (%s): restoring every program", why);
-	kill(d->hand_pid, SIGKILL);
-	waitpid(d->hand_pid, NULL, 0);
+	kill(pid, SIGKILL);
 	d->hand_pid = 0;
 	unwatch(d, &d->hand);
+	uint64_t now_ns = rbt_now_ns();
+	if (!reap(pid, REAP_NS)) {
+		rbt_warn("it hangs in the driver");
+		d->dying_hand = pid;
+		d->dying_since_ns = now_ns;
+	}
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
-	uint64_t now_ns = rbt_now_ns();
 	d->hand_deaths = now_ns - d->hand_started_ns < QUICK_DEATH_NS ? d->hand_deaths + 1 : 1;
 	if (d->hand_deaths >= MAX_QUICK_DEATHS) {
 		d->hand_deaths = 0;
 		d->hand_retry_ns = now_ns + QUICK_DEATH_NS;
 	}
 	d->dirty = true;
+}
+
+/* What it was doing when it was killed may have been done after we had restored everything. */
+static void undo_last_deed(struct daemon *d)
+{
+	struct program *p;
+	struct hold *h;
+
+	if (d->hand_pid <= 0) {
+		for (size_t i = 0; i < d->mine.n; i++) {
+			d->mine.list[i].slices_changed = d->mine.list[i].suspended = true;
+		}
+		rbt_holdings_restore(&d->mine);
+		forget_applied(d);
+	}
+	LIST_FOREACH (p, &d->programs, link) {
+		LIST_FOREACH (h, &p->holds, link) {
+			h->stale = true;
+		}
+	}
+	d->dirty = true;
+}
+
+void hand_tick(struct daemon *d)
+{
+	if (d->dying_hand > 0 && reap(d->dying_hand, 0)) {
+		d->dying_hand = 0;
+		undo_last_deed(d);
+	}
 }
 
 static void on_hand(struct daemon *d, struct source *s, uint32_t events)
@@ -136,7 +190,9 @@ int hand_ensure(struct daemon *d)
 	if (d->hand_pid > 0) {
 		return 0;
 	}
-	if (rbt_now_ns() < d->hand_retry_ns) {
+	hand_tick(d);
+	if (rbt_now_ns() < d->hand_retry_ns ||
+		(d->dying_hand > 0 && rbt_now_ns() < d->dying_since_ns + DYING_NS)) {
 		return -EAGAIN;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -402,14 +458,9 @@ void hand_stop(struct daemon *d)
 	}
 	/* The end of the socket tells it to restore and go; what it cannot do in time, we do. */
 	unwatch(d, &d->hand);
-	uint64_t until_ns = rbt_now_ns() + REPLY_TIMEOUT_S * RBT_NS_PER_S;
-	while (waitpid(d->hand_pid, NULL, WNOHANG) == 0) {
-		if (rbt_now_ns() >= until_ns) {
-			kill(d->hand_pid, SIGKILL);
-			waitpid(d->hand_pid, NULL, 0);
-			break;
-		}
-		usleep(1000);
+	if (!reap(d->hand_pid, REPLY_TIMEOUT_S * RBT_NS_PER_S)) {
+		kill(d->hand_pid, SIGKILL);
+		reap(d->hand_pid, REAP_NS);
 	}
 	d->hand_pid = 0;
 	rbt_holdings_restore(&d->mine);

@@ -153,6 +153,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	struct program *p, *next;
 
 	(void)ignored;
+	hand_tick(d);
 	renew_suspends(d, now_ns);
 	accounting_tick(d);
 	metrics_tick(d);
@@ -180,7 +181,7 @@ static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
 
-	if (d->deaf || d->any_off || d->retry_ns != 0 || d->gpus.locked != 0 ||
+	if (d->deaf || d->any_off || d->dying_hand > 0 || d->retry_ns != 0 || d->gpus.locked != 0 ||
 		accounting_needs_tick(d) || metrics_needs_tick(d)) {
 		return true;
 	}

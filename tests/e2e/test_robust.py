@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon, its hand and the tools in trouble: no limit, stop or race makes them hang, spin or lie."""
+import ctypes
 import json
 import os
 import resource
@@ -212,6 +213,26 @@ def test_a_lost_hand_and_a_refused_resume(s):
     s.softgpu("fault", "clear")
     assert not s.processes("rubato-hand") and s.is_suspended(p.pid)
     eventually("resumed", lambda: s.is_running(p.pid), 8)
+
+
+def test_a_hand_that_does_not_go(s):
+    """Killed, it stays for a while, as one does that hangs in the driver: here, because of who traces it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    p, daemon = started(s)
+    hand = s.hand()
+    if libc.ptrace(0x4206, hand, None, None) != 0:  # PTRACE_SEIZE
+        return print("     the hand cannot be traced here:", os.strerror(ctypes.get_errno()))
+    before = time.monotonic()
+    os.kill(hand, signal.SIGKILL)
+    eventually("restored", lambda: s.is_default(p.pid))
+    s.ps()
+    assert time.monotonic() - before < 3, "the daemon waits for it"
+    time.sleep(0.5)
+    assert s.is_default(p.pid) and not alive(hand) and os.path.exists(f"/proc/{hand}"), "none beside it, at first"
+    assert cpu_seconds(daemon) < 1
+    os.waitpid(hand, 0)
+    eventually("as before", lambda: s.slices(p.pid) == [1])
+    assert s.daemon() == daemon and s.hand() != hand
 
 
 def test_a_killed_daemon_and_a_refused_restore(s):
