@@ -104,6 +104,8 @@ int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_k
 	if (r < 0) {
 		return kfd_failed(cmd, pid, r);
 	}
+	/* Before it is debugged: a session ends in order, or the program may be left waiting. */
+	kfd_catch_signals();
 	r = attach ? rubato_kfd_attach(kfd, pid) : 0;
 	if (r < 0) {
 		rubato_kfd_close(kfd);

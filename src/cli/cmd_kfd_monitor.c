@@ -185,7 +185,6 @@ static int watch(struct monitor *m, struct rubato_kfd *kfd)
 		return kfd_failed(&cmd_kfd_monitor, m->pid, r);
 	}
 	rubato_kfd_snapshot_free(probe);
-	kfd_catch_signals();
 	begin_output(m);
 	r = rubato_kfd_monitor(kfd, m->pid, (double)m->duration_ms / 1e3,
 		(double)m->interval_ms / 1e3, on_sample, m);

@@ -278,7 +278,6 @@ static int begin(struct preempt *p)
 	int r = list(p, ids, gpus, &n);
 	code = r < 0 ? kfd_failed(&cmd_kfd_preempt, p->pid, r) : check_others(p, gpus, n);
 	if (code == EXIT_OK) {
-		kfd_catch_signals();
 		r = rubato_kfd_attach(p->kfd, p->pid);
 		code = r < 0 ? kfd_failed(&cmd_kfd_preempt, p->pid, r) : iterate(p);
 	}

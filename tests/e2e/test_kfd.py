@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -230,6 +231,70 @@ def test_runtime_is_answered(s):
     # Queues without a runtime can be seen, not suspended.
     tool(s, "queues", p.pid, "--addresses")
     tool(s, "preempt", p.pid, "1", code=1, says="runtime has not started")
+
+
+def waits(s, pid):
+    """Whether it stands in the handshake of its runtime."""
+    return [p["waits"] for p in s.state()["kfd"]["processes"] if p["pid"] == pid] == [True]
+
+
+def leave_in_handshake(s, p, debugger):
+    """Kills the debugger between the program's question and the answer. (The first may have its answer already.)"""
+    os.kill(debugger, signal.SIGSTOP)
+    try:
+        p.say("\n".join(["stop"] * 6))
+        eventually("the program waits", lambda: waits(s, p.pid))
+    finally:
+        os.kill(debugger, signal.SIGKILL)
+
+
+def leaves_handshake(p):
+    assert [p.process.stdout.readline().strip() for _ in range(6)] == ["stop"] * 6
+
+
+@device(*AMD)
+def test_debugger_dies_in_the_handshake(s):
+    """The next session heals it, whosever that is."""
+    p = client(s, "--queues", "0", "--sdma", "0")
+    watcher = start(s, "monitor", p.pid, "60", "0.1", "--addresses")
+    leave_in_handshake(s, p, eventually("attached", lambda: tool_pid(s, p.pid)))
+    watcher.communicate(timeout=10)
+    eventually("nobody debugs it", lambda: tool_pid(s, p.pid) == 0)
+    assert waits(s, p.pid)
+    tool(s, "queues", p.pid, "--addresses")
+    leaves_handshake(p)
+    # Rubato's own hand.
+    programs = [client(s, "--busy"), client(s, "--busy")]
+    for q in programs:
+        s.rubato("renice", q.pid, "--class", "best-effort")
+    p = programs[0]
+    eventually("attached", lambda: tool_pid(s, p.pid) == s.hand())
+    leave_in_handshake(s, p, s.hand())
+    eventually("the next hand answers", lambda: not waits(s, p.pid), 15)
+    leaves_handshake(p)
+
+
+def toggle_under(s, tools_s):
+    """A runtime that ends and starts without a pause, while debuggers come and go."""
+    p = client(s, "--queues", "0", "--sdma", "0")
+    p.say("toggle 30000")
+    n, end = 0, time.monotonic() + tools_s
+    while time.monotonic() < end and not select.select([p.process.stdout], [], [], 0)[0]:
+        tool(s, "queues", p.pid, "--addresses")
+        n += 1
+    assert select.select([p.process.stdout], [], [], 30)[0], f"it waits for ever, after {n} tools"
+    assert p.process.stdout.readline().strip() == "toggled"
+    print(f"     {n} tools")
+
+
+@device(*AMD)
+def test_handshakes_without_a_pause(s):
+    toggle_under(s, 20 if LONG else 3)
+
+
+@device(*AMD, "--kfd-minor", "20", "--kfd-ptrace", "process")
+def test_handshakes_without_a_pause_new(s):
+    toggle_under(s, 20 if LONG else 2)
 
 
 @device(*AMD)

@@ -10,6 +10,7 @@
  *   submit N    N packets into every queue          drain     waits until all have been run
  *   queues      write and read pointers             saved     bytes of wave state in save areas
  *   runtime     starts the runtime (--no-runtime)   stop      ends it
+ *   toggle N    ends and starts it N times
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               quit
  */
@@ -294,7 +295,7 @@ static void print_saved(void)
 /* Returns false to end. */
 static bool obey(const char *line)
 {
-	unsigned percentage, priority;
+	unsigned percentage, priority, times;
 
 	if (strcmp(line, "more") == 0) {
 		add_queue(KFD_QUEUE_COMPUTE_AQL);
@@ -316,6 +317,11 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "runtime") == 0 || strcmp(line, "stop") == 0) {
 		set_runtime(line[0] == 'r');
 		puts(line);
+	} else if (sscanf(line, "toggle %u", &times) == 1) {
+		for (unsigned i = 0; i < 2 * times; i++) {
+			set_runtime(i % 2 != 0);
+		}
+		puts("toggled");
 	} else if (sscanf(line, "set %u %u", &percentage, &priority) == 2) {
 		for (int i = 0; i < n_queues; i++) {
 			update(&queues[i], percentage, priority);

@@ -31,25 +31,6 @@ static int judge(struct rbt_amd_session *s, int r)
 	return r;
 }
 
-int dbg_enable(struct rbt_amd_session *s)
-{
-	struct kfd_dbg_trap a = operation(s, KFD_DBG_ENABLE);
-	struct kfd_runtime_info info = {0};
-
-	a.enable.exception_mask = WATCHED;
-	a.enable.rinfo_ptr = (uintptr_t)&info;
-	a.enable.rinfo_size = sizeof(info);
-	a.enable.dbg_fd = (uint32_t)s->events[1];
-	int r = rbt_amd_dbg(s->kfd, &a);
-	if (r < 0) {
-		return r == -EALREADY ? -EBUSY : judge(s, r);
-	}
-	s->enabled = true;
-	/* Success says nothing of the GPUs: that is in the state. */
-	s->runtime_state = info.state;
-	return info.state == KFD_RUNTIME_BUSY ? -EBUSY : info.state == KFD_RUNTIME_ERROR ? -EIO : 0;
-}
-
 static void send_runtime_event(struct rbt_amd_session *s)
 {
 	struct kfd_dbg_trap a = operation(s, KFD_DBG_SEND_RUNTIME_EVENT);
@@ -63,15 +44,53 @@ static void send_runtime_event(struct rbt_amd_session *s)
 }
 
 /*
+ * The target may be waiting already, for the answer of a debugger that has died or ended in the
+ * middle of the handshake: the kernel keeps no event of that, and nobody else will ever give the
+ * answer. So every session begins with one. If nobody waits, the kernel keeps it, and the next
+ * handshake has its answer before it asks.
+ */
+static int enable(struct rbt_amd_session *s, uint64_t watched)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_ENABLE);
+	struct kfd_runtime_info info = {0};
+
+	a.enable.exception_mask = watched;
+	a.enable.rinfo_ptr = (uintptr_t)&info;
+	a.enable.rinfo_size = sizeof(info);
+	a.enable.dbg_fd = (uint32_t)s->events[1];
+	int r = rbt_amd_dbg(s->kfd, &a);
+	if (r < 0) {
+		return r == -EALREADY ? -EBUSY : judge(s, r);
+	}
+	s->enabled = true;
+	send_runtime_event(s);
+	/* Success says nothing of the GPUs: that is in the state. */
+	s->runtime_state = info.state;
+	return info.state == KFD_RUNTIME_BUSY ? -EBUSY : info.state == KFD_RUNTIME_ERROR ? -EIO : 0;
+}
+
+int dbg_enable(struct rbt_amd_session *s)
+{
+	return enable(s, WATCHED);
+}
+
+static void disable(struct rbt_amd_session *s)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_DISABLE);
+
+	(void)rbt_amd_dbg(s->kfd, &a);
+	s->enabled = false;
+}
+
+/*
  * A target that has begun to wait for an answer would wait for ever. Its event is in the pipe
  * before it waits, and after DISABLE none comes any more: what is in the pipe then came between,
- * and is answered in a session for that alone. (Nobody may be waiting: then the next answer is
- * there before its question.)
+ * and is answered in a session for that alone. The next handshake may have begun in that one: so
+ * again, until nothing came.
  */
 void dbg_disable(struct rbt_amd_session *s)
 {
-	struct kfd_dbg_trap a = operation(s, KFD_DBG_DISABLE);
-	char byte;
+	char bytes[64];
 
 	if (!s->enabled) {
 		return;
@@ -80,12 +99,14 @@ void dbg_disable(struct rbt_amd_session *s)
 	if (!s->gone) {
 		dbg_take_events(s);
 	}
-	(void)rbt_amd_dbg(s->kfd, &a);
-	if (!s->gone && read(s->events[0], &byte, 1) == 1 && dbg_enable(s) == 0) {
-		send_runtime_event(s);
-		(void)rbt_amd_dbg(s->kfd, &a);
+	disable(s);
+	while (!s->gone && read(s->events[0], bytes, sizeof(bytes)) > 0) {
+		(void)enable(s, KFD_EC_PROCESS_RUNTIME);
+		if (!s->enabled) {
+			break;
+		}
+		disable(s);
 	}
-	s->enabled = false;
 }
 
 static int snapshot_into(
