@@ -5,11 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "backend/amd/sysfs.h"
+#include "daemon/protocol.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/parse.h"
+
+/* Somewhat longer than the hand keeps a session that it does not use. */
+#define HAND_TRIES    30
+#define HAND_PAUSE_NS 50000000L
 
 volatile sig_atomic_t kfd_stop;
 
@@ -27,9 +34,79 @@ void kfd_catch_signals(void)
 	sigaction(SIGTERM, &action, NULL);
 }
 
+/* Stopped, a debugger would keep queues off, and the program's signals to itself, until somebody
+ * remembers it. What --exec runs inherits this: it is waited for with queues off. */
+static void ignore_stops(void)
+{
+	struct sigaction action = {.sa_handler = SIG_IGN};
+
+	sigaction(SIGTSTP, &action, NULL);
+	sigaction(SIGTTIN, &action, NULL);
+	sigaction(SIGTTOU, &action, NULL);
+}
+
+/* A line of /proc/<pid>/status, as a number or a letter: what stands behind `name`. */
+static bool read_status(pid_t pid, const char *name, char *text, size_t size)
+{
+	char path[64], status[4096];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (rbt_read_file(path, status, sizeof(status)) < 0) {
+		return false;
+	}
+	const char *at = strstr(status, name);
+	if (at == NULL) {
+		return false;
+	}
+	snprintf(text, size, "%.*s", (int)strcspn(at + strlen(name), "\n"), at + strlen(name));
+	return true;
+}
+
+/* One that is ending has no program any more before it is a zombie. */
+static bool is_alive(pid_t pid)
+{
+	char path[64], state[32], exe[8];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return readlink(path, exe, sizeof(exe)) > 0 &&
+	       read_status(pid, "\nState:\t", state, sizeof(state)) && state[0] != 'Z' &&
+	       state[0] != 'X';
+}
+
+/* Whether Rubato's own hand debugs it. */
+static bool is_in_hand(pid_t pid)
+{
+	char tracer[32], name[32];
+
+	return read_status(pid, "\nTracerPid:\t", tracer, sizeof(tracer)) && atoi(tracer) > 0 &&
+	       read_status(atoi(tracer), "Name:\t", name, sizeof(name)) &&
+	       strcmp(name, RBT_HAND_NAME) == 0;
+}
+
+/* The hand stays for a second after what it was needed for. */
+int kfd_attach(struct rubato_kfd *kfd, pid_t pid)
+{
+	ignore_stops();
+	for (int i = 0;; i++) {
+		int r = rubato_kfd_attach(kfd, pid);
+		if (r != -EBUSY || i == HAND_TRIES || kfd_stop || !is_in_hand(pid)) {
+			return r;
+		}
+		nanosleep(&(struct timespec){.tv_nsec = HAND_PAUSE_NS}, NULL);
+	}
+}
+
 int kfd_failed(const struct command *cmd, pid_t pid, int error)
 {
-	if (error == -ENODEV || error == -EOPNOTSUPP) {
+	if (error == -ESRCH && is_alive(pid)) {
+		rbt_error(
+			"%s: process %d: it has begun another program (exec), and its queues are gone",
+			cmd->name, (int)pid);
+	} else if (error == -EBUSY && is_in_hand(pid)) {
+		rbt_error("%s: process %d: Rubato schedules it and so debugs it itself: "
+			  "`rubato resume` it, or `rubato renice` it to normal, first",
+			cmd->name, (int)pid);
+	} else if (error == -ENODEV || error == -EOPNOTSUPP) {
 		rbt_error("%s: %s", cmd->name, rubato_kfd_strerror(error));
 	} else {
 		rbt_error("%s: process %d: %s", cmd->name, (int)pid, rubato_kfd_strerror(error));
@@ -77,13 +154,14 @@ int kfd_take_pid(const struct command *cmd, const char *text, pid_t *ret)
 	struct inner in = {.wanted = (pid_t)v};
 	*ret = (pid_t)v;
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)*ret);
-	/* One that is here is meant, KFD's or not. */
-	if (rbt_amd_process_exists(KFD_SYSFS_PATH, *ret) ||
-		rbt_read_file(path, status, sizeof(status)) != -ENOENT) {
+	if (rbt_amd_process_exists(KFD_SYSFS_PATH, *ret)) {
 		return EXIT_OK;
 	}
+	/* Small numbers, which containers are full of, are always some process's here: if that is
+	 * none of KFD's, it is hardly meant. */
+	bool is_here = rbt_read_file(path, status, sizeof(status)) != -ENOENT;
 	(void)rbt_amd_each_process(KFD_SYSFS_PATH, compare_inner, &in);
-	if (in.n > 1) {
+	if (in.n > 1 && !is_here) {
 		rbt_error("%s: %u containers have a process %d: give its number on this host",
 			cmd->name, in.n, (int)in.wanted);
 		return EXIT_NO_PROGRAM;
@@ -106,7 +184,7 @@ int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_k
 	}
 	/* Before it is debugged: a session ends in order, or the program may be left waiting. */
 	kfd_catch_signals();
-	r = attach ? rubato_kfd_attach(kfd, pid) : 0;
+	r = attach ? kfd_attach(kfd, pid) : 0;
 	if (r < 0) {
 		rubato_kfd_close(kfd);
 		return kfd_failed(cmd, pid, r);

@@ -36,6 +36,8 @@ struct preempt {
 	struct rbt_json j;
 	struct kfd_times suspend, resume;
 	uint64_t done, whole; /* iterations; those in which every queue obeyed */
+	uint64_t failed;      /* those in which the command failed */
+	int status;           /* of the last that did: waitpid()'s, or -1 */
 };
 
 static bool is_wanted(const struct preempt *p, const struct rubato_kfd_queue *q)
@@ -136,11 +138,14 @@ static void pause_ms(uint64_t ms)
 	(void)nanosleep(&ts, NULL);
 }
 
-static void hold(const struct preempt *p)
+/* Returns what waitpid() says of --exec's command; -1: it could not be started. */
+static int hold(const struct preempt *p)
 {
+	int status = 0;
+
 	if (p->command == NULL) {
 		pause_ms(p->hold_ms);
-		return;
+		return 0;
 	}
 	fflush(stdout);
 	pid_t child = fork();
@@ -149,8 +154,12 @@ static void hold(const struct preempt *p)
 		_exit(127);
 	}
 	/* Interrupted, it ends by the same signal; what runs is waited for. */
-	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+	while (child > 0 && waitpid(child, &status, 0) < 0) {
+		if (errno != EINTR) {
+			return -1;
+		}
 	}
+	return child > 0 ? status : -1;
 }
 
 static void report_one(struct preempt *p, uint32_t n, int off, int on, uint64_t off_us,
@@ -189,9 +198,7 @@ static int once(struct preempt *p)
 	if (off < 0) {
 		return off;
 	}
-	if (!kfd_stop) {
-		hold(p);
-	}
+	int status = kfd_stop ? 0 : hold(p);
 	uint64_t t2 = rbt_now_ns();
 	int on = rubato_kfd_resume(p->kfd, p->pid, again, n);
 	uint64_t t3 = rbt_now_ns();
@@ -199,6 +206,11 @@ static int once(struct preempt *p)
 		return on;
 	}
 	p->done++;
+	/* Interrupted together with us, it has not failed. */
+	if (status != 0 && !kfd_stop) {
+		p->failed++;
+		p->status = status;
+	}
 	p->whole += (uint32_t)off == n && (uint32_t)on == n;
 	kfd_times_add(&p->suspend, (t1 - t0) / RBT_NS_PER_US);
 	kfd_times_add(&p->resume, (t3 - t2) / RBT_NS_PER_US);
@@ -224,6 +236,9 @@ static void sum_up(struct preempt *p)
 		rbt_json_end(&p->j, ']');
 		rbt_json_u64(&p->j, "iterations", p->done);
 		rbt_json_u64(&p->j, "complete", p->whole);
+		if (p->command != NULL) {
+			rbt_json_u64(&p->j, "command_failed", p->failed);
+		}
 		kfd_times_json(&p->suspend, &p->j, "suspend_us");
 		kfd_times_json(&p->resume, &p->j, "resume_us");
 		rbt_json_end(&p->j, '}');
@@ -234,6 +249,19 @@ static void sum_up(struct preempt *p)
 	kfd_times_print(&p->suspend, "suspend");
 	kfd_times_print(&p->resume, "resume");
 	advise(p);
+}
+
+static void report_command(const struct preempt *p)
+{
+	char how[48] = "it could not be started";
+
+	if (p->status != -1 && WIFSIGNALED(p->status)) {
+		snprintf(how, sizeof(how), "signal %d", WTERMSIG(p->status));
+	} else if (p->status != -1) {
+		snprintf(how, sizeof(how), "exit status %d", WEXITSTATUS(p->status));
+	}
+	rbt_error("%s: the command failed %" PRIu64 " of %" PRIu64 " times: %s",
+		cmd_kfd_preempt.name, p->failed, p->done, how);
 }
 
 static int iterate(struct preempt *p)
@@ -263,7 +291,10 @@ static int iterate(struct preempt *p)
 	if (r < 0) {
 		return kfd_failed(&cmd_kfd_preempt, p->pid, r);
 	}
-	return p->whole == p->done ? EXIT_OK : EXIT_FAILED;
+	if (p->failed > 0) {
+		report_command(p);
+	}
+	return p->whole == p->done && p->failed == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 static int begin(struct preempt *p)
@@ -278,7 +309,7 @@ static int begin(struct preempt *p)
 	int r = list(p, ids, gpus, &n);
 	code = r < 0 ? kfd_failed(&cmd_kfd_preempt, p->pid, r) : check_others(p, gpus, n);
 	if (code == EXIT_OK) {
-		r = rubato_kfd_attach(p->kfd, p->pid);
+		r = kfd_attach(p->kfd, p->pid);
 		code = r < 0 ? kfd_failed(&cmd_kfd_preempt, p->pid, r) : iterate(p);
 	}
 	rubato_kfd_close(p->kfd);

@@ -408,6 +408,56 @@ def test_target_ends_while_suspended(s):
 
 
 @device(*AMD)
+def test_target_execs(s):
+    p = client(s, "--busy")
+    process = start(s, "preempt", p.pid, "100000", "--hold-ms", "20")
+    eventually("suspended", lambda: suspended(s, p.pid))
+    p.say("exec")
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 3 and "another program (exec)" in err, (process.returncode, out, err)
+    assert alive(p.pid)
+
+
+@device(*AMD)
+def test_stops_are_not_obeyed(s):
+    """Ctrl-Z on a debugger would keep queues off for as long as nobody remembers it."""
+    p = client(s, "--busy")
+    for more in (("--hold-ms", "400"), ("--exec", "sleep 0.4")):
+        process = start(s, "preempt", p.pid, "1", *more)
+        eventually("suspended", lambda: suspended(s, p.pid))
+        for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+            os.kill(tool_pid(s, p.pid), number)
+        out, err = process.communicate(timeout=10)
+        assert process.returncode == 0, (out, err)
+        unharmed(s, p)
+
+
+@device(*AMD)
+def test_exec_fails(s):
+    p = client(s, "--busy")
+    for command, says in (("exit 3", "exit status 3"), ("/no/such/thing 2>&1", "exit status 127"), ("kill -9 $$", "signal 9")):
+        done = s.command(binary("rubato"), "kfd", "preempt", str(p.pid), "2", "--exec", command)
+        assert done.returncode == 1 and f"failed 2 of 2 times: {says}" in done.stderr, done
+        assert "2 preemptions, 2 complete" in done.stdout
+    done = s.command(binary("rubato"), "kfd", "preempt", str(p.pid), "2", "--json", "--exec", "false")
+    assert done.returncode == 1 and json.loads(done.stdout)["command_failed"] == 2, done
+    tool(s, "preempt", p.pid, "1", "--exec", "true")
+    unharmed(s, p)
+
+
+@device(*AMD)
+def test_after_a_resume(s):
+    """The hand keeps its session for a second: tools wait for that, and say who has it when it stays."""
+    p = client(s, "--busy")
+    s.rubato("suspend", p.pid)
+    tool(s, "preempt", p.pid, "1", code=1, says="Rubato schedules it")
+    s.rubato("resume", p.pid)
+    assert tool_pid(s, p.pid) in (0, s.hand())
+    tool(s, "preempt", p.pid, "1", "--hold-ms", "1")
+    unharmed(s, p)
+
+
+@device(*AMD)
 def test_tool_killed_while_suspended(s):
     p = client(s, "--busy")
     for _ in range(5):
@@ -452,14 +502,11 @@ def test_suspend_through_the_daemon(s):
 
 @device(*AMD)
 def test_container_pids(s):
-    """A number that only a container's process has is found; one that a process has here means that one."""
+    """A container's number is found, also when a process here has it that is none of KFD's."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         print("     not tried: wants root and unshare")
         return
-    with open("/proc/sys/kernel/pid_max") as f:
-        inner = int(f.read()) - 100
-    while os.path.exists(f"/proc/{inner}"):
-        inner -= 1
+    inner = os.getpid()
     script = f"echo {inner - 1} > /proc/sys/kernel/ns_last_pid && {binary('kfdclient')}; true"
     process = subprocess.Popen(s.inside(["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script]),
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=s.env)
@@ -473,6 +520,9 @@ def test_container_pids(s):
         assert f"process {outer}: 4 queues" in done.stdout
         tool(s, "preempt", inner, "2", "--hold-ms", "1", says=f"is {outer} here")
         tool(s, "queues", 1, code=3, says="does not use an AMD GPU")
+        # One of KFD's that has the number here is meant.
+        other = client(s)
+        assert f"process {other.pid}: 4 queues" in tool(s, "queues", other.pid).stdout
     finally:
         process.communicate("quit\n", timeout=10)
 

@@ -12,7 +12,8 @@
  *   runtime     starts the runtime (--no-runtime)   stop      ends it
  *   toggle N    ends and starts it N times
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
- *   signals     SIGUSR1s that arrived               quit
+ *   signals     SIGUSR1s that arrived               exec      becomes another program
+ *   quit
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -331,6 +332,9 @@ static bool obey(const char *line)
 		move_ring();
 	} else if (strcmp(line, "signals") == 0) {
 		printf("signals %d\n", (int)n_signals);
+	} else if (strcmp(line, "exec") == 0) {
+		execlp("sleep", "sleep", "60", (char *)NULL);
+		die("exec");
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
 	} else {
