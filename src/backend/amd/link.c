@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/time.h"
@@ -13,6 +16,18 @@
 #define REPLY_NS (300 * RBT_NS_PER_MS)
 /* Until it is renewed. */
 #define LEASE_NS (2 * RBT_NS_PER_S)
+
+/* One that has not answered is not waited for again, until it has said something: everybody else
+ * would wait with us, each time (a program that is stopped, in turns with others). */
+#define MAX_SILENT 64
+#define PROBE_NS   RBT_NS_PER_S
+
+struct silent {
+	ino_t ino; /* of the socket; 0: nobody */
+	uint64_t probe_ns;
+};
+static struct silent silent[MAX_SILENT];
+static pthread_mutex_t silent_lock = PTHREAD_MUTEX_INITIALIZER; /* over them */
 
 /* Daemon and hand may speak on the same socket, one after the other: each knows its own answers. */
 static uint32_t next_seq(void)
@@ -36,6 +51,81 @@ static int put(const struct rbt_record *rec, const struct rbt_agent_request *req
 	return n < 0 ? translate(errno) : 0;
 }
 
+/* 1 with an answer, 0 when there is none, or -errno. */
+static int take(const struct rbt_record *rec, struct rbt_agent_reply *ret)
+{
+	struct rbt_agent_reply reply;
+	ssize_t n = recv(rec->fd, &reply, sizeof(reply), MSG_DONTWAIT);
+
+	if (n == 0) {
+		return -ENOENT;
+	}
+	if (n < 0) {
+		return errno == EAGAIN || errno == EINTR ? 0 : translate(errno);
+	}
+	if (n == sizeof(reply) && reply.magic == RBT_AGENT_MAGIC) {
+		*ret = reply;
+		return 1;
+	}
+	return 0;
+}
+
+static ino_t identity(const struct rbt_record *rec)
+{
+	struct stat st;
+
+	return fstat(rec->fd, &st) == 0 ? st.st_ino : 0;
+}
+
+static struct silent *find_silent(ino_t ino)
+{
+	for (size_t i = 0; ino != 0 && i < MAX_SILENT; i++) {
+		if (silent[i].ino == ino) {
+			return &silent[i];
+		}
+	}
+	return NULL;
+}
+
+static void note_silence(const struct rbt_record *rec)
+{
+	static size_t next;
+	ino_t ino = identity(rec);
+
+	pthread_mutex_lock(&silent_lock);
+	if (ino != 0 && find_silent(ino) == NULL) {
+		/* The oldest makes room: it costs one more wait. */
+		silent[next++ % MAX_SILENT] =
+			(struct silent){.ino = ino, .probe_ns = rbt_now_ns() + PROBE_NS};
+	}
+	pthread_mutex_unlock(&silent_lock);
+}
+
+/* Whether it has been waited for in vain, and has not answered anything since. Its answers may have
+ * gone to whoever speaks on the same socket: so it is asked for one now and then. */
+static bool is_silent(const struct rbt_record *rec)
+{
+	struct rbt_agent_request probe = {.magic = RBT_AGENT_MAGIC, .op = RBT_AGENT_RESUME};
+	struct rbt_agent_reply reply;
+	uint64_t now_ns = rbt_now_ns();
+	bool ret = false;
+
+	pthread_mutex_lock(&silent_lock);
+	struct silent *s = find_silent(identity(rec));
+	if (s != NULL && take(rec, &reply) != 0) {
+		/* It speaks, or is gone. */
+		*s = (struct silent){0};
+	} else if (s != NULL) {
+		ret = true;
+		if (now_ns >= s->probe_ns) {
+			s->probe_ns = now_ns + PROBE_NS;
+			(void)put(rec, &probe);
+		}
+	}
+	pthread_mutex_unlock(&silent_lock);
+	return ret;
+}
+
 /* Others' answers, which nobody has waited for, are passed over. */
 static int await(const struct rbt_record *rec, uint32_t seq)
 {
@@ -47,16 +137,14 @@ static int await(const struct rbt_record *rec, uint32_t seq)
 		uint64_t now_ns = rbt_now_ns();
 		int wait_ms = (int)((until_ns - now_ns + RBT_NS_PER_MS - 1) / RBT_NS_PER_MS);
 		if (now_ns >= until_ns || poll(&p, 1, wait_ms) == 0) {
+			note_silence(rec);
 			return -ETIMEDOUT;
 		}
-		ssize_t n = recv(rec->fd, &reply, sizeof(reply), MSG_DONTWAIT);
-		if (n == 0) {
-			return -ENOENT;
+		int r = take(rec, &reply);
+		if (r < 0) {
+			return r;
 		}
-		if (n < 0 && errno != EAGAIN && errno != EINTR) {
-			return translate(errno);
-		}
-		if (n == sizeof(reply) && reply.magic == RBT_AGENT_MAGIC && reply.seq == seq) {
+		if (r == 1 && reply.seq == seq) {
 			/* Whatever it says, an errno. */
 			return reply.error > 0 || reply.error < -4095 ? -EBADMSG : reply.error;
 		}
@@ -72,15 +160,21 @@ static int ask(const struct rbt_record *rec, enum rbt_agent_op op, uint32_t kind
 		.kinds = kinds,
 		.value = value,
 	};
+	bool wait = !is_silent(rec);
 	int r = put(rec, &req);
 
-	return r < 0 ? r : await(rec, req.seq);
+	return r < 0 ? r : wait ? await(rec, req.seq) : -ETIMEDOUT;
 }
 
 int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds)
 {
 	struct rbt_agent_request undo = {
 		.magic = RBT_AGENT_MAGIC, .op = RBT_AGENT_RESUME, .kinds = kinds};
+
+	/* A resume is said all the same: it is to be the last that it hears. */
+	if (is_silent(rec)) {
+		return -ETIMEDOUT;
+	}
 	int r = ask(rec, RBT_AGENT_SUSPEND, kinds, rbt_now_ns() + LEASE_NS);
 
 	/* It may still come to it: then it is to be undone at once. */
@@ -97,7 +191,7 @@ int rbt_amd_link_resume(const struct rbt_record *rec, uint32_t kinds)
 
 int rbt_amd_link_preempt(const struct rbt_record *rec, uint32_t queue)
 {
-	return ask(rec, RBT_AGENT_PREEMPT, queue, 0);
+	return is_silent(rec) ? -ETIMEDOUT : ask(rec, RBT_AGENT_PREEMPT, queue, 0);
 }
 
 int rbt_amd_link_tell(const struct rbt_record *rec, enum rbt_agent_op op, uint64_t value)

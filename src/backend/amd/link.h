@@ -2,7 +2,7 @@
 /*
  * The hand's end of the way to an agent inside a program (backend/agent.h). The record is one with
  * RBT_RECORD_AGENT, its file a socket that a program has given us: it may be slow, stopped, or not
- * mean well, so nobody waits for it for long.
+ * mean well, so nobody waits for it for long, and not again before it has answered something.
  *
  * 0 or -errno; -ENOENT: nobody is at the other end any more, -ETIMEDOUT: no answer.
  */

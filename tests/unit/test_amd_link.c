@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way to an agent: one that does not answer is waited for once, until it has said something. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "backend/amd/link.h"
+#include "check.h"
+#include "util/time.h"
+
+static uint32_t ops[64], n_ops;
+
+/* Answers what is there. */
+static void answer_all(int fd)
+{
+	struct rbt_agent_request req;
+
+	while (recv(fd, &req, sizeof(req), MSG_DONTWAIT) == sizeof(req)) {
+		struct rbt_agent_reply reply = {.magic = RBT_AGENT_MAGIC, .seq = req.seq};
+		CHECK_INT(req.magic, RBT_AGENT_MAGIC);
+		ops[n_ops++ % 64] = req.op;
+		CHECK_INT(send(fd, &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
+	}
+}
+
+static void *agent(void *data)
+{
+	int fd = *(int *)data;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	while (poll(&p, 1, -1) == 1 && (p.revents & POLLHUP) == 0) {
+		answer_all(fd);
+	}
+	return NULL;
+}
+
+static uint64_t ms_since(uint64_t start_ns)
+{
+	return (rbt_now_ns() - start_ns) / RBT_NS_PER_MS;
+}
+
+static void test_silent(void)
+{
+	struct rbt_record rec = RBT_RECORD_INIT;
+	pthread_t thread;
+	int pair[2];
+
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	rec.fd = pair[0];
+	CHECK_INT(rbt_amd_link_check(&rec), 0);
+	uint64_t start_ns = rbt_now_ns();
+	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ETIMEDOUT);
+	CHECK(ms_since(start_ns) >= 250);
+	/* Ten more cost less than one. */
+	start_ns = rbt_now_ns();
+	for (int i = 0; i < 10; i++) {
+		CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ETIMEDOUT);
+		CHECK_INT(rbt_amd_link_resume(&rec, RBT_AGENT_COMPUTE), -ETIMEDOUT);
+	}
+	CHECK(ms_since(start_ns) < 250);
+	/* It was told to suspend once, and last to resume. */
+	answer_all(pair[1]);
+	CHECK_INT(ops[0], RBT_AGENT_SUSPEND);
+	CHECK(n_ops >= 2);
+	for (uint32_t i = 1; i < n_ops; i++) {
+		CHECK_INT(ops[i], RBT_AGENT_RESUME);
+	}
+	/* It has spoken: it is waited for again. */
+	CHECK_INT(pthread_create(&thread, NULL, agent, &pair[1]), 0);
+	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), 0);
+	CHECK_INT(rbt_amd_link_resume(&rec, RBT_AGENT_COMPUTE), 0);
+	CHECK_INT(rbt_amd_link_preempt(&rec, 1), 0);
+	close(pair[0]);
+	pthread_join(thread, NULL);
+	close(pair[1]);
+}
+
+/* Its answers went to somebody else: it is asked again, without being waited for. */
+static void test_probed(void)
+{
+	struct rbt_record rec = RBT_RECORD_INIT;
+	struct rbt_agent_reply reply;
+	pthread_t thread;
+	int pair[2];
+
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	rec.fd = pair[0];
+	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ETIMEDOUT);
+	answer_all(pair[1]);
+	while (recv(pair[0], &reply, sizeof(reply), MSG_DONTWAIT) > 0) {
+	}
+	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ETIMEDOUT);
+	CHECK_INT(pthread_create(&thread, NULL, agent, &pair[1]), 0);
+	int r = -ETIMEDOUT;
+	for (int i = 0; r == -ETIMEDOUT && i < 300; i++) {
+		(void)poll(NULL, 0, 10);
+		r = rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE);
+	}
+	CHECK_INT(r, 0);
+	close(pair[0]);
+	pthread_join(thread, NULL);
+	close(pair[1]);
+}
+
+/* Nobody is there at all. */
+static void test_gone(void)
+{
+	struct rbt_record rec = RBT_RECORD_INIT;
+	int pair[2];
+
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	rec.fd = pair[0];
+	close(pair[1]);
+	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ENOENT);
+	close(pair[0]);
+}
+
+int main(void)
+{
+	test_silent();
+	test_probed();
+	test_gone();
+	return check_result();
+}
