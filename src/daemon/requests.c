@@ -14,6 +14,8 @@
 #include "util/proc.h"
 #include "util/time.h"
 
+#define NO_SLICES "AMD queues have no timeslice: set a class or priority"
+
 __attribute__((format(printf, 3, 4))) static void answer(
 	struct peer *peer, int error, const char *fmt, ...)
 {
@@ -47,6 +49,31 @@ static const char *denial_text(enum rbt_denial denial)
 	}
 }
 
+/* Whether none of its tasks has a slice that could be set: such programs have turns alone. */
+static bool has_no_slices(struct daemon *d, const struct program *p)
+{
+	const struct hold *h;
+	bool any = false;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		const struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
+		any = any || rec->n_tasks > 0;
+		for (uint32_t i = 0; i < rec->n_tasks; i++) {
+			if ((rec->tasks[i].valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0) {
+				return false;
+			}
+		}
+	}
+	return any;
+}
+
+static bool is_amd(struct daemon *d, const struct program *p)
+{
+	const struct hold *h = LIST_FIRST(&p->holds);
+
+	return h != NULL && rbt_holdings_find(&d->mine, h->id)->rec.backend == RBT_BACKEND_AMD;
+}
+
 /* One line for whoever asks how a program fares; empty when it has what it asked for. */
 static const char *note_text(struct daemon *d, const struct program *p)
 {
@@ -55,6 +82,10 @@ static const char *note_text(struct daemon *d, const struct program *p)
 	}
 	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
 		return "has more tasks than are known: not all of them obey";
+	}
+	if (p->denial == RBT_DENIED_NOTHING && p->timeslice_us != 0 && is_amd(d, p) &&
+		has_no_slices(d, p)) {
+		return NO_SLICES;
 	}
 	return denial_text(p->denial);
 }
@@ -136,24 +167,6 @@ static void allow_force(struct daemon *d, struct program *p)
 	}
 }
 
-/* Whether none of its tasks has a slice that could be set: such programs have turns alone. */
-static bool has_no_slices(struct daemon *d, const struct program *p)
-{
-	const struct hold *h;
-	bool any = false;
-
-	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
-		any = any || rec->n_tasks > 0;
-		for (uint32_t i = 0; i < rec->n_tasks; i++) {
-			if ((rec->tasks[i].valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0) {
-				return false;
-			}
-		}
-	}
-	return any;
-}
-
 /* Whether a task of the program would get more than its driver gives. */
 static bool is_longer(const struct program *p, uint64_t timeslice_us)
 {
@@ -187,7 +200,7 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	if (msg->timeslice_us != 0 && has_no_slices(d, p)) {
-		answer(peer, -EOPNOTSUPP, "AMD queues have no timeslice: set a class or priority");
+		answer(peer, -EOPNOTSUPP, NO_SLICES);
 		return;
 	}
 	if (priority > old_priority && !may_raise(peer, priority)) {

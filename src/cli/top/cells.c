@@ -139,6 +139,9 @@ static const char *cell_text(
 	case TOP_BY_MEMORY:
 		top_format_bytes(r->now.memory_bytes, buf, size);
 		return r->now.has_memory ? buf : NULL;
+	case TOP_BY_PENDING:
+		snprintf(buf, size, "%" PRIu64, r->now.account.n_pending);
+		return top_row_has_pending(r) ? buf : NULL;
 	case TOP_BY_REQUESTS:
 		return number_text(
 			(r->valid & TOP_HAS_REQUESTS) != 0, "", r->requests_per_s, buf, size);

@@ -19,6 +19,7 @@ static const struct column columns[TOP_N_COLUMNS] = {
 	[TOP_BY_SHARE] = {"SHARE%", "share", 6, 6, true},
 	[TOP_BY_WAIT] = {"WAIT%", "wait", 5, 5, true},
 	[TOP_BY_MEMORY] = {"MEM", "memory", 5, 5, true},
+	[TOP_BY_PENDING] = {"PEND", "pending", 5, 5, true},
 	[TOP_BY_REQUESTS] = {"REQ/s", "requests", 6, 6, true},
 	[TOP_BY_P99] = {"P99", "p99", 5, 5, true},
 	[TOP_BY_TURNS] = {"TURN/s", "turns", 6, 6, true},
@@ -29,7 +30,7 @@ static const struct column columns[TOP_N_COLUMNS] = {
 /* From what nobody can do without to what is nice to have. */
 static const enum top_by importance[TOP_N_COLUMNS] = {TOP_BY_COMMAND, TOP_BY_PID, TOP_BY_SHARE,
 	TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_WAIT, TOP_BY_HISTORY, TOP_BY_P99, TOP_BY_MEMORY,
-	TOP_BY_USER, TOP_BY_GPU, TOP_BY_PRIORITY, TOP_BY_REQUESTS, TOP_BY_TURNS};
+	TOP_BY_USER, TOP_BY_GPU, TOP_BY_PRIORITY, TOP_BY_REQUESTS, TOP_BY_PENDING, TOP_BY_TURNS};
 
 /* The same for longer forms. What is left over is the command's. */
 static const enum top_by lengthening[] = {
@@ -103,17 +104,19 @@ static uint32_t wanted_columns(const struct top_model *m, int width)
 {
 	uint32_t wanted = (UINT32_C(1) << TOP_N_COLUMNS) - 1;
 	uint32_t valid = 0;
-	bool any_memory = false;
+	bool any_memory = false, any_pending = false;
 
 	for (size_t i = 0; i < m->n_rows; i++) {
 		valid |= m->rows[i].valid;
 		any_memory |= m->rows[i].now.has_memory;
+		any_pending |= top_row_has_pending(&m->rows[i]);
 	}
 	wanted &= ~((valid & TOP_HAS_REQUESTS) == 0 ? UINT32_C(1) << TOP_BY_REQUESTS : 0);
 	wanted &= ~((valid & TOP_HAS_P99) == 0 ? UINT32_C(1) << TOP_BY_P99 : 0);
 	/* Of a single GPU all that can be said is its number. */
 	wanted &= ~(m->n_gpus < 2 && width < 120 ? UINT32_C(1) << TOP_BY_GPU : 0);
 	wanted &= ~(!any_memory ? UINT32_C(1) << TOP_BY_MEMORY : 0);
+	wanted &= ~(!any_pending ? UINT32_C(1) << TOP_BY_PENDING : 0);
 	return wanted;
 }
 

@@ -356,6 +356,11 @@ const char *top_model_policy(const struct top_model *m)
 	return NULL;
 }
 
+bool top_row_has_pending(const struct top_row *r)
+{
+	return r->now.has_account && (r->now.account.valid & RBT_ACCOUNT_HAS_PENDING) != 0;
+}
+
 const char *top_short_command(const char *command)
 {
 	const char *name = command;

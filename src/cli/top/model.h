@@ -131,6 +131,9 @@ const char *top_model_policy(const struct top_model *m);
 /* The history's entry `ago` samples back, 0 for the last; negative when not known. */
 float top_row_history(const struct top_row *r, unsigned ago);
 
+/* Whether it is known how many packets wait in its queues. */
+bool top_row_has_pending(const struct top_row *r);
+
 /* Without the folder of its first word. Points into it. */
 const char *top_short_command(const char *command);
 
@@ -147,6 +150,7 @@ enum top_by {
 	TOP_BY_SHARE,
 	TOP_BY_WAIT,
 	TOP_BY_MEMORY,
+	TOP_BY_PENDING,
 	TOP_BY_REQUESTS,
 	TOP_BY_P99,
 	TOP_BY_TURNS,

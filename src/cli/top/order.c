@@ -53,6 +53,8 @@ static struct value value_of(const struct top_row *r, enum top_by by)
 		return number((r->valid & TOP_HAS_WAIT) != 0, r->wait);
 	case TOP_BY_MEMORY:
 		return number(r->now.has_memory, (double)r->now.memory_bytes);
+	case TOP_BY_PENDING:
+		return number(top_row_has_pending(r), (double)r->now.account.n_pending);
 	case TOP_BY_REQUESTS:
 		return number((r->valid & TOP_HAS_REQUESTS) != 0, r->requests_per_s);
 	case TOP_BY_P99:

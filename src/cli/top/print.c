@@ -137,6 +137,7 @@ static void json_program(struct rbt_json *j, const struct top_row *r)
 	}
 	rbt_json_end(j, ']');
 	json_u64(j, "memory_bytes", p->has_memory, p->memory_bytes);
+	json_u64(j, "pending", top_row_has_pending(r), p->account.n_pending);
 	json_rates(j, r);
 	rbt_json_string(j, "note", p->note);
 	rbt_json_end(j, '}');
