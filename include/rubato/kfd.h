@@ -62,7 +62,7 @@ struct rubato_kfd_queue {
 	uint32_t has_addresses;
 	uint32_t has_pointers; /* their values could be read */
 	uint64_t ring_address, write_pointer_address, read_pointer_address, save_address;
-	uint64_t write_pointer, read_pointer; /* the difference is what is pending */
+	uint64_t write_pointer, read_pointer; /* see rubato_kfd_pending() */
 	uint32_t save_size;                   /* of the CWSR area */
 	uint32_t is_new;                      /* since the last snapshot */
 };
@@ -126,6 +126,18 @@ RUBATO_KFD_API int rubato_kfd_monitor(struct rubato_kfd *kfd, pid_t pid, double 
 RUBATO_KFD_API int rubato_kfd_analyse(
 	const struct rubato_kfd_snapshot *const *snaps, size_t n, struct rubato_kfd_stats **ret);
 RUBATO_KFD_API void rubato_kfd_stats_free(struct rubato_kfd_stats *stats); /* accepts NULL */
+/* The same, snapshot by snapshot, none of which is kept: 0, or -ENOMEM with nothing changed. The
+ * lists may move. */
+RUBATO_KFD_API int rubato_kfd_stats_create(struct rubato_kfd_stats **ret);
+RUBATO_KFD_API int rubato_kfd_stats_add(
+	struct rubato_kfd_stats *stats, const struct rubato_kfd_snapshot *snap);
+
+/*
+ * What is in a queue's ring and not done: packets (AQL), words (COMPUTE), or bytes (SDMA, XGMI).
+ * False, and *ret as it was, when that is not known: not attached, or the pointers, which are the
+ * program's own to write, make no sense.
+ */
+RUBATO_KFD_API bool rubato_kfd_pending(const struct rubato_kfd_queue *q, uint64_t *ret);
 
 /*
  * Suspends, resumes queues of a process that is attached to. Returns how many obeyed; ids[i] comes

@@ -231,6 +231,8 @@ void kfd_print_array(
 
 static void json_queue(struct rbt_json *j, const struct rubato_kfd_queue *q)
 {
+	uint64_t pending = 0;
+
 	rbt_json_object(j, NULL);
 	rbt_json_u64(j, "id", q->id);
 	rbt_json_u64(j, "gpu_id", q->gpu_id);
@@ -246,7 +248,13 @@ static void json_queue(struct rbt_json *j, const struct rubato_kfd_queue *q)
 	if (q->has_pointers) {
 		rbt_json_u64(j, "write_pointer", q->write_pointer);
 		rbt_json_u64(j, "read_pointer", q->read_pointer);
-		rbt_json_u64(j, "pending", q->write_pointer - q->read_pointer);
+	}
+	if (rubato_kfd_pending(q, &pending)) {
+		rbt_json_u64(j, "pending", pending);
+		rbt_json_string(j, "pending_unit",
+			q->type == RUBATO_KFD_AQL       ? "packets"
+			: q->type == RUBATO_KFD_COMPUTE ? "words"
+							: "bytes");
 	}
 	rbt_json_end(j, '}');
 }

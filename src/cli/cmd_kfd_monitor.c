@@ -13,7 +13,7 @@
 #define DEFAULT_DURATION_MS 10000u
 #define DEFAULT_INTERVAL_MS 1000u
 #define MAX_DURATION_MS     (366ull * 24 * 3600 * 1000)
-#define MAX_SAMPLES         1000000u
+#define MAX_SAMPLES         1000000000u
 #define MAX_SHOWN           16u /* ids in a sample's line */
 
 enum form { FORM_TEXT, FORM_JSON, FORM_CSV, FORM_LIVE };
@@ -24,13 +24,15 @@ struct monitor {
 	bool addresses;
 	uint64_t duration_ms, interval_ms, start_ns;
 	struct rbt_json json;
-	struct rubato_kfd_snapshot **snaps; /* owned */
-	size_t n, room;
+	/* Not every sample: a day at 100 Hz would not fit. Owned. */
+	struct rubato_kfd_stats *stats;
+	struct rubato_kfd_snapshot *last;
 };
 
 static void csv_line(const struct monitor *m, const struct rubato_kfd_snapshot *s, uint32_t at)
 {
 	const struct rubato_kfd_queue *q = &s->queues[at];
+	uint64_t pending = 0;
 
 	printf("%.6f,%u,%u,%s,%u", (double)(s->time_ns - m->start_ns) / 1e9, q->id, q->gpu_id,
 		rubato_kfd_type_name(q->type), q->ring_size);
@@ -41,16 +43,20 @@ static void csv_line(const struct monitor *m, const struct rubato_kfd_snapshot *
 		printf(",,,");
 	}
 	if (q->has_pointers) {
-		printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", q->write_pointer, q->read_pointer,
-			q->write_pointer - q->read_pointer);
+		printf(",%" PRIu64 ",%" PRIu64, q->write_pointer, q->read_pointer);
 	} else {
-		printf(",,,\n");
+		printf(",,");
+	}
+	if (rubato_kfd_pending(q, &pending)) {
+		printf(",%" PRIu64 "\n", pending);
+	} else {
+		printf(",\n");
 	}
 }
 
 static void text_line(const struct monitor *m, const struct rubato_kfd_snapshot *s)
 {
-	uint64_t pending = 0;
+	uint64_t packets = 0, pending;
 	uint32_t active = 0;
 
 	printf("%8.3f s  %u queue%s:", (double)(s->time_ns - m->start_ns) / 1e9, s->n_queues,
@@ -60,14 +66,15 @@ static void text_line(const struct monitor *m, const struct rubato_kfd_snapshot 
 		if (i < MAX_SHOWN) {
 			printf(" %u", q->id);
 		}
-		if (q->has_pointers) {
-			pending += q->write_pointer - q->read_pointer;
-			active += q->write_pointer != q->read_pointer;
+		if (rubato_kfd_pending(q, &pending)) {
+			/* Others count words and bytes. */
+			packets += q->type == RUBATO_KFD_AQL ? pending : 0;
+			active += pending != 0;
 		}
 	}
 	printf("%s", s->n_queues > MAX_SHOWN ? " ..." : "");
 	if (m->addresses) {
-		printf("  %u active, %" PRIu64 " pending", active, pending);
+		printf("  %u active, %" PRIu64 " packets pending", active, packets);
 	}
 	printf("\n");
 }
@@ -76,7 +83,7 @@ static void show(struct monitor *m, const struct rubato_kfd_snapshot *s)
 {
 	switch (m->form) {
 	case FORM_TEXT:
-		if (m->n == 0) {
+		if (m->last == NULL) {
 			rubato_kfd_print_snapshot(stdout, s);
 		}
 		text_line(m, s);
@@ -102,24 +109,20 @@ static int on_sample(struct rubato_kfd_snapshot *snap, void *data)
 {
 	struct monitor *m = data;
 
-	if (m->n == 0) {
+	if (m->last == NULL) {
 		m->start_ns = snap->time_ns;
 	}
 	/* A signal ends the pause before this one. */
-	if (kfd_stop && m->n > 0) {
+	if (kfd_stop && m->last != NULL) {
 		return -EINTR;
 	}
-	if (m->n == m->room) {
-		size_t room = m->room == 0 ? 64 : 2 * m->room;
-		void *grown = realloc(m->snaps, room * sizeof(struct rubato_kfd_snapshot *));
-		if (grown == NULL) {
-			return -ENOMEM;
-		}
-		m->snaps = grown;
-		m->room = room;
+	int r = rubato_kfd_stats_add(m->stats, snap);
+	if (r < 0) {
+		return r;
 	}
 	show(m, snap);
-	m->snaps[m->n++] = snap;
+	rubato_kfd_snapshot_free(m->last);
+	m->last = snap;
 	return 1;
 }
 
@@ -135,31 +138,18 @@ static void advise(const struct rubato_kfd_stats *s)
 	}
 }
 
-static int sum_up(struct monitor *m)
+static void sum_up(struct monitor *m)
 {
-	const struct rubato_kfd_snapshot *const *snaps =
-		(const struct rubato_kfd_snapshot *const *)m->snaps;
-	struct rubato_kfd_stats *stats;
-	int r = rubato_kfd_analyse(snaps, m->n, &stats);
-
 	if (m->form == FORM_JSON) {
 		rbt_json_end(&m->json, ']');
-	}
-	if (r == 0 && m->form == FORM_JSON) {
-		kfd_json_stats(&m->json, stats);
-	} else if (r == 0 && m->form != FORM_CSV) {
-		printf("\n");
-		rubato_kfd_print_stats(stdout, stats);
-		advise(stats);
-		kfd_print_array(m->pid, m->snaps[m->n - 1], stats);
-	}
-	if (m->form == FORM_JSON) {
+		kfd_json_stats(&m->json, m->stats);
 		rbt_json_end(&m->json, '}');
+	} else if (m->form != FORM_CSV) {
+		printf("\n");
+		rubato_kfd_print_stats(stdout, m->stats);
+		advise(m->stats);
+		kfd_print_array(m->pid, m->last, m->stats);
 	}
-	if (r == 0) {
-		rubato_kfd_stats_free(stats);
-	}
-	return r < 0 ? kfd_failed(&cmd_kfd_monitor, m->pid, r) : EXIT_OK;
 }
 
 static void begin_output(struct monitor *m)
@@ -181,18 +171,21 @@ static int watch(struct monitor *m, struct rubato_kfd *kfd)
 	struct rubato_kfd_snapshot *probe;
 	int r = rubato_kfd_snapshot_take(kfd, m->pid, &probe);
 
+	if (r == 0) {
+		rubato_kfd_snapshot_free(probe);
+		r = rubato_kfd_stats_create(&m->stats);
+	}
 	if (r < 0) {
 		return kfd_failed(&cmd_kfd_monitor, m->pid, r);
 	}
-	rubato_kfd_snapshot_free(probe);
 	begin_output(m);
 	r = rubato_kfd_monitor(kfd, m->pid, (double)m->duration_ms / 1e3,
 		(double)m->interval_ms / 1e3, on_sample, m);
-	if (m->n == 0) {
+	if (m->last == NULL) {
 		return kfd_failed(&cmd_kfd_monitor, m->pid, r < 0 ? r : -ESRCH);
 	}
-	int code = sum_up(m);
-	return r < 0 && r != -EINTR ? kfd_failed(&cmd_kfd_monitor, m->pid, r) : code;
+	sum_up(m);
+	return r < 0 && r != -EINTR ? kfd_failed(&cmd_kfd_monitor, m->pid, r) : EXIT_OK;
 }
 
 static int take_times(struct monitor *m, int argc, char **argv)
@@ -232,18 +225,15 @@ int kfd_monitor(int argc, char **argv)
 	};
 	struct monitor m = {.duration_ms = DEFAULT_DURATION_MS, .interval_ms = DEFAULT_INTERVAL_MS};
 	struct rubato_kfd *kfd;
-	int c;
+	int c, n_forms = 0;
 
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		switch (c) {
 		case 'j':
-			m.form = FORM_JSON;
-			break;
 		case 'c':
-			m.form = FORM_CSV;
-			break;
 		case 'l':
-			m.form = FORM_LIVE;
+			n_forms++;
+			m.form = c == 'j' ? FORM_JSON : c == 'c' ? FORM_CSV : FORM_LIVE;
 			break;
 		case 'a':
 			m.addresses = true;
@@ -255,7 +245,8 @@ int kfd_monitor(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	}
-	int code = take_times(&m, argc, argv);
+	int code = n_forms > 1 ? usage_error(&cmd_kfd_monitor, "one of --json, --csv and --live")
+			       : take_times(&m, argc, argv);
 	if (code == EXIT_OK) {
 		code = kfd_begin(&cmd_kfd_monitor, m.pid, m.addresses, &kfd);
 	}
@@ -264,10 +255,8 @@ int kfd_monitor(int argc, char **argv)
 	}
 	code = watch(&m, kfd);
 	rubato_kfd_close(kfd);
-	for (size_t i = 0; i < m.n; i++) {
-		rubato_kfd_snapshot_free(m.snaps[i]);
-	}
-	free(m.snaps);
+	rubato_kfd_stats_free(m.stats);
+	rubato_kfd_snapshot_free(m.last);
 	return code;
 }
 

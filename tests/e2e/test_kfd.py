@@ -102,7 +102,7 @@ def test_monitor(s):
     assert lines[0].startswith("time_s,queue,gpu_id") and len(lines) % 4 == 1 and len(lines) > 4, lines
     assert all(len(line.split(",")) == 11 for line in lines)
     text = tool(s, "monitor", p.pid, "0.3", "0.1", "--addresses").stdout
-    assert re.search(r"4 active, \d+ pending", text) and "advice: the same queues" in text, text
+    assert re.search(r"4 active, \d+ packets pending", text) and "advice: the same queues" in text, text
     # Queues that come and go are told from those that stay.
     q = client(s, "--churn-ms", 20)
     text = tool(s, "monitor", q.pid, "1.5", "0.05").stdout
@@ -310,6 +310,7 @@ def test_who_is_refused(s):
     tool(s, "queues", "abc", code=2, says="not a process id")
     tool(s, "monitor", p.pid, "soon", code=2, says="duration")
     tool(s, "monitor", p.pid, "1", "0", code=2, says="interval")
+    tool(s, "monitor", p.pid, "--json", "--csv", code=2, says="one of --json, --csv and --live")
     tool(s, "preempt", p.pid, "0", code=2, says="iterations")
     tool(s, "preempt", p.pid, "--grace", "256", code=2, says="--grace")
     tool(s, "preempt", p.pid, "--type", "both", code=2, says="--type")

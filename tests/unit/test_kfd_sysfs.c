@@ -178,6 +178,50 @@ static void test_analyse(void)
 	rubato_kfd_stats_free(s);
 }
 
+/* One after the other, and as often as one likes. */
+static void test_running(void)
+{
+	struct rubato_kfd_queue queues[300];
+	struct rubato_kfd_snapshot snap = {.queues = queues};
+	struct rubato_kfd_stats *s = NULL;
+
+	CHECK_INT(rubato_kfd_stats_create(&s), 0);
+	for (uint32_t i = 0; i < 300; i++) {
+		queues[i] = (struct rubato_kfd_queue){.id = (i * 7) % 300, .type = i % 2};
+	}
+	for (uint32_t n = 0; n <= 300; n++) {
+		snap.n_queues = n;
+		CHECK_INT(rubato_kfd_stats_add(s, &snap), 0);
+	}
+	CHECK(s->n_samples == 301 && s->min_queues == 0 && s->max_queues == 300 && !s->stable);
+	CHECK(s->n_ids == 300 && s->mean_queues > 149.9 && s->mean_queues < 150.1);
+	for (uint32_t i = 0; i < 300; i++) {
+		CHECK_INT(s->ids[i].key, i);
+	}
+	CHECK(s->ids[0].n == 300 && s->ids[7].n == 299 && s->n_types == 2 && s->n_gpus == 1);
+	rubato_kfd_stats_free(s);
+	rubato_kfd_stats_free(NULL);
+}
+
+static void test_pending(void)
+{
+	struct rubato_kfd_queue q = {.type = RUBATO_KFD_AQL,
+		.ring_size = 65536,
+		.write_pointer = UINT64_MAX,
+		.read_pointer = UINT64_MAX - 5};
+	uint64_t n = 99;
+
+	CHECK(!rubato_kfd_pending(&q, &n) && n == 99);
+	q.has_pointers = 1;
+	CHECK(rubato_kfd_pending(&q, &n) && n == 5);
+	q.write_pointer = 3; /* round the end */
+	CHECK(rubato_kfd_pending(&q, &n) && n == 9);
+	q.read_pointer = 4; /* ahead of it */
+	CHECK(!rubato_kfd_pending(&q, &n) && n == 9);
+	q.write_pointer = 1 << 20;
+	CHECK(!rubato_kfd_pending(&q, &n));
+}
+
 static void test_times(void)
 {
 	struct kfd_times t = {0};
@@ -206,6 +250,8 @@ int main(void)
 	test_topology();
 	test_processes();
 	test_analyse();
+	test_running();
+	test_pending();
 	test_times();
 	nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return check_result();

@@ -9,64 +9,143 @@
 
 #define OLDEST_KERNEL "1.13 (Linux 6.5)"
 
-/* Sorted by key. The array has room for one more. */
-static void count(struct rubato_kfd_count *list, uint32_t *n, uint32_t key)
-{
-	uint32_t at = 0;
+/* A list that grows: what is public of it is in the statistics. */
+struct counts {
+	struct rubato_kfd_count *list; /* owned; sorted by key */
+	uint32_t n, room;
+};
 
-	while (at < *n && list[at].key < key) {
-		at++;
+struct running {
+	struct rubato_kfd_stats public; /* the first: a pointer to it is one to all */
+	struct counts ids, gpus, types;
+	uint64_t sum; /* of queues over samples */
+};
+
+static int reserve(struct counts *c, uint32_t n)
+{
+	if (c->room - c->n >= n) {
+		return 0;
 	}
-	if (at == *n || list[at].key != key) {
-		memmove(&list[at + 1], &list[at], (*n - at) * sizeof(*list));
-		list[at] = (struct rubato_kfd_count){.key = key};
-		(*n)++;
+	uint32_t room = c->n + n + c->n / 2;
+	struct rubato_kfd_count *grown = realloc(c->list, room * sizeof(*grown));
+	if (grown == NULL) {
+		return -ENOMEM;
 	}
-	list[at].n++;
+	c->list = grown;
+	c->room = room;
+	return 0;
+}
+
+/* There is room for one more. */
+static void count(struct counts *c, uint32_t key)
+{
+	uint32_t at = 0, end = c->n;
+
+	while (at < end) {
+		uint32_t middle = at + (end - at) / 2;
+		if (c->list[middle].key < key) {
+			at = middle + 1;
+		} else {
+			end = middle;
+		}
+	}
+	if (at == c->n || c->list[at].key != key) {
+		memmove(&c->list[at + 1], &c->list[at], (c->n - at) * sizeof(*c->list));
+		c->list[at] = (struct rubato_kfd_count){.key = key};
+		c->n++;
+	}
+	c->list[at].n++;
+}
+
+int rubato_kfd_stats_create(struct rubato_kfd_stats **ret)
+{
+	struct running *r = calloc(1, sizeof(*r));
+
+	if (r == NULL) {
+		return -ENOMEM;
+	}
+	*ret = &r->public;
+	return 0;
+}
+
+static void publish(struct running *r)
+{
+	struct rubato_kfd_stats *s = &r->public;
+
+	s->ids = r->ids.list;
+	s->n_ids = r->ids.n;
+	s->gpus = r->gpus.list;
+	s->n_gpus = r->gpus.n;
+	s->types = r->types.list;
+	s->n_types = r->types.n;
+	s->mean_queues = (double)r->sum / (double)s->n_samples;
+	s->stable = s->min_queues == s->max_queues && s->n_ids == s->max_queues;
+}
+
+int rubato_kfd_stats_add(struct rubato_kfd_stats *s, const struct rubato_kfd_snapshot *snap)
+{
+	struct running *r = (struct running *)s;
+	uint32_t n = snap->n_queues;
+
+	if (reserve(&r->ids, n) < 0 || reserve(&r->gpus, n) < 0 || reserve(&r->types, n) < 0) {
+		return -ENOMEM;
+	}
+	s->min_queues = s->n_samples == 0 || n < s->min_queues ? n : s->min_queues;
+	s->max_queues = n > s->max_queues ? n : s->max_queues;
+	s->n_samples++;
+	r->sum += n;
+	for (uint32_t i = 0; i < n; i++) {
+		count(&r->ids, snap->queues[i].id);
+		count(&r->gpus, snap->queues[i].gpu_id);
+		count(&r->types, snap->queues[i].type);
+	}
+	publish(r);
+	return 0;
 }
 
 int rubato_kfd_analyse(
 	const struct rubato_kfd_snapshot *const *snaps, size_t n, struct rubato_kfd_stats **ret)
 {
-	size_t most = 0;
-	uint64_t sum = 0;
+	struct rubato_kfd_stats *s;
 
-	for (size_t i = 0; i < n; i++) {
-		most += snaps[i]->n_queues;
-	}
 	if (n == 0) {
 		return -EINVAL;
 	}
-	struct rubato_kfd_stats *s =
-		calloc(1, sizeof(*s) + 3 * (most + 1) * sizeof(struct rubato_kfd_count));
-	if (s == NULL) {
-		return -ENOMEM;
-	}
-	s->ids = (struct rubato_kfd_count *)(s + 1);
-	s->gpus = s->ids + most + 1;
-	s->types = s->gpus + most + 1;
-	s->n_samples = (uint32_t)n;
-	s->min_queues = UINT32_MAX;
-	for (size_t i = 0; i < n; i++) {
-		const struct rubato_kfd_snapshot *snap = snaps[i];
-		sum += snap->n_queues;
-		s->min_queues = snap->n_queues < s->min_queues ? snap->n_queues : s->min_queues;
-		s->max_queues = snap->n_queues > s->max_queues ? snap->n_queues : s->max_queues;
-		for (uint32_t k = 0; k < snap->n_queues; k++) {
-			count(s->ids, &s->n_ids, snap->queues[k].id);
-			count(s->gpus, &s->n_gpus, snap->queues[k].gpu_id);
-			count(s->types, &s->n_types, snap->queues[k].type);
+	int r = rubato_kfd_stats_create(&s);
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		r = rubato_kfd_stats_add(s, snaps[i]);
+		if (r < 0) {
+			rubato_kfd_stats_free(s);
 		}
 	}
-	s->mean_queues = (double)sum / (double)n;
-	s->stable = s->min_queues == s->max_queues && s->n_ids == s->max_queues;
-	*ret = s;
-	return 0;
+	if (r == 0) {
+		*ret = s;
+	}
+	return r;
 }
 
 void rubato_kfd_stats_free(struct rubato_kfd_stats *stats)
 {
-	free(stats);
+	struct running *r = (struct running *)stats;
+
+	if (r != NULL) {
+		free(r->ids.list);
+		free(r->gpus.list);
+		free(r->types.list);
+		free(r);
+	}
+}
+
+bool rubato_kfd_pending(const struct rubato_kfd_queue *q, uint64_t *ret)
+{
+	uint64_t pending = q->write_pointer - q->read_pointer;
+
+	/* Whatever they count, they count no more than bytes. */
+	if (!q->has_pointers || pending > q->ring_size) {
+		return false;
+	}
+	*ret = pending;
+	return true;
 }
 
 const char *rubato_kfd_type_name(uint32_t type)
@@ -104,6 +183,8 @@ const char *rubato_kfd_strerror(int error)
 
 static void print_queue(FILE *out, const struct rubato_kfd_queue *q)
 {
+	uint64_t pending = 0;
+
 	fprintf(out, "%7u  %6u  %-7s  %9u", q->id, q->gpu_id, rubato_kfd_type_name(q->type),
 		q->ring_size);
 	if (q->has_addresses) {
@@ -113,8 +194,13 @@ static void print_queue(FILE *out, const struct rubato_kfd_queue *q)
 			q->ring_address, q->write_pointer_address, q->read_pointer_address,
 			q->save_address, q->save_size);
 	}
-	if (q->has_pointers) {
-		fprintf(out, "  %7" PRIu64, q->write_pointer - q->read_pointer);
+	if (rubato_kfd_pending(q, &pending)) {
+		fprintf(out, "  %7" PRIu64 "%s", pending,
+			q->type == RUBATO_KFD_AQL       ? ""
+			: q->type == RUBATO_KFD_COMPUTE ? " words"
+							: " bytes");
+	} else if (q->has_addresses) {
+		fprintf(out, "  %7s", "-");
 	}
 	fputc('\n', out);
 }
