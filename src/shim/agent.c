@@ -33,6 +33,14 @@
 #define ALONE_NS     500000000ull
 #define ALONE_MAX_NS 8000000000ull
 #define MAX_MESSAGES 16
+/* Whether the program is still who the agent is, is asked at least this often. */
+#define SAME_USER_NS 500000000ull
+/* A program that changes back and forth is left alone in the end: stacks are not freed. */
+#define MAX_STARTS 8
+/* Where the program's sandbox refuses poll(), what is said is looked for this often. */
+#define UNPOLLED_NS 5000000ull
+/* Where it refuses all ways to wait, so often is it tried to put everything back. */
+#define MAX_END_TRIES 1000
 
 /* Whose it is: a forked child has none. */
 static _Atomic int32_t owner_pid;
@@ -55,7 +63,8 @@ void shim_agent_ensure(struct shim *s)
 	int32_t none = owner_pid;
 
 	if (s->kfd.n_queues == 0 || shim_config.no_daemon || shim_config.socket[0] == '\0' ||
-		none == s->pid || !atomic_compare_exchange_strong(&owner_pid, &none, s->pid)) {
+		none == s->pid || s->kfd.n_starts >= MAX_STARTS ||
+		!atomic_compare_exchange_strong(&owner_pid, &none, s->pid)) {
 		return;
 	}
 	int tid = shim_raw_start_thread(shim_agent_run);
@@ -63,6 +72,7 @@ void shim_agent_ensure(struct shim *s)
 		owner_pid = 0;
 		return;
 	}
+	s->kfd.n_starts++;
 	if (shim_kfd_can_look()) {
 		s->kfd.slot = shim_board_claim((uint32_t)tid);
 	}
@@ -272,6 +282,21 @@ static void let_go(struct shim_kfd *k)
 	k->look_ns = 0;
 }
 
+bool shim_agent_end(struct shim *s, uint64_t now_ns)
+{
+	uint32_t n_off;
+
+	let_go(&s->kfd);
+	(void)settle_all(s, now_ns, &n_off);
+	if (n_off > 0) {
+		return false;
+	}
+	shim_fd_close(&shim_owned.link);
+	shim_kfd_withdraw(s);
+	owner_pid = 0;
+	return true;
+}
+
 static uint64_t next_step(const struct shim_kfd *k, uint64_t now_ns)
 {
 	uint64_t at_ns = earlier(UINT64_MAX, k->retry_ns);
@@ -314,7 +339,7 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 }
 
 /* One round: what other threads have left, what the hand says, and, without a daemon, the look for
- * one. False at the end: the process is another by now. */
+ * one. False at the end: the process is another by now, or another's. */
 static bool live_once(uint64_t *ret_next_ns, uint64_t *alone_ns)
 {
 	uint64_t now_ns = shim_raw_now_ns();
@@ -327,6 +352,12 @@ static bool live_once(uint64_t *ret_next_ns, uint64_t *alone_ns)
 	}
 	if (r < 0) {
 		return false;
+	}
+	if (!shim_thread_is_the_programs()) {
+		bool has_ended = shim_agent_end(g.s, now_ns);
+		*ret_next_ns = now_ns + RETRY_NS;
+		shim_leave(&g);
+		return !has_ended;
 	}
 	shim_take_in(g.s, now_ns);
 	*ret_next_ns = shim_agent_step(g.s, now_ns);
@@ -346,21 +377,56 @@ static bool live_once(uint64_t *ret_next_ns, uint64_t *alone_ns)
 	return true;
 }
 
+/* Until the next round is due, somebody says something, or the program is another's. False when
+ * there is no way to wait. */
+static bool rest(uint64_t next_ns, uint32_t seen)
+{
+	for (;;) {
+		int link = shim_fd_get(&shim_owned.link);
+		uint64_t now_ns = shim_raw_now_ns();
+		uint64_t wait_ns = next_ns > now_ns ? next_ns - now_ns : 0;
+		wait_ns = earlier(wait_ns, SAME_USER_NS);
+		int r = link >= 0 ? shim_sys_wait_readable(link, wait_ns) : -ENOTCONN;
+		if (r < 0 && r != -EINTR) {
+			r = shim_sys_wait_word(
+				&poked, seen, link >= 0 ? earlier(wait_ns, UNPOLLED_NS) : wait_ns);
+			if (r < 0) {
+				return r == -EINTR;
+			}
+			r = r > 0 || link >= 0;
+		}
+		if (r != 0 || shim_raw_now_ns() >= next_ns || !shim_thread_is_the_programs()) {
+			return true;
+		}
+	}
+}
+
+static void give_up(void)
+{
+	struct shim_guard g;
+	bool has_ended = false;
+
+	for (int i = 0; i < MAX_END_TRIES && !has_ended; i++) {
+		int r = shim_enter(&g);
+		if (r == 0) {
+			has_ended = shim_agent_end(g.s, shim_raw_now_ns());
+			shim_leave(&g);
+		} else if (r != -EBUSY) {
+			return;
+		}
+		shim_sys_yield();
+	}
+}
+
 void shim_agent_run(void *ignored)
 {
 	uint64_t next_ns = 0, alone_ns = ALONE_NS;
 	uint32_t seen = poked;
 
 	while (live_once(&next_ns, &alone_ns)) {
-		int link = shim_fd_get(&shim_owned.link);
-		uint64_t now_ns = shim_raw_now_ns();
-		uint64_t wait_ns = next_ns == UINT64_MAX ? UINT64_MAX
-				   : next_ns > now_ns    ? next_ns - now_ns
-							 : 0;
-		if (link >= 0) {
-			shim_sys_wait_readable(link, wait_ns);
-		} else {
-			shim_sys_wait_word(&poked, seen, wait_ns);
+		if (!rest(next_ns, seen)) {
+			give_up();
+			return;
 		}
 		seen = poked;
 	}

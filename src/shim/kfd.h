@@ -75,6 +75,7 @@ struct shim_kfd {
 	uint32_t watch_us;
 	uint64_t look_ns; /* the next; 0: none */
 
+	uint32_t n_starts;           /* of the agent */
 	struct rbt_board_slot *slot; /* of the agent's, on the board; NULL: not yet */
 	struct shim_look look;
 	struct shim_queue queues[KFD_MAX_QUEUES];
@@ -91,6 +92,8 @@ uint32_t shim_kfd_kind(uint32_t type); /* RBT_AGENT_* */
 bool shim_kfd_has_queues(const struct shim *s);
 int shim_kfd_send(struct shim *s, int sock);
 void shim_kfd_disconnect(struct shim *s);
+/* There is no agent any more: the daemon is told that nobody is there to act. */
+void shim_kfd_withdraw(struct shim *s);
 
 /* agent.c */
 
@@ -102,6 +105,9 @@ bool shim_agent_is_up(void);
 void shim_agent_poke(void);
 /* The agent's life; for shim_raw_start_thread(). */
 void shim_agent_run(void *ignored);
+/* Its end, under the lock: nothing is off any more, or false: to be tried again. The program's next
+ * call starts another. */
+bool shim_agent_end(struct shim *s, uint64_t now_ns);
 /* One round of it, under the lock. Returns when the next is due; UINT64_MAX: when it is told. */
 uint64_t shim_agent_step(struct shim *s, uint64_t now_ns);
 /* Obeys what the hand says. The reply is filled in where there is one: then true. */

@@ -115,6 +115,14 @@ int shim_kfd_send(struct shim *s, int sock)
 	return 0;
 }
 
+void shim_kfd_withdraw(struct shim *s)
+{
+	if (s->kfd.told && shim_fd_valid(&shim_owned.sock)) {
+		(void)send_gone(s, shim_fd_get(&shim_owned.sock));
+	}
+	shim_kfd_disconnect(s);
+}
+
 void shim_kfd_disconnect(struct shim *s)
 {
 	s->kfd.told = false;

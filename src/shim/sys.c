@@ -181,19 +181,24 @@ static struct timespec *timeout(uint64_t wait_ns, struct timespec *buf)
 	return wait_ns == UINT64_MAX ? NULL : buf;
 }
 
-void shim_sys_wait_readable(int fd, uint64_t wait_ns)
+int shim_sys_wait_readable(int fd, uint64_t wait_ns)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	struct timespec ts;
 
-	syscall(SYS_ppoll, &p, 1, timeout(wait_ns, &ts), NULL, 0);
+	long n = syscall(SYS_ppoll, &p, 1, timeout(wait_ns, &ts), NULL, 0);
+	return n < 0 ? -errno : (int)n;
 }
 
-void shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns)
+int shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns)
 {
 	struct timespec ts;
 
-	syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout(wait_ns, &ts), NULL, 0);
+	if (syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout(wait_ns, &ts), NULL, 0) == 0 ||
+		errno == EAGAIN) {
+		return 1;
+	}
+	return errno == ETIMEDOUT ? 0 : -errno;
 }
 
 uint32_t shim_sys_peek_words(uint64_t *to, const struct iovec *from, uint32_t n)

@@ -66,12 +66,12 @@ void *shim_sys_map_shared(void *p, size_t size, int fd);
 /* Wakes one who waits, in whatever process. */
 void shim_sys_futex_wake(_Atomic uint32_t *word);
 
-/* Waits until fd has something to say, or as long; UINT64_MAX: for ever. For the agent alone: no
- * thread of the program's ever waits. */
-void shim_sys_wait_readable(int fd, uint64_t wait_ns);
+/* Waits until fd has something to say, or as long; UINT64_MAX: for ever. 1, 0 when the time is over,
+ * or -errno. For the agent alone: no thread of the program's ever waits. */
+int shim_sys_wait_readable(int fd, uint64_t wait_ns);
 
 /* The same, until the word is another or is woken. */
-void shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns);
+int shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns);
 
 /* Copies from where there may be no memory. 0 or -errno. */
 int shim_sys_peek(void *to, const void *from, size_t size);
@@ -119,9 +119,19 @@ bool shim_raw_is_control(int fd);
 /* Whether it is AMD's. */
 bool shim_raw_is_kfd(int fd);
 
-/* A thread that libc knows nothing of, with all signals blocked: its id, or -errno. Once a process:
- * its stack is never freed. */
+/* A thread that libc knows nothing of, with all signals blocked but for those that it would raise
+ * itself, and with no rights that it does not need: its id, or -errno. Seldom: its stack is never
+ * freed. */
 int shim_raw_start_thread(void (*fn)(void *ignored));
+
+/* confine.c: of a thread that libc knows nothing of. */
+
+/* Gives up, for the calling thread alone, what the agent does not need. What cannot be given up is
+ * kept. */
+void shim_thread_confine(void);
+
+/* Whether the calling thread and the program are still the same user. */
+bool shim_thread_is_the_programs(void);
 
 /* The GPU's device node, for its lock. fd or -errno. */
 int shim_raw_open_gpu(uint32_t gpu);

@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -39,6 +38,7 @@ static int start(void *arg)
 	void (*fn)(void *ignored) = (void (*)(void *))(uintptr_t)arg;
 
 	syscall(SYS_prctl, PR_SET_NAME, "rubato-agent", 0, 0, 0);
+	shim_thread_confine();
 	fn(NULL);
 	return 0;
 }
@@ -49,7 +49,6 @@ int shim_raw_start_thread(void (*fn)(void *ignored))
 		    CLONE_SYSVSEM | CLONE_SETTLS;
 	uintptr_t tp = thread_pointer(), at = (uintptr_t)&errno;
 	size_t away = (at > tp ? at - tp : tp - at) + MARGIN;
-	uint64_t all = ~UINT64_C(0), before = 0;
 
 	away = (away + 63) / 64 * 64;
 	size_t size = GUARD_SIZE + STACK_SIZE + 2 * away;
@@ -64,10 +63,11 @@ int shim_raw_start_thread(void (*fn)(void *ignored))
 	void **own_tp = (void **)(void *)(stack + away);
 	own_tp[0] = own_tp; /* where x86-64 reads it */
 	own_tp[2] = own_tp;
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
+	/* Inherited. A sandbox may carry out clone() itself, by SIGSYS. */
+	uint64_t before = shim_sys_block_signals();
 	int tid = clone(start, stack, flags, (void *)(uintptr_t)fn, NULL, own_tp, NULL);
 	int r = tid < 0 ? -errno : tid;
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+	shim_sys_restore_signals(before);
 	if (r < 0) {
 		shim_sys_munmap(block, size);
 	}

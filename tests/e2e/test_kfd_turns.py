@@ -380,5 +380,71 @@ def test_attached_latency_program_reserves(s):
     exact(s, trainer, urgent)
 
 
+def thread_status(pid, name):
+    """Of the thread with that name; None: there is none."""
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/status") as f:
+            status = {key: value.strip() for key, _, value in (line.partition(":") for line in f)}
+        if status["Name"] == name:
+            return status
+    return None
+
+
+AGENT = "rubato-agent"
+
+
+@device(*AMD)
+def test_agent_has_no_rights(s):
+    """And is not there any more when the program has become somebody else; another is, who is that."""
+    p = run(s, "--class", "normal")
+    eventually("known", lambda: are_linked(s, p))
+    agent = thread_status(p.pid, AGENT)
+    assert int(agent["CapEff"], 16) == int(agent["CapPrm"], 16) == 0 and agent["NoNewPrivs"] == "1", agent
+    assert agent["Seccomp"] == "2" and thread_status(p.pid, "kfdclient")["NoNewPrivs"] == "0"
+    assert int(agent["Seccomp_filters"]) == int(thread_status(p.pid, "kfdclient")["Seccomp_filters"]) + 1
+    s.rubato("suspend", p.pid)
+    assert is_off(s, p.pid)
+    assert p.ask("nobody") == "done"
+    eventually("nobody of root's is left", lambda: thread_status(p.pid, AGENT) is None, 3)
+    assert is_own(s, p.pid)
+    time.sleep(0.6)
+    p.ask("more")
+    eventually("another agent", lambda: thread_status(p.pid, AGENT), 3)
+    assert thread_status(p.pid, AGENT)["Uid"].split() == ["65534"] * 4
+    exact(s, p)
+
+
+PPOLL = 271  # on x86-64; elsewhere the client itself has no other
+
+
+def cpu_s(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        user, system = f.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+@device(*AMD)
+def test_in_a_sandbox(s):
+    """Which traps or refuses what the agent needs: the program goes on, and nobody spins."""
+    p = run(s, "--class", "normal", args=("--queues", 0, "--sdma", 0))
+    assert p.ask("trap-clone") == "done"
+    assert p.ask("more").startswith("ready") and thread_status(p.pid, AGENT) is None
+    assert is_own(s, p.pid)
+    if os.uname().machine != "x86_64":
+        return
+    q = run(s, "--class", "normal", args=("--queues", 0, "--sdma", 0))
+    assert q.ask(f"refuse {PPOLL}") == "done"
+    assert q.ask("more").startswith("ready")
+    eventually("known", lambda: are_linked(s, q))
+    before = cpu_s(q.pid)
+    time.sleep(0.5)
+    assert cpu_s(q.pid) - before < 0.1, cpu_s(q.pid) - before
+    s.rubato("suspend", q.pid)
+    assert is_off(s, q.pid)
+    s.rubato("resume", q.pid)
+    assert is_own(s, q.pid)
+    exact(s, p, q)
+
+
 if __name__ == "__main__":
     main()

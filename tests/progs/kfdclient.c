@@ -14,6 +14,7 @@
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               exec      becomes another program
  *   quit
+ * and what is in odd.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +32,7 @@
 #include <unistd.h>
 
 #include "backend/amd/kfd_abi.h"
+#include "odd.h"
 
 #define RING_BYTES   65536u
 #define PACKET_BYTES 64u
@@ -337,7 +339,7 @@ static bool obey(const char *line)
 		die("exec");
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
-	} else {
+	} else if (!odd_obey(line, kfd)) {
 		printf("unknown command '%s'\n", line);
 	}
 	fflush(stdout);
