@@ -149,11 +149,42 @@ static bool differs(const struct shim_kfd *k, const struct shim_queue *q)
 	return q->off != off || q->leveled != (wanted_priority(k, q) != q->own.queue_priority);
 }
 
+/* Whether there is a file to call the driver by. The program may have closed our copy and its own;
+ * its queues live on, and any file of this process will do. 0 or -errno. */
+static int obtain_file(void)
+{
+	if (shim_fd_valid(&shim_owned.kfd)) {
+		return 0;
+	}
+	int fd = shim_raw_open_kfd();
+	if (fd < 0) {
+		return fd;
+	}
+	shim_owned.any = true;
+	shim_fd_close(&shim_owned.kfd);
+	if (shim_fd_dup(&shim_owned.kfd, fd) == 0) {
+		shim_sys_close(fd);
+		return 0;
+	}
+	/* A low number has to do, as long as it is needed. */
+	int r = shim_fd_set(&shim_owned.kfd, fd);
+	shim_owned.kfd_is_low = r == 0;
+	return r;
+}
+
+static void release_file(void)
+{
+	if (shim_owned.kfd_is_low) {
+		shim_fd_close(&shim_owned.kfd);
+		shim_owned.kfd_is_low = false;
+	}
+}
+
 /* Brings all queues to what they should be. The first error; what was to be retried is none. */
 static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 {
 	struct shim_kfd *k = &s->kfd;
-	bool is_valid = shim_fd_valid(&shim_owned.kfd);
+	int file = 1; /* 1: not yet asked for */
 	uint32_t n_off = 0;
 	int first = 0;
 
@@ -162,7 +193,8 @@ static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 		struct shim_queue *q = &k->queues[id];
 		if (q->used && differs(k, q)) {
 			bool off = (shim_kfd_kind(q->type) & k->off_kinds) != 0;
-			int r = is_valid ? settle_queue(s, id, off) : -EBADF;
+			file = file == 1 ? obtain_file() : file;
+			int r = file == 0 ? settle_queue(s, id, off) : file;
 			if (r < 0) {
 				/* What is left alone for good is not waited for. */
 				uint64_t wait_ns = r != -EAGAIN ? RETRY_NS
@@ -174,6 +206,7 @@ static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 		}
 		n_off += q->off;
 	}
+	release_file();
 	*ret_n_off = n_off;
 	return first;
 }
@@ -209,8 +242,13 @@ static int preempt(struct shim *s, uint32_t id)
 	if (k->queues[id].off) {
 		return 0;
 	}
-	int r = settle_queue(s, id, true);
+	int r = obtain_file();
+	if (r < 0) {
+		return r;
+	}
+	r = settle_queue(s, id, true);
 	int back = settle_queue(s, id, false);
+	release_file();
 	return r < 0 ? r : back;
 }
 

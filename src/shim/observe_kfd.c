@@ -146,14 +146,26 @@ static void queue_gone(struct shim *s, const struct shim_event *ev, uint32_t id)
 	s->kfd.dirty = s->touched = true;
 }
 
+/* The program's file may live on under another number, or under none: a copy is kept, or where there
+ * is no room for one, its number. */
+static void keep_file(int fd)
+{
+	shim_owned.any = true;
+	if (shim_fd_dup(&shim_owned.kfd, fd) < 0) {
+		(void)shim_fd_borrow(&shim_owned.kfd, fd);
+	}
+	/* Since the call that is learnt of now, the number may have become another file's. */
+	if (!shim_raw_is_kfd(shim_fd_get(&shim_owned.kfd))) {
+		shim_fd_close(&shim_owned.kfd);
+	}
+}
+
 void shim_kfd_learn(struct shim *s, const struct shim_event *ev)
 {
 	uint32_t id = ev->queue.own.queue_id;
 
-	/* The file may live on under another number, or under none: ours is kept. */
 	if (!shim_fd_valid(&shim_owned.kfd)) {
-		shim_owned.any = true;
-		(void)shim_fd_dup(&shim_owned.kfd, ev->fd);
+		keep_file(ev->fd);
 	}
 	if (id >= KFD_MAX_QUEUES) {
 		s->kfd.dirty = s->kfd.dirty || !s->kfd.partial;

@@ -84,6 +84,18 @@ int shim_raw_open_gpu(uint32_t gpu)
 	return open_read(path);
 }
 
+/* The driver does not ask for more than to read, and takes all calls from whoever has it open. */
+int shim_raw_open_kfd(void)
+{
+	int fd = open_read(KFD_PATH);
+
+	if (fd >= 0 && !shim_raw_is_kfd(fd)) {
+		shim_sys_close(fd);
+		return -ENODEV;
+	}
+	return fd;
+}
+
 ssize_t shim_raw_driver_version(char *buf, size_t size)
 {
 	int fd = open_read(NV_VERSION_PATH);

@@ -153,6 +153,7 @@ struct shim_owned {
 	struct shim_fd locks[NV_MAX_GPUS];
 	struct shim_fd marks[NV_MAX_GPUS]; /* where another has the lock */
 	struct shim_fd kfd;                /* a copy of the program's, for the agent */
+	bool kfd_is_low;                   /* ours, and one of the program's few numbers */
 	struct shim_fd link;               /* the agent's end of its way to the hand */
 };
 extern struct shim_owned shim_owned;

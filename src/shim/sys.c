@@ -16,7 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* With a limit below the first, a number that leaves the program this many has to do. */
 #define OWN_FD_MIN 200
+#define SPARE_FDS  32
 
 static int identify(int fd, struct shim_fd *ret)
 {
@@ -47,14 +49,18 @@ int shim_fd_own(struct shim_fd *f, int fd)
 {
 	long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, OWN_FD_MIN);
 
-	/* With a limit below that, the low number has to do. */
-	if (high >= 0) {
-		shim_sys_close(fd);
-		fd = (int)high;
+	if (high < 0) {
+		high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, fd + SPARE_FDS);
 	}
-	int r = shim_fd_set(f, fd);
+	int r = high < 0 ? -errno : 0;
+	shim_sys_close(fd);
 	if (r < 0) {
-		shim_sys_close(fd);
+		return r;
+	}
+	f->borrowed = false;
+	r = shim_fd_set(f, (int)high);
+	if (r < 0) {
+		shim_sys_close((int)high);
 	}
 	return r;
 }
@@ -64,16 +70,20 @@ int shim_fd_dup(struct shim_fd *f, int fd)
 	long copy = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, OWN_FD_MIN);
 
 	if (copy < 0) {
-		copy = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
-	}
-	if (copy < 0) {
 		return -errno;
 	}
+	f->borrowed = false;
 	int r = shim_fd_set(f, (int)copy);
 	if (r < 0) {
 		shim_sys_close((int)copy);
 	}
 	return r;
+}
+
+int shim_fd_borrow(struct shim_fd *f, int fd)
+{
+	f->borrowed = true;
+	return shim_fd_set(f, fd);
 }
 
 bool shim_fd_valid(const struct shim_fd *f)
@@ -86,10 +96,11 @@ bool shim_fd_valid(const struct shim_fd *f)
 
 void shim_fd_close(struct shim_fd *f)
 {
-	if (shim_fd_valid(f)) {
+	if (!f->borrowed && shim_fd_valid(f)) {
 		shim_sys_close(shim_fd_get(f));
 	}
 	f->fd_plus_1 = 0;
+	f->borrowed = false;
 }
 
 int shim_sys_close(int fd)

@@ -24,6 +24,7 @@
 struct shim_fd {
 	_Atomic int fd_plus_1; /* so that zeroed memory holds none */
 	uint32_t mode;
+	bool borrowed; /* somebody else's to close */
 	uint64_t dev, ino, rdev;
 };
 
@@ -35,11 +36,15 @@ static inline int shim_fd_get(const struct shim_fd *f)
 /* Remembers fd and its identity. 0 or -errno. */
 int shim_fd_set(struct shim_fd *f, int fd);
 
-/* Takes ownership of fd and moves it up, out of the way of programs that count on low numbers. */
+/* Takes ownership of fd and moves it up, out of the way of programs that count on low numbers, or
+ * have few: fails if it would take one of the last. */
 int shim_fd_own(struct shim_fd *f, int fd);
 
 /* A copy of somebody's fd, owned and moved up. 0 or -errno. */
 int shim_fd_dup(struct shim_fd *f, int fd);
+
+/* Remembers somebody's fd, which shim_fd_close() does not close. 0 or -errno. */
+int shim_fd_borrow(struct shim_fd *f, int fd);
 
 /* Whether the number still stands for the same file. */
 bool shim_fd_valid(const struct shim_fd *f);
@@ -135,6 +140,9 @@ bool shim_thread_is_the_programs(void);
 
 /* The GPU's device node, for its lock. fd or -errno. */
 int shim_raw_open_gpu(uint32_t gpu);
+
+/* AMD's device node, to be closed by the caller. fd or -errno. */
+int shim_raw_open_kfd(void);
 
 /* What the driver says of itself, NUL-terminated. Length or -errno. */
 ssize_t shim_raw_driver_version(char *buf, size_t size);

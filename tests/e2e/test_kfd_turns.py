@@ -414,6 +414,37 @@ def test_agent_has_no_rights(s):
     exact(s, p)
 
 
+@device(*AMD)
+def test_closes_what_it_does_not_know(s):
+    """While it is off: it does not stay so."""
+    p = run(s, "--class", "normal")
+    eventually("known", lambda: are_linked(s, p))
+    s.rubato("suspend", p.pid)
+    assert is_off(s, p.pid)
+    assert p.ask("close-from 100") == "done"
+    eventually("it runs", lambda: is_own(s, p.pid), 3)
+    eventually("known again", lambda: are_linked(s, p))
+    s.rubato("suspend", p.pid)
+    assert is_off(s, p.pid)
+    s.rubato("resume", p.pid)
+    assert is_own(s, p.pid)
+    exact(s, p)
+
+
+@device(*AMD)
+def test_last_number_is_the_programs(s):
+    p = run(s, "--class", "normal", args=("--queues", 0, "--sdma", 0))
+    p.ask("queues")
+    files = sorted(map(int, os.listdir(f"/proc/{p.pid}/fd")))
+    assert p.ask(f"files {files[-1] + 2}") == "done"
+    p.ask("more")
+    for _ in range(5):
+        time.sleep(0.1)
+        assert p.ask("set 100 7") == "set"
+    assert sorted(map(int, os.listdir(f"/proc/{p.pid}/fd"))) == files
+    exact(s, p)
+
+
 PPOLL = 271  # on x86-64; elsewhere the client itself has no other
 
 

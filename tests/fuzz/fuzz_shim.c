@@ -82,6 +82,11 @@ int shim_raw_start_thread(void (*fn)(void *ignored))
 	return next_byte() & 1 ? -EAGAIN : (int)shim_sys_gettid();
 }
 
+int shim_raw_open_kfd(void)
+{
+	return -ENOENT;
+}
+
 int shim_raw_open_gpu(uint32_t gpu)
 {
 	REQUIRE(gpu < NV_MAX_GPUS);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the shim learns from a program's calls to KFD, and what its agent does to the queues. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -623,6 +625,50 @@ static void two_at_once_are_left_alone(void)
 	CHECK(table()->kfd.partial); /* which the daemon is told: it takes no turns */
 }
 
+static void opens_what_the_program_has_closed(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+	/* Another file of the program's has our number. */
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), copy = shim_fd_get(&shim_owned.kfd);
+	CHECK(null >= 0 && copy != world.kfd_fd && dup2(null, copy) == copy);
+	CHECK(close(world.kfd_fd) == 0);
+	world.no_kfd = true;
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == -ENOENT && is_off(0));
+	CHECK(say(link, RBT_AGENT_PREEMPT, 0, 0) == 0); /* it is off */
+	world.no_kfd = false;
+	step();
+	CHECK(!is_off(0) && fcntl(copy, F_GETFD) >= 0);
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+}
+
+static void takes_none_of_few_numbers(void)
+{
+	start();
+	world.no_threads = true;
+	int last = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct rlimit few = {(rlim_t)last + 1, (rlim_t)last + 1};
+	CHECK(last > world.kfd_fd && setrlimit(RLIMIT_NOFILE, &few) == 0 && close(last) == 0);
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	CHECK(open("/dev/null", O_RDWR | O_CLOEXEC) == last);
+	CHECK(shim_fd_get(&shim_owned.kfd) == world.kfd_fd);
+	/* It acts on the program's own; one that it opens is not kept. */
+	struct rbt_agent_request off = {
+		.op = RBT_AGENT_SUSPEND, .kinds = RBT_AGENT_COMPUTE, .value = UINT64_MAX};
+	struct rbt_agent_request on = {.op = RBT_AGENT_RESUME, .kinds = RBT_AGENT_COMPUTE};
+	be_agent(&off);
+	CHECK(is_off(0) && close(last) == 0 && close(world.kfd_fd) == 0);
+	be_agent(&on);
+	CHECK(!is_off(0) && fcntl(world.kfd_fd, F_GETFD) < 0 && fcntl(last, F_GETFD) < 0);
+	/* In a child the program's own stays open. */
+	world.kfd_fd = memfd_create("kfd", MFD_CLOEXEC);
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	shim_reset();
+	CHECK(fcntl(world.kfd_fd, F_GETFD) >= 0);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -645,6 +691,8 @@ int main(void)
 		TEST(after_fork),
 		TEST(never_an_old_ring),
 		TEST(two_at_once_are_left_alone),
+		TEST(opens_what_the_program_has_closed),
+		TEST(takes_none_of_few_numbers),
 	};
 
 	return run_tests(tests, sizeof(tests) / sizeof(tests[0]));

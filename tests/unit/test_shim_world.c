@@ -150,6 +150,13 @@ int shim_raw_open_gpu(uint32_t gpu)
 	return fd < 0 ? -errno : fd;
 }
 
+int shim_raw_open_kfd(void)
+{
+	int fd = world.no_kfd ? -1 : memfd_create("kfd", MFD_CLOEXEC);
+
+	return fd < 0 ? -ENOENT : fd;
+}
+
 ssize_t shim_raw_driver_version(char *buf, size_t size)
 {
 	if (world.driver_version == NULL) {

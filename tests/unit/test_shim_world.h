@@ -55,6 +55,7 @@ struct world {
 	int (*kfd_call)(int fd, unsigned long request, void *arg);
 	unsigned n_threads;
 	bool no_threads;
+	bool no_kfd; /* it cannot be opened */
 
 	/* The driver */
 	bool foreign;         /* another one, which accepts anything */
