@@ -25,6 +25,8 @@
 #define OFF_LOOK_NS 5000000ull
 /* What did not obey is told again after this. */
 #define RETRY_NS 20000000ull
+/* A program that is at its queues for so long without a break is not taken off. */
+#define OWED_NS 100000000ull
 /* Another thread is in: the table is theirs for a moment. */
 #define BUSY_NS 50000ull
 /* With a daemon, whether it has been told everything is looked at this often; without one, it is
@@ -105,19 +107,21 @@ static uint32_t wanted_priority(const struct shim_kfd *k, const struct shim_queu
 
 /*
  * Unless the program is about to change the queue itself, or has done so and its news are not taken
- * in: then -EAGAIN. (News are put down before the call ends: in this order none is missed.) 0 or
- * -errno.
+ * in: then -EAGAIN. (News are put down before the call ends: in this order none is missed.) -ESTALE
+ * if it is not known what would have to be put back. 0 or -errno.
  */
 static int update(struct shim *s, uint32_t id, struct kfd_update_queue *arg)
 {
 	struct shim_kfd *k = &s->kfd;
-	int r = -EAGAIN;
+	int r = 0;
 
 	k->acting_on = id + 1;
-	if (k->in_call[id] == 0 && s->n_late <= 0) {
-		r = shim_raw_ioctl(shim_fd_get(&shim_owned.kfd), KFD_IOC_UPDATE_QUEUE, arg) < 0
-			    ? -errno
-			    : 0;
+	if (k->in_call[id] != 0 || s->n_late > 0) {
+		r = -EAGAIN;
+	} else if (k->unknown[id]) {
+		r = -ESTALE;
+	} else if (shim_raw_ioctl(shim_fd_get(&shim_owned.kfd), KFD_IOC_UPDATE_QUEUE, arg) < 0) {
+		r = -errno;
 	}
 	k->acting_on = 0;
 	return r;
@@ -138,6 +142,7 @@ static int settle_queue(struct shim *s, uint32_t id, bool off)
 	if (r == 0) {
 		q->off = off;
 		q->leveled = arg.queue_priority != q->own.queue_priority;
+		q->stale = false;
 	}
 	return r;
 }
@@ -146,7 +151,8 @@ static bool differs(const struct shim_kfd *k, const struct shim_queue *q)
 {
 	bool off = (shim_kfd_kind(q->type) & k->off_kinds) != 0;
 
-	return q->off != off || q->leveled != (wanted_priority(k, q) != q->own.queue_priority);
+	return q->off != off || q->stale ||
+	       q->leveled != (wanted_priority(k, q) != q->own.queue_priority);
 }
 
 /* Whether there is a file to call the driver by. The program may have closed our copy and its own;
@@ -180,12 +186,13 @@ static void release_file(void)
 	}
 }
 
-/* Brings all queues to what they should be. The first error; what was to be retried is none. */
+/* Brings all queues to what they should be. The first error, among those that are to be taken off
+ * -ESTALE as well; else -EAGAIN if one of these is in the program's hands. */
 static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 {
 	struct shim_kfd *k = &s->kfd;
 	int file = 1; /* 1: not yet asked for */
-	uint32_t n_off = 0;
+	uint32_t n_off = 0, n_waiting = 0;
 	int first = 0;
 
 	k->retry_ns = 0;
@@ -196,19 +203,20 @@ static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 			file = file == 1 ? obtain_file() : file;
 			int r = file == 0 ? settle_queue(s, id, off) : file;
 			if (r < 0) {
-				/* What is left alone for good is not waited for. */
-				uint64_t wait_ns = r != -EAGAIN ? RETRY_NS
-						   : k->lossy   ? LINKED_NS
-								: BUSY_NS;
+				/* What is left alone is not waited for. */
+				uint64_t wait_ns = k->unknown[id] ? LINKED_NS
+						   : r != -EAGAIN ? RETRY_NS
+								  : BUSY_NS;
 				k->retry_ns = earlier(now_ns + wait_ns, k->retry_ns);
+				n_waiting += off && r == -EAGAIN;
 			}
-			first = first == 0 && r != -EAGAIN ? r : first;
+			first = first == 0 && r != -EAGAIN && (off || r != -ESTALE) ? r : first;
 		}
 		n_off += q->off;
 	}
 	release_file();
 	*ret_n_off = n_off;
-	return first;
+	return first < 0 ? first : n_waiting > 0 ? -EAGAIN : 0;
 }
 
 /* All or nothing: what was on before and cannot be taken off altogether is left on. */
@@ -225,11 +233,43 @@ static int suspend(
 	k->off_kinds |= req->kinds;
 	k->deadline_ns = req->value;
 	int r = settle_all(s, now_ns, ret_n_off);
-	if (r < 0) {
+	k->owes = r == -EAGAIN;
+	if (k->owes) {
+		k->owed_seq = req->seq;
+		k->owed_before = before;
+		k->owed_until_ns = now_ns + OWED_NS;
+	} else if (r < 0) {
 		k->off_kinds = before;
 		(void)settle_all(s, now_ns, ret_n_off);
 	}
-	return r;
+	return r == -ESTALE ? -EBUSY : r;
+}
+
+/* Whoever does not wait for it any more has no room for it. */
+static void answer(const struct rbt_agent_reply *reply)
+{
+	(void)shim_sys_send(shim_fd_get(&shim_owned.link), reply, sizeof(*reply), -1);
+}
+
+/* r: what became of it in this round. */
+static void answer_owed(struct shim *s, int r, uint32_t n_off, uint64_t now_ns)
+{
+	struct shim_kfd *k = &s->kfd;
+
+	if (!k->owes || (r == -EAGAIN && now_ns < k->owed_until_ns)) {
+		return;
+	}
+	if (r < 0) {
+		k->off_kinds = k->owed_before;
+		(void)settle_all(s, now_ns, &n_off);
+	}
+	k->owes = false;
+	if (shim_fd_valid(&shim_owned.link)) {
+		answer(&(struct rbt_agent_reply){.magic = RBT_AGENT_MAGIC,
+			.seq = k->owed_seq,
+			.error = r == -EAGAIN || r == -ESTALE ? -EBUSY : r,
+			.n = n_off});
+	}
 }
 
 static int preempt(struct shim *s, uint32_t id)
@@ -249,7 +289,8 @@ static int preempt(struct shim *s, uint32_t id)
 	r = settle_queue(s, id, true);
 	int back = settle_queue(s, id, false);
 	release_file();
-	return r < 0 ? r : back;
+	r = r < 0 ? r : back;
+	return r == -ESTALE ? -EBUSY : r;
 }
 
 bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns,
@@ -261,10 +302,15 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 	switch (req->op) {
 	case RBT_AGENT_SUSPEND:
 		ret->error = suspend(s, req, now_ns, &ret->n);
-		return true;
+		return ret->error != -EAGAIN;
 	case RBT_AGENT_RESUME:
+		k->owes = false;
 		k->off_kinds &= ~req->kinds;
 		ret->error = settle_all(s, now_ns, &ret->n);
+		/* Of what is off still. */
+		if (ret->error == -EAGAIN || ret->error == -ESTALE) {
+			ret->error = 0;
+		}
 		return true;
 	case RBT_AGENT_PREEMPT:
 		ret->error = preempt(s, req->kinds);
@@ -303,9 +349,7 @@ static bool listen(struct shim *s, uint64_t now_ns)
 			return false;
 		}
 		if (shim_agent_obey(s, &req, now_ns, &reply)) {
-			/* Whoever does not wait for it any more has no room for it. */
-			(void)shim_sys_send(
-				shim_fd_get(&shim_owned.link), &reply, sizeof(reply), -1);
+			answer(&reply);
 		}
 	}
 	return true;
@@ -315,6 +359,7 @@ static bool listen(struct shim *s, uint64_t now_ns)
 static void let_go(struct shim_kfd *k)
 {
 	k->off_kinds = 0;
+	k->owes = false;
 	k->level = RBT_AGENT_LEVEL_OWN;
 	k->watch_us = 0;
 	k->look_ns = 0;
@@ -368,7 +413,8 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 		k->deadline_ns = k->deadline_ns < lease_ns ? k->deadline_ns : lease_ns;
 		k->off_kinds = now_ns < k->deadline_ns ? k->off_kinds : 0;
 	}
-	(void)settle_all(s, now_ns, &n_off);
+	int r = settle_all(s, now_ns, &n_off);
+	answer_owed(s, r, n_off, now_ns);
 	if (k->look_ns != 0 && now_ns >= k->look_ns) {
 		shim_kfd_look(s, now_ns);
 		k->look_ns = now_ns + k->watch_us * 1000ull;

@@ -32,6 +32,7 @@ struct shim_queue {
 	bool used;
 	bool off;     /* by us; the program's own call puts it back on */
 	bool leveled; /* its priority is ours, not its own */
+	bool stale;   /* the agent may have set it to what it had before */
 	uint32_t gpu_id, type, creator_tid;
 	uint64_t serial;             /* order of recording */
 	struct kfd_update_queue own; /* what the program has set */
@@ -59,9 +60,12 @@ struct shim_kfd {
 	 * other's, none is in the driver with the other. */
 	_Atomic uint32_t in_call[KFD_MAX_QUEUES];
 	_Atomic uint32_t acting_on;
-	/* What a queue's owner has set last is not known: it stays in a call for ever, and so is
-	 * left alone. */
+	/* What the program has set last is not known: such queues are left alone; and whether there
+	 * has been one. */
+	_Atomic bool unknown[KFD_MAX_QUEUES];
 	_Atomic bool lossy;
+	/* The program did not wait any longer for the agent, which was about to act. */
+	_Atomic bool overtaken[KFD_MAX_QUEUES];
 
 	bool dirty, told;          /* as a client's */
 	bool partial;              /* a queue could not be recorded */
@@ -74,6 +78,11 @@ struct shim_kfd {
 	uint64_t retry_ns; /* something did not obey: not before this; 0: all did */
 	uint32_t watch_us;
 	uint64_t look_ns; /* the next; 0: none */
+
+	/* A suspend that is not done yet, as the program is at its queues, and so not answered. */
+	bool owes;
+	uint32_t owed_seq, owed_before; /* off_kinds */
+	uint64_t owed_until_ns;
 
 	uint32_t n_starts;           /* of the agent */
 	struct rbt_board_slot *slot; /* of the agent's, on the board; NULL: not yet */

@@ -14,6 +14,8 @@
 /* The agent is in the driver with one queue for less than a millisecond; if it is not let run at
  * all, the program goes on. */
 #define MAX_WAIT_NS 10000000ull
+/* In in_call, above the number of calls: how many of those that overlap have succeeded, 2 at most. */
+#define ONE_DONE 0x10000u
 
 uint32_t shim_kfd_kind(uint32_t type)
 {
@@ -58,25 +60,41 @@ static uint32_t begin_call(struct shim *s, unsigned long request, const void *ar
 	if (id >= KFD_MAX_QUEUES) {
 		return NO_QUEUE;
 	}
-	/* Two at once: whose came last is not known. One is never ended. */
-	if (s->kfd.in_call[id]++ != 0) {
-		s->kfd.lossy = true;
-		return NO_QUEUE;
-	}
+	s->kfd.in_call[id]++;
 	if (s->kfd.acting_on == id + 1) {
 		uint64_t until_ns = shim_raw_now_ns() + MAX_WAIT_NS;
 		while (s->kfd.acting_on == id + 1 && shim_raw_now_ns() < until_ns) {
 			shim_sys_yield();
 		}
+		/* What it is about to do may come after what the program does now. */
+		if (s->kfd.acting_on == id + 1) {
+			s->kfd.overtaken[id] = true;
+		}
 	}
 	return id;
 }
 
-static void end_call(struct shim *s, uint32_t id)
+/* n_done: 0 if the call has failed; 1 if it has succeeded and was put down, else 2: as of two that
+ * overlap, nothing says what the queue has now. Until one has succeeded by itself. */
+static void end_call(struct shim *s, uint32_t id, uint32_t n_done)
 {
-	if (id != NO_QUEUE) {
-		s->kfd.in_call[id]--;
+	if (id == NO_QUEUE) {
+		return;
 	}
+	_Atomic uint32_t *word = &s->kfd.in_call[id];
+	uint32_t old = *word, next;
+	/* Said before the last one leaves: until then the agent keeps off. */
+	do {
+		uint32_t done = old / ONE_DONE + n_done;
+		done = done < 2 ? done : 2;
+		bool is_last = old % ONE_DONE == 1;
+		if (done == 2) {
+			s->kfd.unknown[id] = s->kfd.lossy = true;
+		} else if (done == 1 && is_last) {
+			s->kfd.unknown[id] = false;
+		}
+		next = is_last ? 0 : old % ONE_DONE - 1 + done * ONE_DONE;
+	} while (!atomic_compare_exchange_strong(word, &old, next));
 }
 
 /* The driver has accepted the call: the argument can be read. */
@@ -129,6 +147,8 @@ static void queue_made(struct shim *s, const struct shim_event *ev, uint32_t id)
 		.wptr_at = ev->queue.wptr_at,
 		.rptr_at = ev->queue.rptr_at,
 	};
+	s->kfd.unknown[id] = false;
+	q->stale = atomic_exchange(&s->kfd.overtaken[id], false);
 	s->kfd.n_used = id >= s->kfd.n_used ? id + 1 : s->kfd.n_used;
 	s->kfd.dirty = s->touched = true;
 }
@@ -181,6 +201,7 @@ void shim_kfd_learn(struct shim *s, const struct shim_event *ev)
 		q->own = ev->queue.own;
 		/* The driver did as it was told: what is to be off must be taken off again. */
 		q->off = q->leveled = false;
+		q->stale = atomic_exchange(&s->kfd.overtaken[id], false);
 	}
 }
 
@@ -196,18 +217,16 @@ int rbt_shim_call_kfd(int fd, unsigned long request, void *arg)
 	errno = saved_errno;
 	int result = shim_raw_ioctl(fd, request, arg);
 	saved_errno = errno;
+	uint32_t n_done = 0;
 
 	if (result >= 0 && arg != NULL && shim_raw_is_kfd(fd)) {
 		decode(&ev, request, arg);
 		ev.tid = shim_sys_gettid();
 		shim_look(&ev, s);
-		/* There was not even room to put it down. */
-		if (ev.type != EV_NONE && id != NO_QUEUE) {
-			s->kfd.lossy = true;
-			id = NO_QUEUE;
-		}
+		/* There may not even have been room to put it down. */
+		n_done = ev.type == EV_NONE ? 1 : 2;
 	}
-	end_call(s, id);
+	end_call(s, id, n_done);
 	errno = saved_errno;
 	return result;
 }

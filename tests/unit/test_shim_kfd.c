@@ -20,6 +20,8 @@
 
 #define GPU_ID 28851u
 #define RING   0x10000u
+/* The driver does not take it. */
+#define BAD_RING 0xbad000u
 
 /* What the driver has. */
 static struct {
@@ -70,6 +72,9 @@ static int on_call(int fd, unsigned long request, void *arg)
 		}
 		if (driver.during != NULL) {
 			driver.during(update->queue_id);
+		}
+		if (update->ring_base_address == BAD_RING) {
+			return fail(EINVAL);
 		}
 		driver.set[update->queue_id] = *update;
 		driver.n_updates += driver.agent_acts;
@@ -165,6 +170,14 @@ static int await_link(void)
 			rbt_close(&m->fd);
 		}
 	}
+}
+
+/* What is answered; 1: nothing. */
+static int answer_of(int link)
+{
+	struct rbt_agent_reply reply;
+
+	return recv(link, &reply, sizeof(reply), MSG_DONTWAIT) == sizeof(reply) ? reply.error : 1;
 }
 
 /* Says it, and returns what is answered; 1: nothing. */
@@ -390,10 +403,20 @@ static void spares_queues_in_the_programs_hands(void)
 	int link = await_link();
 	/* As a thread that is in the driver with it. */
 	table()->kfd.in_call[0] = 1;
-	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && !is_off(0));
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 1 && !is_off(0)); /* not answered yet */
 	table()->kfd.in_call[0] = 0;
 	step();
-	CHECK(is_off(0));
+	CHECK(is_off(0) && answer_of(link) == 0);
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == 0 && !is_off(0));
+	/* Without an end: it is told that it is not done, and it is not done later. */
+	table()->kfd.in_call[0] = 1;
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 1);
+	world.clock_ns += 200 * RBT_NS_PER_MS;
+	step();
+	CHECK(answer_of(link) == -EBUSY);
+	table()->kfd.in_call[0] = 0;
+	step();
+	CHECK(!is_off(0));
 }
 
 static void the_agent_is_in_the_driver(uint32_t id)
@@ -614,6 +637,12 @@ static void set_meanwhile(uint32_t id)
 	CHECK(set_queue(id, RING, 100, 9) == 0);
 }
 
+static void fail_meanwhile(uint32_t id)
+{
+	driver.during = NULL;
+	CHECK(set_queue(id, BAD_RING, 100, 9) == -1);
+}
+
 static void two_at_once_are_left_alone(void)
 {
 	start();
@@ -621,8 +650,50 @@ static void two_at_once_are_left_alone(void)
 	int link = await_link();
 	driver.during = set_meanwhile;
 	CHECK(set_queue(id, RING, 100, 7) == 0);
-	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && !is_off(id) && is_off(other));
+	CHECK(table()->kfd.in_call[id] == 0);
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == -EBUSY && !is_off(id) && !is_off(other));
 	CHECK(table()->kfd.partial); /* which the daemon is told: it takes no turns */
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == 0);
+	/* Until it is known again. */
+	CHECK(set_queue(id, RING, 100, 7) == 0);
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(id) && is_off(other));
+}
+
+static void two_at_once_of_which_one_fails(void)
+{
+	start();
+	uint32_t id = make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(id));
+	driver.during = fail_meanwhile;
+	CHECK(set_queue(id, BAD_RING, 100, 7) == -1);
+	CHECK(is_off(id) && table()->kfd.in_call[id] == 0 && !table()->kfd.lossy);
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == 0 && !is_off(id));
+	driver.during = fail_meanwhile;
+	CHECK(set_queue(id, RING, 100, 5) == 0 && !table()->kfd.lossy);
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(id));
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == 0);
+	CHECK(driver.set[id].queue_priority == 5 && driver.set[id].ring_base_address == RING);
+}
+
+static void overtaken_by_the_program(void)
+{
+	start();
+	uint32_t id = make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	struct kfd_update_queue old = driver.set[id];
+	/* As an agent that is about to put it back, and is not let run. */
+	table()->kfd.acting_on = id + 1;
+	world.clock_stopped = false;
+	CHECK(set_queue(id, 0x99000, 100, 7) == 0);
+	driver.set[id] = old;
+	table()->kfd.acting_on = 0;
+	step();
+	CHECK(driver.set[id].ring_base_address == 0x99000);
+	unsigned n = driver.n_updates;
+	step();
+	CHECK(driver.n_updates == n);
+	close(link);
 }
 
 static void opens_what_the_program_has_closed(void)
@@ -691,6 +762,8 @@ int main(void)
 		TEST(after_fork),
 		TEST(never_an_old_ring),
 		TEST(two_at_once_are_left_alone),
+		TEST(two_at_once_of_which_one_fails),
+		TEST(overtaken_by_the_program),
 		TEST(opens_what_the_program_has_closed),
 		TEST(takes_none_of_few_numbers),
 	};
