@@ -540,6 +540,21 @@ def test_many_queues(s):
 
 
 @device(*AMD)
+def test_snapshot_costs_little(s):
+    """Of 1,024 queues: at most 1 ms of the tool's own time."""
+    p = client(s, "--queues", "1000", "--sdma", "24")
+    done = s.command(binary("kfdcost"), str(p.pid), "200")
+    assert done.returncode == 0, done
+    words = done.stdout.split()
+    cost = dict(zip(words[::2], map(int, words[1::2])))
+    whole = cost["list"] + cost["snapshot"]
+    print(f"     1024 queues: listed and read {whole} us, from sysfs {cost['sysfs']} us of user time")
+    with open(binary("kfdcost"), "rb") as f:
+        bound = 20000 if re.search(rb"__[at]san_init", f.read()) else 1000
+    assert cost["queues"] == 1024 and whole <= bound and cost["sysfs"] <= bound, cost
+
+
+@device(*AMD)
 def test_storm(s):
     """Cycles over many queues while programs make, destroy and die; tools are killed at random."""
     cycles = 10000 if LONG else 1000
