@@ -27,8 +27,8 @@ int kfd_take_pid(const struct command *cmd, const char *text, pid_t *ret);
 /* Opens the library, and attaches if asked to. EXIT_OK, or an exit code, the error said. */
 int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_kfd **ret);
 
-/* Attaches; waits for Rubato's own hand to let go. No stop from the terminal is obeyed any more. 0 or
- * -errno. */
+/* Attaches; waits for Rubato's own hand to let go. No stop from the terminal is obeyed any more.
+ * 0 or -errno. */
 int kfd_attach(struct rubato_kfd *kfd, pid_t pid);
 
 /* One line, and the exit code. */

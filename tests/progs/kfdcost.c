@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a snapshot costs beyond the kernel's part: the tool's own (user) time, on average. Prints, in
- * µs: the kernel's list fetched, a snapshot made of it with the pointers, and one from sysfs.
+ * What a snapshot costs beyond the kernel's part: the tool's own (user) time, on average. Prints,
+ * in µs: the kernel's list fetched, a snapshot made of it with the pointers, and one from sysfs.
  *
  * kfdcost PID COUNT
  */
