@@ -72,8 +72,9 @@ static void test_silent(void)
 	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), 0);
 	CHECK_INT(rbt_amd_link_resume(&rec, RBT_AGENT_COMPUTE), 0);
 	CHECK_INT(rbt_amd_link_preempt(&rec, 1), 0);
-	close(pair[0]);
+	shutdown(pair[0], SHUT_RDWR);
 	pthread_join(thread, NULL);
+	close(pair[0]);
 	close(pair[1]);
 }
 
@@ -99,8 +100,9 @@ static void test_probed(void)
 		r = rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE);
 	}
 	CHECK_INT(r, 0);
-	close(pair[0]);
+	shutdown(pair[0], SHUT_RDWR);
 	pthread_join(thread, NULL);
+	close(pair[0]);
 	close(pair[1]);
 }
 
