@@ -14,7 +14,7 @@
 /* The agent is in the driver with one queue for less than a millisecond; if it is not let run at
  * all, the program goes on. */
 #define MAX_WAIT_NS 10000000ull
-/* In in_call, above the number of calls: how many of those that overlap have succeeded, 2 at most. */
+/* In in_call, above the number of calls: of those that overlap, how many succeeded; 2 at most. */
 #define ONE_DONE 0x10000u
 
 uint32_t shim_kfd_kind(uint32_t type)
@@ -166,8 +166,8 @@ static void queue_gone(struct shim *s, const struct shim_event *ev, uint32_t id)
 	s->kfd.dirty = s->touched = true;
 }
 
-/* The program's file may live on under another number, or under none: a copy is kept, or where there
- * is no room for one, its number. */
+/* The program's file may live on under another number, or under none: a copy is kept, or its number
+ * where there is no room for one. */
 static void keep_file(int fd)
 {
 	shim_owned.any = true;

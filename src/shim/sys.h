@@ -71,7 +71,7 @@ void *shim_sys_map_shared(void *p, size_t size, int fd);
 /* Wakes one who waits, in whatever process. */
 void shim_sys_futex_wake(_Atomic uint32_t *word);
 
-/* Waits until fd has something to say, or as long; UINT64_MAX: for ever. 1, 0 when the time is over,
+/* Waits until fd has something to say, or as long; UINT64_MAX: for ever. 1, 0 when the time is up,
  * or -errno. For the agent alone: no thread of the program's ever waits. */
 int shim_sys_wait_readable(int fd, uint64_t wait_ns);
 
