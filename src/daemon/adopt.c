@@ -27,8 +27,8 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* A look that takes longer is given up; the next one begins anew. */
-#define SCAN_LIMIT_S 30
+/* One that says nothing for longer than it may take is given up. */
+#define GRACE_NS RBT_NS_PER_S
 /* Who has the device open but no tasks (a monitor, a program that is still starting) is looked at
  * less and less often: each look may leave lines in the kernel log. */
 #define MAX_DOUBLINGS 6
@@ -275,27 +275,55 @@ static void settle(struct daemon *d)
 	}
 }
 
-/* Whether nobody looks any more. A process that hangs in the kernel cannot be waited for, only not
- * be followed by another. */
-static bool reap(struct daemon *d, int tries)
+/* Its process has cost us one that looked; it, or another of its user, may do so on purpose. */
+static void put_off_culprit(struct daemon *d, pid_t child)
 {
-	while (d->scan_pid > 0 && waitpid(d->scan_pid, NULL, WNOHANG) == 0) {
-		if (--tries <= 0) {
+	const struct scan_report *culprit = &d->scan_report;
+	struct sighting *k = obtain(d, culprit->pid, culprit->start_time);
+	struct user *user = user_obtain(d, culprit->uid);
+	unsigned tries = k != NULL ? k->tries : 0;
+
+	if (k != NULL) {
+		k->is_seen = true;
+		k->tries += k->tries < MAX_DOUBLINGS;
+	}
+	if (user != NULL && user_may_be_named(user)) {
+		rbt_warn("process %d cannot be looked at: it is left alone for a while",
+			(int)culprit->pid);
+	}
+	lost_note(d, child, culprit, rbt_now_ns() + (SCAN_LOOK_S * RBT_NS_PER_S << tries));
+}
+
+/* One that hangs in the kernel cannot be waited for. */
+static bool is_gone(pid_t pid)
+{
+	for (int tries = 0; waitpid(pid, NULL, WNOHANG) == 0; tries++) {
+		if (tries == REAP_TRIES) {
 			return false;
 		}
 		usleep(REAP_US);
 	}
-	d->scan_pid = 0;
 	return true;
 }
 
-static void end_scan(struct daemon *d)
+/* failed: it has died or takes too long. */
+static void end_scan(struct daemon *d, bool failed)
 {
+	pid_t pid = d->scan_pid;
+
 	unwatch(d, &d->scan);
-	if (d->scan_pid > 0) {
-		kill(d->scan_pid, SIGKILL);
-		reap(d, REAP_TRIES);
+	if (pid <= 0) {
+		return;
 	}
+	d->scan_pid = 0;
+	kill(pid, SIGKILL);
+	bool hangs = !is_gone(pid);
+	if (d->scan_looks && (failed || hangs)) {
+		put_off_culprit(d, hangs ? pid : 0);
+	} else if (hangs) {
+		lost_note(d, pid, NULL, 0);
+	}
+	d->scan_looks = false;
 }
 
 static int take_report(struct daemon *d, const void *buf, size_t size)
@@ -309,6 +337,10 @@ static int take_report(struct daemon *d, const void *buf, size_t size)
 	report->group[sizeof(report->group) - 1] = '\0';
 	if (report->verdict == SCAN_RULE && report->rule >= d->rules.n) {
 		return -EBADMSG;
+	}
+	d->scan_looks = report->verdict == SCAN_LOOKS;
+	if (d->scan_looks) {
+		return 0;
 	}
 	if (report->verdict == SCAN_DONE) {
 		d->scan_not_before_ns =
@@ -335,6 +367,7 @@ static void on_scan(struct daemon *d, struct source *s, uint32_t events)
 	if (n == -EAGAIN) {
 		return;
 	}
+	d->scan_heard_ns = rbt_now_ns();
 	if (n > 0 && d->scan_records > 0) {
 		r = take_record(d, buf, (size_t)n, fds, n_fds);
 		if (r == 0 && --d->scan_records == 0) {
@@ -347,7 +380,7 @@ static void on_scan(struct daemon *d, struct source *s, uint32_t events)
 		rbt_close(&fds[i]);
 	}
 	if (r < 0) {
-		end_scan(d);
+		end_scan(d, true);
 	}
 }
 
@@ -364,7 +397,7 @@ static void child(const struct daemon *d, int sock)
 	signal(SIGALRM, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	alarm(SCAN_LIMIT_S);
+	alarm(SCAN_WALK_S);
 	scan_run(d, 3);
 	_exit(0);
 }
@@ -373,7 +406,7 @@ static void start_scan(struct daemon *d)
 {
 	int pair[2];
 
-	if (d->scan.fd >= 0 || d->rules.n == 0 || !reap(d, 1)) {
+	if (d->scan.fd >= 0 || d->rules.n == 0 || lost_are_too_many(d)) {
 		return;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -390,9 +423,11 @@ static void start_scan(struct daemon *d)
 	}
 	d->scan_pid = pid;
 	d->scan_records = 0;
+	d->scan_looks = false;
+	d->scan_heard_ns = rbt_now_ns();
 	d->scan = (struct source){.fd = pair[0], .ready = on_scan};
 	if (watch(d, &d->scan) < 0) {
-		end_scan(d);
+		end_scan(d, false);
 	}
 }
 
@@ -402,6 +437,10 @@ static void on_timer(struct daemon *d, struct source *s, uint32_t events)
 	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
 
 	(void)ignored;
+	uint64_t limit_ns = (d->scan_looks ? SCAN_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
+	if (d->scan.fd >= 0 && rbt_now_ns() >= d->scan_heard_ns + limit_ns) {
+		end_scan(d, true);
+	}
 	if (rbt_now_ns() >= d->scan_not_before_ns) {
 		start_scan(d);
 	}
@@ -422,7 +461,7 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
 	struct program *p;
 
 	/* What it reports is numbered by the old ones. */
-	end_scan(d);
+	end_scan(d, false);
 	rules_finish(&d->rules);
 	d->rules = *rules;
 	*rules = (struct rules){0};
@@ -446,7 +485,7 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
 
 void adopt_stop(struct daemon *d)
 {
-	end_scan(d);
+	end_scan(d, false);
 	unwatch(d, &d->scan_timer);
 	rules_finish(&d->rules);
 	each_sighting(d, forget);

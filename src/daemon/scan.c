@@ -163,7 +163,6 @@ static const struct rule *match(const struct scan *s, pid_t pid, uid_t uid)
 		.cgroups = buf.cgroups,
 	};
 
-	read_user(uid, any_rule_names_groups(&s->d->rules));
 	read_command(pid);
 	read_cgroups(pid);
 	return rules_match(&s->d->rules, &facts);
@@ -345,6 +344,27 @@ static const struct program *find_program(const struct daemon *d, pid_t pid)
 	return NULL;
 }
 
+/* All that reads its memory, which may hang. */
+static int look_inside(struct scan *s, struct scan_report *report, const struct sighting *known)
+{
+	const struct program *p = find_program(s->d, report->pid);
+
+	report->verdict = SCAN_NOTHING;
+	if ((p != NULL && (p->peer != NULL || p->awaited)) || speaks_for_itself(report->pid)) {
+		return send_report(s, report);
+	}
+	const struct rule *rule = match(s, report->pid, report->uid);
+	if (rule == NULL || rule->is_ignored) {
+		return send_report(s, report);
+	}
+	report->verdict = SCAN_RULE;
+	report->rule = (uint32_t)(rule - s->d->rules.list);
+	find_group(rule, report);
+	bool is_held = p != NULL && !LIST_EMPTY(&p->holds) &&
+		       (known == NULL || known->n_files == report->n_files);
+	return report_rule(s, report, is_held);
+}
+
 static int look_at(pid_t pid, void *data)
 {
 	struct scan *s = data;
@@ -361,24 +381,21 @@ static int look_at(pid_t pid, void *data)
 		return 0;
 	}
 	const struct sighting *known = adopt_find(s->d, pid, report.start_time);
-	if (known != NULL && !adopt_is_due(known, report.n_files, s->now_ns)) {
+	if ((known != NULL && !adopt_is_due(known, report.n_files, s->now_ns)) ||
+		lost_is_shunned(s->d, &report, s->now_ns)) {
 		return send_report(s, &report);
 	}
-	const struct program *p = find_program(s->d, pid);
-	report.verdict = SCAN_NOTHING;
-	if ((p != NULL && (p->peer != NULL || p->awaited)) || speaks_for_itself(pid)) {
-		return send_report(s, &report);
+	/* Before it is named: a slow database of users is not its fault. */
+	read_user(uid, any_rule_names_groups(&s->d->rules));
+	report.verdict = SCAN_LOOKS;
+	int r = send_report(s, &report);
+	if (r < 0) {
+		return r;
 	}
-	const struct rule *rule = match(s, pid, uid);
-	if (rule == NULL || rule->is_ignored) {
-		return send_report(s, &report);
-	}
-	report.verdict = SCAN_RULE;
-	report.rule = (uint32_t)(rule - s->d->rules.list);
-	find_group(rule, &report);
-	bool is_held = p != NULL && !LIST_EMPTY(&p->holds) &&
-		       (known == NULL || known->n_files == report.n_files);
-	return report_rule(s, &report, is_held);
+	alarm(SCAN_LOOK_S);
+	r = look_inside(s, &report, known);
+	alarm(SCAN_WALK_S);
+	return r;
 }
 
 void scan_run(const struct daemon *d, int sock)

@@ -18,6 +18,7 @@ enum scan_verdict {
 	SCAN_SEEN,    /* it is still there; nothing was due */
 	SCAN_NOTHING, /* nothing is to be done: no rule, or it speaks for itself */
 	SCAN_RULE,    /* a rule has matched */
+	SCAN_LOOKS,   /* it is looked at now, and another report follows; else that was our end */
 	SCAN_DONE,    /* of no program: that was all */
 };
 
@@ -35,6 +36,10 @@ struct scan_report {
 	uint32_t group_is_shared;
 	char group[RBT_GROUP_NAME_MAX]; /* empty: none */
 };
+
+/* Nobody is looked at for longer, and nothing else takes longer: then it is our end. */
+#define SCAN_LOOK_S 5
+#define SCAN_WALK_S 30
 
 struct daemon;
 /* In the forked child: looks at every process, says what it finds on `sock`, and returns. `d` is

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine's own daemon: who may ask it for what, programs attached by rule, and ranks that take turns together."""
+import ctypes
 import grp
 import os
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -157,6 +159,77 @@ def test_a_name_is_no_way_round_a_rule(s):
     for p in (named, said):
         eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
     named.end()
+
+
+HANGING = """if True:
+    import ctypes, mmap, os, signal, sys
+    node = os.open("/dev/nvidiactl", os.O_RDWR)
+    file = os.open(sys.argv[1], os.O_RDONLY)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    print(f"ready pid={os.getpid()}", flush=True)
+    assert libc.mmap(None, 1 << 20, 3, 2, file, 0) not in (None, 2 ** 64 - 1)
+    signal.pause()
+"""
+
+
+def hanging_files(path):
+    """A file system whose files can be opened and mapped, and never read. The pid of who serves it; None: none here."""
+    try:
+        fuse = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        return None
+    os.mkdir(path)
+    options = f"fd={fuse},rootmode=40000,user_id=0,group_id=0,allow_other"
+    if ctypes.CDLL(None).mount(b"hang", path.encode(), b"fuse", 0, options.encode()) != 0:
+        return os.close(fuse)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            serve_nothing(fuse)
+        finally:
+            os._exit(0)
+    os.close(fuse)
+    return pid
+
+
+def serve_nothing(fuse):
+    def attributes(node):
+        mode = 0o40755 if node == 1 else 0o100644
+        return struct.pack("<6Q10I", node, 1 << 20, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+
+    while True:
+        request = os.read(fuse, 1 << 18)
+        _, what, unique, node = struct.unpack_from("<IIQQ", request)
+        if what in (2, 15, 36, 42):  # READ never; FORGET, INTERRUPT and BATCH_FORGET have no answer
+            continue
+        error, body = 0, {
+            26: struct.pack("<4I2H2I2H8I", 7, 31, 4096, 0, 0, 0, 4096, 0, 0, 0, *[0] * 8),
+            1: struct.pack("<4Q2I", 2, 0, 1000, 1000, 0, 0) + attributes(2),
+            3: struct.pack("<Q2I", 1000, 0, 0) + attributes(node),
+            14: struct.pack("<Q2I", 1, 0, 0), 18: b"", 25: b""}.get(what)
+        if body is None:
+            error, body = -38, b""
+        os.write(fuse, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
+
+
+def test_a_program_that_cannot_be_looked_at(s):
+    """Its memory is a file system's in user space, which never answers: others' rules are still for them."""
+    path = os.path.join(s.dir, "mnt")
+    server = hanging_files(path)
+    if server is None:
+        return print("     no file systems in user space here")
+    try:
+        bad = harness.Program(s, [*as_user(4242), "python3", "-c", HANGING, path + "/libcuda.so.1"])
+        m = Machine(s, "[rule all]\nuser = *\nclass = best-effort\n")
+        a = m.plain()
+        eventually("by rule, beside it", lambda: s.slices(a.pid) == [1], 5)
+        bad.kill()
+    finally:
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
+        subprocess.run(["umount", "-l", path], check=True)
 
 
 def test_reload(s):

@@ -194,7 +194,7 @@ static void test_regions(void)
 	FILE *f = fmemopen((void *)maps_text, strlen(maps_text), "r");
 
 	CHECK(f != NULL);
-	CHECK_INT(rbt_nv_regions_parse(f, "/usr/bin/my program", &r, &n), 0);
+	CHECK_INT(rbt_nv_regions_parse(f, NULL, "/usr/bin/my program", &r, &n), 0);
 	fclose(f);
 	CHECK_INT(n, 8);
 	/* libcuda's data and .bss, the executable's .bss and data: by size. */
@@ -212,6 +212,40 @@ static void test_regions(void)
 	CHECK_INT(r[6].start, 0x7f0050000000);
 	CHECK_INT(r[7].start, 0x7f0000000000);
 	CHECK_INT(r[7].end, 0x7f0040000000);
+	free(r);
+}
+
+static const char fuse_maps_text[] =
+	"7f0010000000-7f0010010000 rw-p 00000000 00:2a 2 /home/x/mnt/libcuda.so.1\n"
+	"7f0010010000-7f0010020000 rw-p 00000000 00:00 0 \n"
+	"7f0020000000-7f0020010000 rw-p 00000000 00:2b 2 /home/y/libcuda.so.1\n"
+	"7f0030000000-7f0030010000 rw-p 00000000 00:2c 2 /gone/libcuda.so.1\n"
+	"7f0040000000-7f0040010000 rw-p 00000000 fe:01 2 /usr/lib/libcuda.so.1\n"
+	"7f0050000000-7f0050010000 rw-p 00000000 08:11 2 /media/libcuda.so.1\n";
+
+static const char mounts_text[] =
+	"22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
+	"31 22 0:42 / /home/x/mnt rw,nosuid shared:9 master:2 - fuse.sshfs none rw,user_id=7\n"
+	"32 22 0:43 / /home/y rw - overlay overlay rw\n"
+	"33 22 8:17 / /media rw - fuseblk /dev/sdb1 rw\n"
+	"nonsense\n";
+
+/* What a file system in user space would have to answer for is not read; its .bss is. */
+static void test_regions_of_files(void)
+{
+	struct rbt_nv_region *r = NULL;
+	size_t n = 0;
+	FILE *maps = fmemopen((void *)fuse_maps_text, strlen(fuse_maps_text), "r");
+	FILE *mounts = fmemopen((void *)mounts_text, strlen(mounts_text), "r");
+
+	CHECK(maps != NULL && mounts != NULL);
+	CHECK_INT(rbt_nv_regions_parse(maps, mounts, "/usr/bin/x", &r, &n), 0);
+	fclose(maps);
+	fclose(mounts);
+	CHECK_INT(n, 3);
+	CHECK_INT(r[0].start, 0x7f0010010000);
+	CHECK_INT(r[1].start, 0x7f0020000000);
+	CHECK_INT(r[2].start, 0x7f0040000000);
 	free(r);
 }
 
@@ -256,6 +290,7 @@ int main(void)
 	test_objects();
 	test_random_bits();
 	test_regions();
+	test_regions_of_files();
 	test_memory();
 	return check_result();
 }

@@ -37,8 +37,18 @@ static const char *path_of(char *line)
 	return p;
 }
 
+/* Filesystems that a process may have files of; a line of mountinfo each. */
+#define MAX_MOUNTS 4096
+
+struct filesystem {
+	unsigned major, minor;
+	bool is_in_user_space;
+};
+
 struct parse {
 	const char *exe;
+	struct filesystem *filesystems; /* owned */
+	size_t n_filesystems;
 	/* Where the last mapping (of any kind) of libcuda or the executable ended, and whose it
 	 * was. */
 	uint64_t image_end;
@@ -66,19 +76,65 @@ static bool find_place(
 	return true;
 }
 
+/* "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS … - TYPE SOURCE OPTIONS"; names have no spaces. */
+static int parse_mounts(struct parse *ps, FILE *mounts)
+{
+	size_t line_size = 0;
+	char *line = NULL;
+
+	ps->filesystems = calloc(MAX_MOUNTS, sizeof(*ps->filesystems));
+	if (ps->filesystems == NULL) {
+		return -ENOMEM;
+	}
+	while (ps->n_filesystems < MAX_MOUNTS && getline(&line, &line_size, mounts) > 0) {
+		struct filesystem *fs = &ps->filesystems[ps->n_filesystems];
+		const char *type = strstr(line, " - ");
+		if (type != NULL && sscanf(line, "%*d %*d %u:%u ", &fs->major, &fs->minor) == 2) {
+			fs->is_in_user_space = strncmp(type + 3, "fuse", 4) == 0;
+			ps->n_filesystems++;
+		}
+	}
+	free(line);
+	return 0;
+}
+
+/* Known not to be, or on a disk: who has no disk of their own cannot mount one. */
+static bool may_read_file(const struct parse *ps, unsigned major, unsigned minor)
+{
+	bool found = major != 0;
+
+	for (size_t i = 0; i < ps->n_filesystems; i++) {
+		const struct filesystem *fs = &ps->filesystems[i];
+		if (fs->major == major && fs->minor == minor) {
+			if (fs->is_in_user_space) {
+				return false;
+			}
+			found = true;
+		}
+	}
+	return found;
+}
+
 /* Whether the line is a region to read; fills it in. */
 static bool parse_line(struct parse *ps, char *line, struct rbt_nv_region *ret)
 {
 	enum rbt_nv_place place;
+	unsigned major, minor;
 	uint64_t start, end;
 	char perms[5];
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, perms) != 3 || start >= end) {
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %x:%x", &start, &end, perms, &major,
+		    &minor) != 5 ||
+		start >= end) {
 		return false;
 	}
+	const char *path = path_of(line);
 	/* Asked of unreadable regions too: they may stand between a library's data and its .bss. */
-	if (!find_place(ps, start, end, path_of(line), &place) || strncmp(perms, "rw", 2) != 0 ||
+	if (!find_place(ps, start, end, path, &place) || strncmp(perms, "rw", 2) != 0 ||
 		perms[3] != 'p') {
+		return false;
+	}
+	if ((major != 0 || minor != 0) && !may_read_file(ps, major, minor)) {
 		return false;
 	}
 	*ret = (struct rbt_nv_region){.start = start, .end = end, .place = place};
@@ -99,15 +155,16 @@ static int compare_regions(const void *pa, const void *pb)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-int rbt_nv_regions_parse(FILE *maps, const char *exe, struct rbt_nv_region **ret, size_t *ret_n)
+int rbt_nv_regions_parse(
+	FILE *maps, FILE *mounts, const char *exe, struct rbt_nv_region **ret, size_t *ret_n)
 {
 	struct parse ps = {.exe = exe};
 	struct rbt_nv_region *regions = NULL, region;
 	size_t n = 0, capacity = 0, line_size = 0;
 	char *line = NULL;
-	int r = 0;
+	int r = mounts != NULL ? parse_mounts(&ps, mounts) : 0;
 
-	while (getline(&line, &line_size, maps) > 0) {
+	while (r == 0 && getline(&line, &line_size, maps) > 0) {
 		if (!parse_line(&ps, line, &region)) {
 			continue;
 		}
@@ -123,6 +180,7 @@ int rbt_nv_regions_parse(FILE *maps, const char *exe, struct rbt_nv_region **ret
 		regions[n++] = region;
 	}
 	free(line);
+	free(ps.filesystems);
 	if (r < 0) {
 		free(regions);
 		return r;
@@ -149,8 +207,13 @@ int rbt_nv_memory_init(struct rbt_nv_memory *mem, pid_t pid)
 	if (maps == NULL) {
 		return errno == ENOENT ? -ESRCH : -errno;
 	}
-	int r = rbt_nv_regions_parse(maps, exe, &mem->regions, &mem->n_regions);
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
+	FILE *mounts = fopen(path, "re");
+	int r = rbt_nv_regions_parse(maps, mounts, exe, &mem->regions, &mem->n_regions);
 	fclose(maps);
+	if (mounts != NULL) {
+		fclose(mounts);
+	}
 	if (r < 0) {
 		return r;
 	}
