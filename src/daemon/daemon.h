@@ -334,7 +334,7 @@ struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_ti
 bool adopt_is_due(const struct sighting *k, uint32_t n_files, uint64_t now_ns);
 
 /* lost.c: processes at which it is not good to look */
-/* One was killed (child: and has not ended; 0: it has) that looked at `culprit`, NULL: at nobody. */
+/* One was killed (child: and has not ended; 0: it has) that looked at `culprit`; NULL: nobody. */
 void lost_note(struct daemon *d, pid_t child, const struct scan_report *culprit, uint64_t until_ns);
 /* Whether a process is not to be looked at, for what it or others of its user have done. */
 bool lost_is_shunned(const struct daemon *d, const struct scan_report *who, uint64_t now_ns);

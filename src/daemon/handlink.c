@@ -30,8 +30,8 @@
  * programs go unmanaged for as long. */
 #define QUICK_DEATH_NS   (5 * RBT_NS_PER_S)
 #define MAX_QUICK_DEATHS 3
-/* A killed hand ends at once, unless it is inside the driver and that hangs. Then there is none for a
- * while; after that, another is tried beside it. */
+/* A killed hand ends at once, unless it is inside the driver and that hangs. Then there is none for
+ * a while; after that, another is tried beside it. */
 #define REAP_NS      (20 * RBT_NS_PER_MS)
 #define REAP_STEP_US 200
 #define DYING_NS     (10 * RBT_NS_PER_S)

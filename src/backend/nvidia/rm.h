@@ -26,8 +26,8 @@ int rbt_nv_control(
 int rbt_nv_control_status(int fd, uint32_t client, uint32_t object, uint32_t cmd, void *params,
 	uint32_t size, uint32_t *ret_status);
 
-/* What `object` of the client is (NV_HANDLE_INFO_*). 0 when RM answered; *ret is filled in only where
- * *ret_status is NV_OK. */
+/* What `object` of the client is (NV_HANDLE_INFO_*). 0 when RM answered; *ret is filled in only
+ * where *ret_status is NV_OK. */
 int rbt_nv_handle_info(int fd, uint32_t client, uint32_t object, uint32_t index,
 	uint32_t *ret_status, uint32_t *ret);
 
