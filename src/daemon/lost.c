@@ -2,8 +2,8 @@
 /*
  * Looking at a process can be the end of who looks: memory of a file system in user space is read
  * when its owner lets it be, or never, and who waits for it cannot even be killed. Such a process
- * is not looked at again for a while, nor as long as somebody still hangs in it; and of users who have
- * several of them, none.
+ * is not looked at again for a while, nor as long as somebody still hangs in it; and of users who
+ * have several of them, none.
  */
 #include <sys/wait.h>
 

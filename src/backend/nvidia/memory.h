@@ -35,8 +35,8 @@ struct rbt_nv_memory {
  * Takes the writable private regions out of the text of a maps file; `exe` is the path of the
  * executable. Those of files are taken only where the text of a mountinfo file (NULL: none) does
  * not leave it open that reading them depends on another process: a file system in user space may
- * make its readers wait for ever, and unkillable. 0 or -ENOMEM; lines that make no sense are left out.
- * The caller frees *ret.
+ * make its readers wait for ever, and unkillable. 0 or -ENOMEM; lines that make no sense are left
+ * out. The caller frees *ret.
  */
 int rbt_nv_regions_parse(
 	FILE *maps, FILE *mounts, const char *exe, struct rbt_nv_region **ret, size_t *ret_n);
