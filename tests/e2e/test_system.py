@@ -232,6 +232,32 @@ def test_a_program_that_cannot_be_looked_at(s):
         subprocess.run(["umount", "-l", path], check=True)
 
 
+FAULTING = """if True:
+    import ctypes, fcntl, mmap, os, signal, struct
+    node = os.open("/dev/nvidiactl", os.O_RDWR)
+    fault = ctypes.CDLL(None).syscall(323, os.O_CLOEXEC)
+    area = mmap.mmap(-1, 1 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if fault >= 0:
+        start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        fcntl.ioctl(fault, 0xc018aa3f, struct.pack("<3Q", 0xaa, 0, 0))
+        fcntl.ioctl(fault, 0xc020aa00, struct.pack("<4Q", start, 1 << 20, 1, 0))
+    print(f"ready pid={os.getpid()} {fault}", flush=True)
+    signal.pause()
+"""
+
+
+def test_who_takes_too_long_is_put_off(s):
+    """Reading its memory waits for it: others' rules are for them all the same."""
+    if os.uname().machine != "x86_64":
+        return print("     the number of userfaultfd() is x86_64's")
+    bad = harness.Program(s, ["python3", "-c", FAULTING])
+    s.programs.append(bad)
+    m = Machine(s, "[rule all]\nuser = *\nclass = best-effort\n")
+    a = m.plain()
+    eventually("by rule, after a while", lambda: s.slices(a.pid) == [1])
+    eventually("it is said", lambda: f"process {bad.pid} cannot be looked at" in m.said())
+
+
 def test_reload(s):
     m = Machine(s, RULE)
     a = m.plain()
