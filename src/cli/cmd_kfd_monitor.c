@@ -9,6 +9,7 @@
 
 #include "cli/cmd_kfd.h"
 #include "util/parse.h"
+#include "util/time.h"
 
 #define DEFAULT_DURATION_MS 10000u
 #define DEFAULT_INTERVAL_MS 1000u
@@ -18,11 +19,13 @@
 
 enum form { FORM_TEXT, FORM_JSON, FORM_CSV, FORM_LIVE };
 
+#define FLUSH_NS (100 * RBT_NS_PER_MS)
+
 struct monitor {
 	pid_t pid;
 	enum form form;
 	bool addresses;
-	uint64_t duration_ms, interval_ms, start_ns;
+	uint64_t duration_ms, interval_ms, start_ns, flushed_ns;
 	struct rbt_json json;
 	/* Not every sample: a day at 100 Hz would not fit. Owned. */
 	struct rubato_kfd_stats *stats;
@@ -102,7 +105,11 @@ static void show(struct monitor *m, const struct rubato_kfd_snapshot *s)
 		text_line(m, s);
 		break;
 	}
-	fflush(stdout);
+	/* Whoever looks on does not see more than this: at 100 Hz it is a fifth of all we do. */
+	if (s->time_ns - m->flushed_ns >= FLUSH_NS) {
+		m->flushed_ns = s->time_ns;
+		fflush(stdout);
+	}
 }
 
 static int on_sample(struct rubato_kfd_snapshot *snap, void *data)
