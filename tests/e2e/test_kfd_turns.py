@@ -112,8 +112,8 @@ def test_two_take_turns(s):
     for p in programs:
         eventually("it waits", lambda: is_off(s, p.pid))
         eventually("it runs", lambda: is_on(s, p.pid))
-    both, seen = 0, set()
-    for _ in range(20):
+    both, seen, end = 0, set(), time.monotonic() + 1
+    while time.monotonic() < end:
         now = who_runs(s, programs)
         both += len(now) > 1
         seen.update(now)
@@ -400,6 +400,8 @@ def test_agent_has_no_rights(s):
     eventually("known", lambda: are_linked(s, p))
     agent = thread_status(p.pid, AGENT)
     assert int(agent["CapEff"], 16) == int(agent["CapPrm"], 16) == 0 and agent["NoNewPrivs"] == "1", agent
+    if os.geteuid() != 0:
+        return  # it had none, and can become nobody else
     assert agent["Seccomp"] == "2" and thread_status(p.pid, "kfdclient")["NoNewPrivs"] == "0"
     assert int(agent["Seccomp_filters"]) == int(thread_status(p.pid, "kfdclient")["Seccomp_filters"]) + 1
     s.rubato("suspend", p.pid)
