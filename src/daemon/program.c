@@ -401,6 +401,12 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		h->off = mine->suspended ? RBT_OFF_COMMAND : h->off;
 		h->rest_off = mine->suspended || h->rest_off;
 	}
+	/* Nothing is half suspended: what it has made since would run on. */
+	if (p->suspended && program_is_partial(d, p)) {
+		rbt_warn("process %d has more tasks than are known: it is resumed", (int)p->pid);
+		p->suspended = false;
+		p->resume_at_ns = 0;
+	}
 	h->in_hand = false;
 	h->watch_us = 0;
 	h->stale = true;
