@@ -25,14 +25,6 @@ static uint32_t slice(const struct sim_prog *p)
 	return (uint32_t)p->applied.slice_us[0];
 }
 
-static void check_kept(struct sim *sim)
-{
-	CHECK(sim->broken == NULL);
-	if (sim->broken != NULL) {
-		fprintf(stderr, "broken at %" PRIu64 " ns: %s\n", sim->broken_ns, sim->broken);
-	}
-}
-
 static void set_locks(struct sim *sim, uint32_t locked, uint32_t marked)
 {
 	const struct rbt_decision *d;

@@ -18,14 +18,6 @@ static const struct sim_work tokens = {
 static const struct sim_work single = {
 	.burst_ns = 1100 * SIM_US, .bursts = 1, .period_ns = 25 * SIM_MS, .is_poisson = true};
 
-static void check_kept(struct sim *sim)
-{
-	CHECK(sim->broken == NULL);
-	if (sim->broken != NULL) {
-		fprintf(stderr, "broken at %" PRIu64 " ns: %s\n", sim->broken_ns, sim->broken);
-	}
-}
-
 static struct rbt_sched_stats stats_of(const struct sim_prog *p)
 {
 	struct rbt_sched_stats stats;

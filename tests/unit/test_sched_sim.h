@@ -8,6 +8,7 @@
 #ifndef RBT_TESTS_SCHED_SIM_H
 #define RBT_TESTS_SCHED_SIM_H
 
+#include "check.h"
 #include "sched/core.h"
 
 #define SIM_US          UINT64_C(1000)
@@ -81,5 +82,14 @@ uint64_t sim_random(struct sim *sim, uint64_t below);
 uint64_t sim_quantile(const struct sim_prog *p, double q);
 /* (sum x)^2 / (n sum x^2) of done_ns / weight. */
 double sim_jain(struct sim_prog *const *progs, unsigned n);
+
+/* That no promise was broken so far. */
+static inline void check_kept(const struct sim *sim)
+{
+	CHECK(sim->broken == NULL);
+	if (sim->broken != NULL) {
+		fprintf(stderr, "broken at %" PRIu64 " ns: %s\n", sim->broken_ns, sim->broken);
+	}
+}
 
 #endif

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns, on simulated GPUs: fairness, weights, priorities, idleness, ranks, policies. */
+/* Turns, on simulated GPUs: fairness, weights, priorities, idleness. */
 #include "check.h"
 #include "sched/class.h"
 #include "test_sched_sim.h"
 
 #define BEST_EFFORT 2
-
-static void check_kept(struct sim *sim)
-{
-	CHECK(sim->broken == NULL);
-	if (sim->broken != NULL) {
-		fprintf(stderr, "broken at %" PRIu64 " ns: %s\n", sim->broken_ns, sim->broken);
-	}
-}
 
 /* Equal trainers get equal shares of all there is, and it does not cost a tick more than their
  * turns do. */
@@ -241,126 +233,6 @@ static void test_overtakes(void)
 	sim_finish(&sim);
 }
 
-static struct sim_prog *add_rank(struct sim *sim, uint32_t group, uint32_t gpu, uint32_t weight)
-{
-	struct rbt_sched_params params = {
-		.priority = BEST_EFFORT, .weight = weight, .group = group};
-
-	params.tasks[gpu] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
-	return sim_add_params(sim, &params, NULL);
-}
-
-/* Ranks run together or not at all, get their share beside single programs, and leave no GPU
- * unused. (That they are on together is verified at every step.) */
-static void test_ranks(void)
-{
-	struct sim sim;
-	struct sim_prog *ranks[4], *singles[5];
-	double used = 0;
-
-	sim_init(&sim, NULL);
-	for (uint32_t i = 0; i < 4; i++) {
-		ranks[i] = add_rank(&sim, 7, i, 1);
-	}
-	for (uint32_t i = 0; i < 5; i++) {
-		singles[i] = add_rank(&sim, 0, i % 4, 1); /* two on GPU 0 */
-	}
-	sim_run(&sim, 30 * SIM_S);
-	for (unsigned i = 0; i < sim.n_progs; i++) {
-		used += sim.progs[i]->done_ns;
-	}
-	CHECK(used > 0.99 * 4 * (double)sim.now_ns);
-	CHECK(sim_jain(ranks, 4) > 0.9999);
-	/* A third of the busiest GPU, and so of all. */
-	CHECK(ranks[0]->done_ns > 0.30 * (double)sim.now_ns);
-	CHECK(ranks[0]->done_ns < 0.36 * (double)sim.now_ns);
-	CHECK(singles[0]->done_ns > 0.30 * (double)sim.now_ns);
-	CHECK(singles[1]->done_ns > 0.60 * (double)sim.now_ns);
-	/* When the crowd on GPU 0 has gone, the ranks have not saved up for it. */
-	sim_remove(singles[4]);
-	sim_remove(singles[0]);
-	sim_reset(&sim);
-	sim_run(&sim, 4 * SIM_S);
-	CHECK(singles[1]->done_ns > 0.40 * 4e9);
-	CHECK(ranks[0]->done_ns > 0.40 * 4e9);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* Two groups that cross each other and single programs: nobody waits for ever. */
-static void test_crossing_ranks(void)
-{
-	struct sim sim;
-
-	sim_init(&sim, NULL);
-	add_rank(&sim, 1, 0, 1);
-	add_rank(&sim, 1, 1, 1);
-	add_rank(&sim, 2, 1, 1);
-	add_rank(&sim, 2, 2, 1);
-	add_rank(&sim, 3, 2, 1);
-	add_rank(&sim, 3, 0, 1);
-	for (uint32_t i = 0; i < 3; i++) {
-		add_rank(&sim, 0, i, 1);
-	}
-	sim_run(&sim, 30 * SIM_S);
-	for (unsigned i = 0; i < sim.n_progs; i++) {
-		CHECK(sim.progs[i]->done_ns > 0.2 * (double)sim.now_ns);
-	}
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* Turns that begin at different times on a group's GPUs neither starve it nor let it in before its
- * time. */
-static void test_unaligned_ranks(void)
-{
-	struct sim sim;
-
-	sim_init(&sim, NULL);
-	for (uint32_t i = 0; i < 4; i++) {
-		add_rank(&sim, 0, 0, 1);
-	}
-	sim_run(&sim, 33 * SIM_MS);
-	for (uint32_t i = 0; i < 2; i++) {
-		add_rank(&sim, 0, 1, 1);
-	}
-	sim_run(&sim, 21 * SIM_MS);
-	struct sim_prog *ranks[2] = {add_rank(&sim, 1, 0, 1), add_rank(&sim, 1, 1, 1)};
-	sim_reset(&sim);
-	sim_run(&sim, 40 * SIM_S);
-	CHECK(ranks[0]->done_ns > 0.9 * 40e9 / 5);
-	CHECK(ranks[0]->done_ns < 1.1 * 40e9 / 5);
-	CHECK(sim_jain(sim.progs, 4) >= 0.98);
-	CHECK(sim_jain(sim.progs + 4, 2) >= 0.98);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* One rank suspended by command: its group's turns are not wasted on the others. */
-static void test_suspended_rank(void)
-{
-	struct sim sim;
-
-	sim_init(&sim, NULL);
-	struct sim_prog *a = add_rank(&sim, 1, 0, 1), *b = add_rank(&sim, 1, 1, 1);
-	struct sim_prog *single = add_rank(&sim, 0, 0, 1);
-	sim_run(&sim, SIM_S);
-	b->params.suspended = true;
-	sim_change(b);
-	CHECK_INT(b->applied.off, RBT_OFF_COMMAND);
-	CHECK(a->applied.off != RBT_ON);
-	sim_reset(&sim);
-	sim_run(&sim, SIM_S);
-	CHECK(single->done_ns > 0.999e9);
-	b->params.suspended = false;
-	sim_change(b);
-	sim_reset(&sim);
-	sim_run(&sim, 2 * SIM_S);
-	CHECK(a->done_ns > 0.9e9 && b->done_ns > 0.9e9 && single->done_ns > 0.9e9);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
 /* Guessed to be idle and kept off: a program that has something to do after all, and shows no sign
  * of it, is not left so for ever. */
 static void test_probe(void)
@@ -474,113 +346,8 @@ static void test_in_flight(void)
 	CHECK(idle[0].on_ns >= SIM_S / 20 && idle[1].on_ns >= 17 * SIM_S);
 }
 
-static void test_policy_fair(void)
-{
-	struct rbt_sched_config config = {.policy = rbt_sched_policy_find("fair")};
-	struct sim sim;
-
-	sim_init(&sim, &config);
-	sim_add(&sim, 13, false, NULL);
-	sim_add(&sim, 8, false, NULL);
-	sim_add(&sim, 0, false, NULL);
-	sim_run(&sim, 20 * SIM_S);
-	CHECK(sim_jain(sim.progs, 3) >= 0.98);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* Who only changes does not lose its place. */
-static void test_fifo_place(void)
-{
-	struct rbt_sched_config config = {.policy = rbt_sched_policy_find("fifo")};
-	struct sim sim;
-
-	sim_init(&sim, &config);
-	struct sim_prog *a = sim_add(&sim, 8, true, NULL), *b = sim_add(&sim, 8, true, NULL);
-	struct sim_prog *c = sim_add(&sim, 8, true, NULL);
-	sim_run(&sim, SIM_MS);
-	b->params.weight = 7;
-	sim_change(b);
-	CHECK_INT(a->applied.off, RBT_ON);
-	sim_remove(a);
-	CHECK_INT(b->applied.off, RBT_ON);
-	CHECK_INT(c->applied.off, RBT_OFF_FULL);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-static void test_policy_fifo(void)
-{
-	struct rbt_sched_config config = {
-		.policy = rbt_sched_policy_find("fifo"), .max_reserve_ms = 1000};
-	const struct sim_work once = {.burst_ns = 300 * SIM_MS,
-		.bursts = 1,
-		.period_ns = 10 * SIM_MS,
-		.until_ns = SIM_S / 4};
-	struct sim sim;
-
-	sim_init(&sim, &config);
-	struct sim_prog *a = sim_add(&sim, 8, true, &once), *b = sim_add(&sim, 8, true, &once);
-	a->due_ns = 20 * SIM_MS;
-	a->work.period_ns = b->work.period_ns = 10000 * SIM_S; /* one request each */
-	sim_run(&sim, 2 * SIM_S);
-	CHECK_INT(b->n_requests, 1);
-	CHECK_INT(a->n_requests, 1);
-	CHECK(b->took_ns[0] < 301 * SIM_MS); /* came first, was not interrupted */
-	CHECK(a->took_ns[0] > 580 * SIM_MS && a->took_ns[0] < 610 * SIM_MS);
-	sim_add(&sim, 2, false, NULL);
-	sim_add(&sim, 2, false, NULL);
-	sim_reset(&sim);
-	sim_run(&sim, 10 * SIM_S);
-	CHECK(sim.n_ticks >= 9 && sim.n_ticks <= 24); /* some to see whether they idle */
-	CHECK(sim_jain(sim.progs + 2, 2) >= 0.98);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* Whoever ticks us is late, and something else happens first: the turn is over all the same. */
-static void test_late_ticks(const char *policy)
-{
-	const struct rbt_sched_config config = {.policy = rbt_sched_policy_find(policy)};
-	struct rbt_sched_params params = {.priority = BEST_EFFORT, .weight = 1};
-	struct rbt_sched_prog *trainers[3], *p;
-	struct rbt_sched_stats stats[3];
-	const struct rbt_decision *ignored;
-	struct rbt_sched *s;
-	uint64_t now_ns = SIM_S;
-
-	CHECK_INT(rbt_sched_create(&config, NULL, NULL, &s), 0);
-	rbt_sched_set_gpus(s, now_ns, &(struct rbt_sched_gpus){.locked = 1});
-	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
-	for (unsigned i = 0; i < 3; i++) {
-		CHECK_INT(rbt_sched_add(s, now_ns, &params, NULL, &trainers[i]), 0);
-	}
-	params.priority = 13;
-	params.is_known = true;
-	CHECK_INT(rbt_sched_add(s, now_ns, &params, NULL, &p), 0);
-	/* A request now and then, each when a turn should have ended a moment ago. */
-	for (unsigned i = 0; i < 1000; i++) {
-		uint64_t next_ns = rbt_sched_next_tick(s);
-		now_ns = next_ns != UINT64_MAX && next_ns > now_ns ? next_ns : now_ns;
-		now_ns += 100 * SIM_US;
-		rbt_sched_busy(s, now_ns, p);
-		rbt_sched_idle(s, now_ns + 500 * SIM_US, p);
-		while (rbt_sched_next_change(s, &ignored) != NULL) {
-		}
-		now_ns += 20 * SIM_MS;
-		rbt_sched_tick(s, now_ns);
-	}
-	for (unsigned i = 0; i < 3; i++) {
-		rbt_sched_stats(s, trainers[i], &stats[i]);
-		CHECK(stats[i].on_ns >= (now_ns - SIM_S) / 4);
-	}
-	rbt_sched_destroy(s);
-}
-
 int main(void)
 {
-	test_late_ticks("turns");
-	test_late_ticks("fifo");
 	test_equal(3, false);
 	test_equal(8, false);
 	test_equal(3, true);
@@ -597,13 +364,6 @@ int main(void)
 	test_guarded_crowd();
 	test_large_crowd();
 	test_overtakes();
-	test_ranks();
-	test_crossing_ranks();
-	test_unaligned_ranks();
-	test_suspended_rank();
 	test_probe();
-	test_policy_fair();
-	test_policy_fifo();
-	test_fifo_place();
 	return check_result();
 }
