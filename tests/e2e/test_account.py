@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accounts: what programs have had, as ps tells it and as Prometheus reads it."""
 import http.client
-import json
 import math
 import os
 import re
@@ -14,43 +13,12 @@ import subprocess
 import time
 
 import harness
-from harness import Program, binary, eventually
-from test_turns import BEST_EFFORT, HINTING, Requests, Spinner, cpu_seconds, spinners
+from harness import Program, binary, eventually, measured
+from programs import BEST_EFFORT, Daemon, Requests, Spinner, cpu_seconds, hinter, spinners
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{(.*)\})? (\S+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
-
-
-class Daemon:
-    """rubatod with options of its own, and perhaps a configuration file."""
-
-    def __init__(self, s, *options, text=None):
-        self.s, self.path = s, os.path.join(s.dir, "conf")
-        if text is not None:
-            self.write(text)
-            options += ("--config", self.path)
-        self.process = subprocess.Popen(s.inside([binary("rubatod"), *map(str, options)]), env=s.env,
-                                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.pid = s.daemon()
-        eventually("it listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
-        s.programs.append(self)
-
-    def write(self, text):
-        with open(self.path, "w") as f:
-            f.write(text)
-
-    def reload(self, text):
-        self.write(text)
-        os.kill(self.pid, signal.SIGHUP)
-
-    def end(self):
-        if self.process.poll() is None:
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        self.process.wait(10)
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -233,8 +201,7 @@ def test_calls_are_counted_as_the_device_does(s):
 
 
 def test_requests_as_told(s):
-    p = Program(s, [binary("rubato"), "run", "--class", "latency", "--", "python3", "-c", HINTING])
-    s.programs.append(p)
+    p = hinter(s)
     eventually("known", lambda: s.ps().get(p.pid, {}).get("counted"))
     assert s.ps()[p.pid]["request"] is None, "none yet is not zero of them"
     for ms in 5, 5, 30, 30, 30:
@@ -421,6 +388,7 @@ FLOOD = """if True:
 """
 
 
+@measured
 def test_who_asks_badly_delays_nobody(s):
     """More connections than are served, halves of requests, nonsense, and readers that do not read."""
     if without_metrics(s):
@@ -459,6 +427,7 @@ def test_who_asks_badly_delays_nobody(s):
     assert used < 0.5, "more than an eighth of 2 s, and what is had at once"
 
 
+@measured
 def test_no_file_descriptor_left(s):
     """Who cannot be let in does not keep the daemon busy, and is let in later."""
     if without_metrics(s):

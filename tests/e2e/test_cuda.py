@@ -8,65 +8,16 @@ import subprocess
 import time
 
 import harness
-from harness import LONG, Program, binary, device, eventually
+from harness import LONG, binary, device, eventually
+from programs import KERNELS, Spinner, contexts, is_right, result, start, suite
 
-KERNELS = os.environ["KERNELS"]  # where the .ptx files are
 FAULTS = ("illegal", 700), ("misaligned", 716), ("trap", 719), ("assert", 710)
 REFUSED = ("fatbin", 209), ("cubin", 209), ("export", None)
-
-
-def suite(*options):
-    return [binary("cuda_suite"), KERNELS, *map(str, options)]
-
-
-def start(s, *options, under=()):
-    program = Program(s, [*under, *suite("--say", *options)])
-    s.programs.append(program)
-    return program
-
-
-def result(program, seconds=120):
-    """Exit code and last line of a program that ends by itself."""
-    out, _ = program.process.communicate(timeout=seconds)
-    lines = out.strip().splitlines()
-    return program.process.returncode, lines[-1] if lines else ""
-
-
-def is_right(program, seconds=120):
-    code, last = result(program, seconds)
-    return code == 0 and last.endswith(" 0 wrong")
-
-
-def contexts(s):
-    return {c["pid"]: c for c in s.state()["contexts"]}
 
 
 def is_all_free(s, mib):
     """But for a little that the allocator keeps."""
     return [d["memory_free_bytes"] >> 12 for d in s.state()["devices"]] == [(mib << 8) - 1]
-
-
-class Spinner:
-    """bench/besteffort: kernels without end; counts those that are done."""
-
-    def __init__(self, s, *run_options):
-        under = [binary("rubato"), "run", *run_options, "--"] if run_options else []
-        self.process = subprocess.Popen(s.inside([*under, binary("besteffort"), "--steps", "300"]), stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env=s.env, start_new_session=True)
-        self.ready = json.loads(self.process.stdout.readline())
-        self.pid = self.ready["pid"]
-        s.programs.append(self)
-
-    def ask(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def count(self):
-        return self.ask("count")["count"]
-
-    end = Program.end
-    kill = Program.kill
 
 
 def test_the_suite_is_right(s):

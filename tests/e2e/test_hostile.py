@@ -12,8 +12,8 @@ import sys
 import time
 
 import harness
-from harness import LONG, Program, alive, binary, device, eventually
-from test_turns import BEST_EFFORT, Requests, cpu_seconds, spinners
+from harness import LONG, Program, alive, binary, device, eventually, measured
+from programs import BEST_EFFORT, Requests, cpu_seconds, spinners
 
 MAGIC = 0x74627201
 HELLO, AWAIT = 1, 11
@@ -87,6 +87,7 @@ def scribblers():
     return (["board"], ["wake"], ["flip"], ["board", "wake", "flip"]) if LONG else (["board", "wake", "flip"],)
 
 
+@measured
 def test_boards_and_floods(s):
     """What they do to their boards; then garbage, HELLOs, records, boards, questions: from one, and all at once."""
     requests = Requests(s, "--class", "latency")

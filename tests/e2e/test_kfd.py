@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from harness import LONG, Program, alive, binary, device, eventually, main
+from harness import LONG, Program, alive, binary, device, eventually, main, measured
 
 AMD = ("--amd-gpus", "1")
 
@@ -146,6 +146,7 @@ print(code, used.ru_utime + used.ru_stime)
 """
 
 
+@measured
 @device(*AMD)
 def test_monitor_costs_little(s):
     """At 100 Hz, below 1 % of a processor."""

@@ -6,7 +6,7 @@ import random
 import signal
 import time
 
-from harness import LONG, Program, alive, binary, device, eventually, main
+from harness import LONG, Program, alive, binary, device, eventually, main, measured
 
 AMD = ("--amd-gpus", "1")
 # Packets of 5 ms: what is in a ring lasts long enough to be looked at on a slow machine.
@@ -166,6 +166,7 @@ def test_who_is_idle_has_no_turns(s):
     exact(s, busy, idle)
 
 
+@measured
 @device(*SLOW)
 def test_latency_program_stops_the_others(s):
     others = [run(s, *BEST_EFFORT), run(s, "--class", "normal")]
@@ -362,6 +363,7 @@ def test_attached_take_turns(s):
     exact(s, *programs, idle)
 
 
+@measured
 @device(*SLOW)
 def test_attached_latency_program_reserves(s):
     trainer, urgent = run(s, *BEST_EFFORT), client(s, "--queues", 1, "--sdma", 0)
@@ -456,6 +458,7 @@ def cpu_s(pid):
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+@measured
 @device(*AMD)
 def test_in_a_sandbox(s):
     """Which traps or refuses what the agent needs: the program goes on, and nobody spins."""

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 
-from harness import LONG, Session, alive, binary, eventually, main
+from harness import LONG, Session, alive, eventually, main
 
 ROUNDS = int(os.environ.get("RUBATO_TEST_ROUNDS", 500 if LONG else 20))
 

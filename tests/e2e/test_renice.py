@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rubato renice` and `rubato ps` on programs that were started without Rubato."""
-import json
-import os
 import time
 
-from harness import binary, device, eventually, main
+from harness import device, eventually, main
 
 
 def test_renice_and_back(s):

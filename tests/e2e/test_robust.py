@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 
-from harness import alive, binary, device, eventually, main
+from harness import alive, binary, eventually, main, measured
 
 MAGIC = 0x74627201
 SET_TIMESLICE, DISABLE_CHANNELS = "a06c0103", "2080110b"
@@ -37,6 +37,7 @@ def started(s):
     return p, s.daemon()
 
 
+@measured
 def test_idle_costs_nothing(s):
     _, daemon = started(s)
     hand = s.hand()
@@ -46,6 +47,7 @@ def test_idle_costs_nothing(s):
     assert used <= 0.02, f"{used} s of 4"
 
 
+@measured
 def test_no_fds_left(s):
     p, daemon = started(s)
     old = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
@@ -80,6 +82,7 @@ def test_the_hand_cannot_be_started(s):
     tool.close()
 
 
+@measured
 def test_a_stopped_daemon_with_a_full_queue(s):
     p, daemon = started(s)
     os.kill(daemon, signal.SIGSTOP)
@@ -215,6 +218,7 @@ def test_a_lost_hand_and_a_refused_resume(s):
     eventually("resumed", lambda: s.is_running(p.pid), 8)
 
 
+@measured
 def test_a_hand_that_does_not_go(s):
     """Killed, it stays for a while, as one does that hangs in the driver: here, because of who traces it."""
     libc = ctypes.CDLL(None, use_errno=True)

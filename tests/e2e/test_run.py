@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rubato run`: classes reach the device; programs are themselves; short slices never meet."""
 import os
-import signal
-import subprocess
 import threading
 import time
 
-from harness import Session, binary, device, eventually, main
+from harness import binary, device, eventually, main
 
 
 def test_best_effort_gets_a_short_slice(s):

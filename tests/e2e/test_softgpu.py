@@ -9,7 +9,7 @@ import struct
 import subprocess
 import time
 
-from harness import LONG, alive, binary, device, eventually, main
+from harness import LONG, alive, binary, device, eventually, main, measured
 
 SOFTGPU = binary("rubato-softgpu")
 RMCLIENT = binary("rmclient")
@@ -58,6 +58,7 @@ def test_private_session_goes_with_its_command(s):
     assert not os.path.exists(private_dir(done))
 
 
+@measured
 def test_what_a_command_leaves_behind_goes_on(s):
     started = time.monotonic()
     done = shell(s, f"echo $RUBATO_SOFTGPU; ({RMCLIENT} --for 1.5 >/dev/null 2>&1 &)")
@@ -408,6 +409,7 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@measured
 def test_out_of_files(s):
     """A server that cannot take a connection leaves it waiting, without running hot, and takes it later."""
     p = s.program()

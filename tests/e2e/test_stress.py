@@ -14,7 +14,7 @@ import time
 import harness
 from harness import LONG, alive, binary, device, eventually
 from test_hostile import fds, hostile, rss_kib
-from test_turns import BEST_EFFORT, Requests, kill, spinners
+from programs import BEST_EFFORT, Requests, kill, spinners
 
 MAGIC, LIST, PROGRAM = 0x74627201, 8, 10
 ROUNDS = int(os.environ.get("RUBATO_TEST_ROUNDS", 100 if LONG else 10))

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from harness import alive, device, eventually, main
+from harness import alive, eventually, main, measured
 
 
 def kill(pid, number=signal.SIGKILL):
@@ -23,6 +23,7 @@ def test_suspend_and_resume(s):
         assert s.is_running(p.pid)
 
 
+@measured
 def test_for_a_while(s):
     p = s.program()
     s.rubato("suspend", p.pid, "--for", "1.2")

@@ -11,7 +11,7 @@ import time
 
 import harness
 from harness import alive, binary, device, skip
-from test_turns import take_turns, taking_turns
+from programs import take_turns, taking_turns
 
 NOBODY = 65534
 UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../packaging/systemd/rubatod.service.in")

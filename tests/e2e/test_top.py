@@ -7,9 +7,9 @@ import subprocess
 import time
 
 import harness
-from harness import Program, binary, eventually, skip
+from harness import Program, binary, eventually, measured, skip
 from terminal import Terminal
-from test_turns import cpu_seconds
+from programs import cpu_seconds
 
 LATENCY, NORMAL, BEST_EFFORT = (("--class", name) for name in ("latency", "normal", "best-effort"))
 DISABLE_CHANNELS = "2080110b"
@@ -302,6 +302,7 @@ def test_names_can_do_no_harm(s):
     assert [r["pid"] for r in rows] == [p.pid]
 
 
+@measured
 def test_it_costs_little(s):
     needs_screen(s)
     three(s)

@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-from harness import alive, binary, device, eventually, main
+from harness import binary, device, eventually, main
 
 
 def refused(s, code, *args, says=""):

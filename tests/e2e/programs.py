@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs for tests: what they run, and what is seen of it."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from harness import Program, binary, eventually
+
+BEST_EFFORT = "--class", "best-effort"
+KERNELS = os.environ["KERNELS"]  # where the .ptx files are
+
+
+def cpu_seconds(pid):
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/schedstat") as f:
+            total += int(f.read().split()[0])
+    return total / 1e9
+
+
+def kill(pid, number=signal.SIGKILL):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def suite(*options):
+    return [binary("cuda_suite"), KERNELS, *map(str, options)]
+
+
+def start(s, *options, under=()):
+    program = Program(s, [*under, *suite("--say", *options)])
+    s.programs.append(program)
+    return program
+
+
+def result(program, seconds=120):
+    """Exit code and last line of a program that ends by itself."""
+    out, _ = program.process.communicate(timeout=seconds)
+    lines = out.strip().splitlines()
+    return program.process.returncode, lines[-1] if lines else ""
+
+
+def is_right(program, seconds=120):
+    code, last = result(program, seconds)
+    return code == 0 and last.endswith(" 0 wrong")
+
+
+def contexts(s):
+    return {c["pid"]: c for c in s.state()["contexts"]}
+
+
+def watch(s, seconds):
+    """How often each pid was found runnable at a short slice; never two at once."""
+    seen = {}
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        short = s.short()
+        assert len(short) <= 1, f"short slices meet: {short}"
+        for pid in short:
+            seen[pid] = seen.get(pid, 0) + 1
+    return seen
+
+
+def take_turns(s, programs, seconds=1.5):
+    seen = watch(s, seconds)
+    assert set(seen) == {p.pid for p in programs}, (seen, [p.pid for p in programs])
+    return seen
+
+
+def taking_turns(s, programs):
+    """Once all are at their short slices."""
+    eventually("all short", lambda: all(s.slices(p.pid) == [1] for p in programs), 10)
+
+
+def work(s, programs, seconds):
+    """Instructions that each has executed meanwhile."""
+    first = contexts(s)
+    time.sleep(seconds)
+    last = contexts(s)
+    return [last[p.pid]["instructions"] - first[p.pid]["instructions"] for p in programs]
+
+
+class Asked:
+    """A program that answers a line with a line of JSON; the first tells its pid."""
+
+    def __init__(self, s, argv, run_options):
+        under = [binary("rubato"), "run", *run_options, "--"] if run_options else []
+        self.process = subprocess.Popen(s.inside([*under, *argv]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=s.env, start_new_session=True)
+        self.ready = json.loads(self.process.stdout.readline())
+        self.pid = self.ready["pid"]
+        s.programs.append(self)
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    end = Program.end
+    kill = Program.kill
+
+
+class Spinner(Asked):
+    """bench/besteffort: kernels without end; counts those that are done."""
+
+    def __init__(self, s, *run_options):
+        super().__init__(s, [binary("besteffort"), "--steps", "300"], run_options)
+
+    def count(self):
+        return self.ask("count")["count"]
+
+
+class Requests(Asked):
+    """bench/latency: requests of a few small kernels each."""
+
+    def __init__(self, s, *run_options):
+        super().__init__(s, [binary("latency"), "--steps", "20", "--kernels", "3"], run_options)
+
+    def in_a_row(self):
+        """Milliseconds for 60 requests with a synchronisation after each, one after another: the best of three."""
+        return min(sum(self.ask("measure graph 60 1000000 1")["service_us"]) / 1000 for _ in range(3))
+
+
+def spinners(s, *options):
+    """One for each tuple of options of `rubato run`, at work."""
+    programs = [Spinner(s, *BEST_EFFORT, *own) for own in options]
+    for p in programs:
+        p.ask("go")
+    taking_turns(s, programs)
+    return programs
+
+
+HINTING = """if True:
+    import ctypes, os, sys
+    cuda, rubato = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
+    context = ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+    rubato.rubato_request_begin.argtypes = [ctypes.c_uint64]
+    print(f"ready pid={os.getpid()}", flush=True)
+    for line in sys.stdin:
+        word, ns = line.split()
+        rubato.rubato_request_begin(int(ns)) if word == "begin" else rubato.rubato_request_end()
+        print("done", flush=True)
+"""
+
+
+def hinter(s):
+    """A latency program that announces its requests: `begin NS`, `end 0`."""
+    program = Program(s, [binary("rubato"), "run", "--class", "latency", "--", "python3", "-c", HINTING])
+    s.programs.append(program)
+    return program
+
+
+class Daemon:
+    """rubatod with options of its own, and perhaps a configuration file."""
+
+    def __init__(self, s, *options, text=None):
+        self.s, self.path = s, os.path.join(s.dir, "conf")
+        if text is not None:
+            self.write(text)
+            options += ("--config", self.path)
+        self.process = subprocess.Popen(s.inside([binary("rubatod"), *map(str, options)]), env=s.env,
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.pid = s.daemon()
+        eventually("it listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+        s.programs.append(self)
+
+    def write(self, text):
+        with open(self.path, "w") as f:
+            f.write(text)
+
+    def reload(self, text):
+        self.write(text)
+        os.kill(self.pid, signal.SIGHUP)
+
+    def end(self):
+        if self.process.poll() is None:
+            kill(self.pid)
+        self.process.wait(10)

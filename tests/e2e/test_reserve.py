@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reserve: while a latency program has requests, the others are kept off, and never for long."""
+import signal
+import time
+
+import harness
+from harness import alive, eventually, measured
+from programs import BEST_EFFORT, Spinner, cpu_seconds, hinter, kill
+
+
+def test_a_reserve_has_a_limit(s):
+    """A latency program that never idles is not alone for ever."""
+    p, q = Spinner(s, "--class", "latency"), Spinner(s, "--class", "normal")
+    p.ask("go"), q.ask("go")
+    eventually("kept off", lambda: s.is_off(q.pid))
+    assert s.ps()[q.pid]["state"] == "waiting"
+    eventually("let back", lambda: all(s.is_running(q.pid) for _ in range(5)), 8)
+    before = q.count()
+    eventually("it works", lambda: q.count() > before + 2)
+    p.kill()
+    eventually("nothing is left of it", lambda: s.is_default(q.pid))
+
+
+def test_killed_in_a_reserve(s):
+    """Also those who asked for nothing come back."""
+    p, q, r = Spinner(s, "--class", "latency"), Spinner(s, "--class", "normal"), Spinner(s, *BEST_EFFORT)
+    for program in (p, q, r):
+        program.ask("go")
+    eventually("kept off", lambda: s.is_off(q.pid) and s.is_off(r.pid))
+    daemon, hand = s.daemon(), s.hand()
+    kill(daemon, signal.SIGSTOP)
+    kill(hand)
+    kill(daemon)
+    eventually("both gone", lambda: not alive(daemon) and not alive(hand))
+    s.rubato("resume", r.pid)
+    eventually("healed", lambda: s.is_running(q.pid) or s.ps()[q.pid]["state"] == "waiting")
+    p.kill()
+    eventually("all go on", lambda: s.is_default(q.pid) and s.is_running(r.pid))
+
+
+@measured
+def test_requests_that_are_announced(s):
+    """From begin to end the GPU is kept, whether or not anything is submitted; no longer than the deadline."""
+    q = Spinner(s, *BEST_EFFORT)
+    q.ask("go")
+    p = hinter(s)
+    eventually("known", lambda: s.ps().get(p.pid, {}).get("counted") and s.slices(q.pid) == [1])
+    for _ in range(3):
+        eventually("not kept off", lambda: s.is_running(q.pid))
+        assert p.ask("begin 0") == "done"
+        eventually("kept off", lambda: s.is_off(q.pid), 0.5)
+        assert all(s.is_off(q.pid) for _ in range(5))
+        assert p.ask("end 0") == "done"
+        eventually("let back", lambda: s.is_running(q.pid), 0.5)
+    assert p.ask("begin 400000000") == "done"
+    eventually("kept off", lambda: s.is_off(q.pid), 0.3)
+    eventually("let back", lambda: s.is_running(q.pid), 1)
+    daemon = s.daemon()
+    before = cpu_seconds(daemon)
+    time.sleep(2)
+    assert cpu_seconds(daemon) - before <= 0.04, "an end that never comes"
+    p.kill()
+    eventually("alone", lambda: s.short() == [q.pid])
+
+
+if __name__ == "__main__":
+    harness.main()

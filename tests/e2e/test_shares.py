@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs get of the GPU, and what that costs. Measured, so nothing else runs meanwhile."""
+import time
+
+import harness
+from harness import measured
+from programs import BEST_EFFORT, Requests, cpu_seconds, spinners, taking_turns, work
+
+
+def time_on(s, programs, seconds):
+    """How long each has had the GPU meanwhile: unlike work(), not what the machine was busy with besides."""
+    first = s.ps()
+    time.sleep(seconds)
+    last = s.ps()
+    return [last[p.pid]["on_us"] - first[p.pid]["on_us"] for p in programs]
+
+
+@measured
+def test_kernels_in_fair_turns(s):
+    programs = spinners(s, (), (), ())
+    done = time_on(s, programs, 4)
+    jain = sum(done) ** 2 / (len(done) * sum(n * n for n in done))
+    print(f"     {done}: Jain {jain:.3f}")
+    assert jain > 0.98, done
+    assert min(work(s, programs, 1)) > 0
+    assert all(p.ask("check")["wrong_threads"] == 0 for p in programs)
+
+
+@measured
+def test_weights(s):
+    programs = spinners(s, ("--weight", "1"), ("--weight", "2"))
+    assert [s.ps()[p.pid]["weight"] for p in programs] == [1, 2]
+    time.sleep(0.3)
+    one, two = time_on(s, programs, 5)
+    print(f"     1:2 makes {two / one:.2f}")
+    assert 1.6 < two / one < 2.5, (one, two)
+    s.rubato("renice", programs[0].pid, "--weight", 4)
+    s.rubato("renice", programs[1].pid, "--weight", 1)
+    assert [s.ps()[p.pid]["weight"] for p in programs] == [4, 1]
+    assert all(s.ps()[p.pid]["priority"] == 2 for p in programs), "the priority is kept"
+    time.sleep(0.3)
+    four, one = time_on(s, programs, 5)
+    print(f"     4:1 makes {four / one:.2f}")
+    assert 3.2 < four / one < 5, (four, one)
+
+
+@measured
+def test_a_higher_priority_goes_first(s):
+    low, high = spinners(s, ("--priority", "1"), ("--priority", "2"))
+    time.sleep(0.5)
+    lesser, greater = work(s, [low, high], 3)
+    assert 0 < lesser < greater / 5, (lesser, greater)
+
+
+@measured
+def test_turns_cost_little(s):
+    programs = [s.run(*BEST_EFFORT) for _ in range(3)]
+    taking_turns(s, programs)
+    daemon, hand = s.daemon(), s.hand()
+    before = cpu_seconds(daemon) + cpu_seconds(hand)
+    time.sleep(5)
+    used = (cpu_seconds(daemon) + cpu_seconds(hand) - before) / 5
+    print(f"     {used * 100:.2f} % of a core")
+    assert 0 < used < 0.02, used
+
+
+@measured
+def test_a_latency_program_beside_three(s):
+    """Each gap between requests would let the others in; the reserve does not, and they go on afterwards."""
+    requests = Requests(s, "--class", "latency")
+    alone = requests.in_a_row()
+    programs = spinners(s, (), (), ())
+    reserved = requests.in_a_row()
+    row = s.ps()[requests.pid]
+    assert row["counted"] and row["reserves"] > 0 and row["reserved_us"] > 0, row
+    before, since = cpu_seconds(s.daemon()) + cpu_seconds(s.hand()), time.monotonic()
+    requests.ask("measure graph 60 20 1")
+    used = (cpu_seconds(s.daemon()) + cpu_seconds(s.hand()) - before) / (time.monotonic() - since)
+    print(f"     {used * 100:.2f} % of a core for 20 requests a second beside three in turns")
+    assert used < 0.05, used
+    assert min(work(s, programs, 2)) > 0
+    for p in programs + [requests]:
+        s.rubato("renice", p.pid, "--class", "normal")
+    default = requests.in_a_row()
+    print(f"     60 requests alone {alone:.0f} ms, in turns {reserved:.0f} ms, at the driver's slices {default:.0f} ms")
+    assert reserved < default, (alone, reserved, default)
+    assert requests.ask("check")["wrong_threads"] == 0
+    assert all(p.ask("check")["wrong_threads"] == 0 for p in programs)
+
+
+if __name__ == "__main__":
+    harness.main()
