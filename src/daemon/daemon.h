@@ -163,13 +163,10 @@ struct daemon {
 	struct peer *speaker; /* who sent what is being handled; NULL: nobody, or gone since */
 	struct user *speaking_user;
 	uint64_t spoke_ns;
-	uint32_t max_fds, n_fds;  /* what there is, and what users have of it */
-	struct source turn_timer; /* when the core is to tick */
-	struct source waker;      /* a board's program has become busy; the waiter's own fd */
-	uint32_t n_hinted;        /* programs with an open request, whose end is looked for */
+	uint32_t max_fds, n_fds; /* what there is, and what users have of it */
+	uint32_t n_hinted;       /* programs with an open request, whose end is looked for */
 	bool hints_changed;
-	uint64_t hint_look_ns;  /* when that is to be done next; UINT64_MAX: not at all */
-	uint64_t turn_armed_ns; /* what turn_timer is set to; UINT64_MAX: nothing */
+	uint64_t hint_look_ns; /* when that is to be done next; UINT64_MAX: not at all */
 	struct rbt_sched *sched;
 	struct rbt_board_waiter *waiter;
 	pid_t hand_pid;
@@ -358,8 +355,10 @@ void schedule_tell_gpus(struct daemon *d);
 const char *schedule_policy(const struct daemon *d);
 /* Whether programs of this priority take turns under it. */
 bool schedule_takes_turns(const struct daemon *d, unsigned priority);
-/* Sets the timer for what the core wants next. */
-void schedule_arm(struct daemon *d);
+/* When the core is to be asked next, if nothing happens; UINT64_MAX: never. */
+uint64_t schedule_next(const struct daemon *d);
+/* Tells it who has woken, and asks it if that time has come. */
+void schedule_run(struct daemon *d);
 /* The core does what is due, and counts up to now. */
 void schedule_tick(struct daemon *d);
 

@@ -274,30 +274,51 @@ static int setup_loop(struct daemon *d)
 	return r < 0 ? r : watch_alive(d);
 }
 
+/* Carries out what came of an event. */
+static void settle(struct daemon *d)
+{
+	if (!d->dirty) {
+		apply_changes(d);
+	}
+	if (d->dirty) {
+		reconcile(d);
+	}
+	crowd_settle(d);
+	arm_timer(d);
+}
+
+/* One at a time: handling one event may free what another points to. */
+static int take_event(struct daemon *d)
+{
+	struct epoll_event ev;
+	int n = epoll_wait(d->epoll_fd, &ev, 1, 0);
+
+	if (n == 1) {
+		struct source *s = ev.data.ptr;
+		s->ready(d, s, ev.events);
+	} else if (n == 0) {
+		rbt_board_waiter_rewatch(d->waiter);
+	}
+	return n < 0 && errno != EINTR ? -errno : 0;
+}
+
 static void run_loop(struct daemon *d)
 {
+	int r = 0;
+
 	arm_timer(d);
-	while (!d->stop) {
-		/* One event at a time: handling one may free what another points to. */
-		struct epoll_event ev;
-		int n = epoll_wait(d->epoll_fd, &ev, 1, -1);
-		if (n < 0 && errno != EINTR) {
-			rbt_error("epoll_wait: %s", strerror(errno));
-			return;
+	while (!d->stop && r == 0) {
+		bool has_event = rbt_board_waiter_wait(d->waiter, schedule_next(d));
+		/* Whoever submits comes before whoever asks. */
+		schedule_run(d);
+		settle(d);
+		if (has_event) {
+			r = take_event(d);
+			settle(d);
 		}
-		if (n == 1) {
-			struct source *s = ev.data.ptr;
-			s->ready(d, s, ev.events);
-		}
-		if (!d->dirty) {
-			apply_changes(d);
-		}
-		if (d->dirty) {
-			reconcile(d);
-		}
-		crowd_settle(d);
-		arm_timer(d);
-		schedule_arm(d);
+	}
+	if (r < 0) {
+		rbt_error("epoll_wait: %s", strerror(-r));
 	}
 }
 
@@ -461,8 +482,6 @@ int main(int argc, char **argv)
 		.scan.fd = -1,
 		.scan_timer.fd = -1,
 		.hand.fd = -1,
-		.turn_timer.fd = -1,
-		.waker.fd = -1,
 		.crowd.fd = -1,
 		.crowd_timer.fd = -1,
 		.next_hold_id = 1,

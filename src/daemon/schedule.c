@@ -3,17 +3,15 @@
  * Between the model and the decision core (sched/core.h): what the core is told of programs, GPUs
  * and boards, and when it is asked.
  *
- * Nothing here spins. The core names the next moment at which it has something to do, and a timer
- * is set to that; a program that is taken to be idle is waited for on its board's futex, which a
- * thread of the board's waiter turns into an event of the loop. With everybody idle, or alone,
- * there is no timer at all. Only the end of a request that a program has announced is looked for,
- * less and less often: it makes no call that we would see.
+ * Nothing here spins. The core names the next moment at which it has something to do, and the loop
+ * waits until then; a program that is taken to be idle is waited for on its board's futex, by the
+ * loop itself (board/waiter.h). With everybody idle, or alone, there is no such moment at all. Only
+ * the end of a request that a program has announced is looked for, less and less often: it makes no
+ * call that we would see.
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
+#include <sys/prctl.h>
 
 #include "daemon/daemon.h"
 #include "util/fd.h"
@@ -218,7 +216,8 @@ static void look_for_ends(struct daemon *d)
 	plan_look(d);
 }
 
-static void on_busy(struct daemon *d, struct source *s, uint32_t events)
+/* Programs that have become busy, or whose announced request has ended. */
+static void take_woken(struct daemon *d)
 {
 	struct rbt_board *board;
 
@@ -250,15 +249,20 @@ static void on_busy(struct daemon *d, struct source *s, uint32_t events)
 	tell_requests(d);
 }
 
-static void on_turn(struct daemon *d, struct source *s, uint32_t events)
+uint64_t schedule_next(const struct daemon *d)
 {
-	uint64_t expirations;
-	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
+	uint64_t at_ns = rbt_sched_next_tick(d->sched);
 
-	(void)ignored;
-	d->turn_armed_ns = UINT64_MAX;
-	look_for_ends(d);
-	schedule_tick(d);
+	return at_ns < d->hint_look_ns ? at_ns : d->hint_look_ns;
+}
+
+void schedule_run(struct daemon *d)
+{
+	take_woken(d);
+	if (rbt_now_ns() >= schedule_next(d)) {
+		look_for_ends(d);
+		schedule_tick(d);
+	}
 }
 
 void schedule_tick(struct daemon *d)
@@ -283,42 +287,14 @@ const char *schedule_policy(const struct daemon *d)
 	return d->config.policy != NULL ? d->config.policy->name : rbt_sched_policies(&n)->name;
 }
 
-void schedule_arm(struct daemon *d)
-{
-	uint64_t at_ns = rbt_sched_next_tick(d->sched);
-	struct itimerspec spec = {0};
-
-	at_ns = at_ns < d->hint_look_ns ? at_ns : d->hint_look_ns;
-	if (at_ns == d->turn_armed_ns) {
-		return;
-	}
-	d->turn_armed_ns = at_ns;
-	if (at_ns != UINT64_MAX) {
-		/* All zero would mean never. */
-		spec.it_value.tv_sec = (time_t)(at_ns / RBT_NS_PER_S);
-		spec.it_value.tv_nsec = (long)(at_ns % RBT_NS_PER_S) + (at_ns == 0);
-	}
-	timerfd_settime(d->turn_timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
-}
-
 int schedule_start(struct daemon *d)
 {
 	int r = rbt_sched_create(&d->config, &ops, d, &d->sched);
 
-	if (r < 0 || (r = rbt_board_waiter_create(&d->waiter)) < 0) {
-		return r;
-	}
-	d->turn_armed_ns = d->hint_look_ns = UINT64_MAX;
-	d->turn_timer = (struct source){
-		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
-		.ready = on_turn,
-	};
-	if (d->turn_timer.fd < 0) {
-		return -errno;
-	}
-	d->waker = (struct source){.fd = rbt_board_waiter_fd(d->waiter), .ready = on_busy};
-	r = watch(d, &d->turn_timer);
-	return r < 0 ? r : watch(d, &d->waker);
+	d->hint_look_ns = UINT64_MAX;
+	/* A wait may end as late as this besides; by default 50 us, as long as a wake-up takes. */
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	return r < 0 ? r : rbt_board_waiter_create(d->epoll_fd, &d->waiter);
 }
 
 int schedule_configure(struct daemon *d, const struct rbt_sched_config *config)
@@ -334,8 +310,6 @@ int schedule_configure(struct daemon *d, const struct rbt_sched_config *config)
 
 void schedule_stop(struct daemon *d)
 {
-	unwatch(d, &d->turn_timer);
-	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->waker.fd, NULL);
 	rbt_board_waiter_destroy(d->waiter);
 	rbt_sched_destroy(d->sched);
 }

@@ -8,10 +8,13 @@
 
 /* No look sooner than this after the last: the clock of whoever ticks us is no better. */
 #define POLL_NS UINT64_C(50000)
-/* While a program waits for the device it is looked at less and less often. */
-#define WAIT_MIN_NS UINT64_C(200000)
-#define WAIT_MAX_NS UINT64_C(2000000)
-#define WAIT_SHARE  32
+/* While a program waits for the device it is looked at less and less often; and less often while
+ * the end of its request is not expected. Each look wakes us, at 10 us of a core. */
+#define WAIT_MIN_NS   UINT64_C(200000)
+#define WAIT_MAX_NS   UINT64_C(2000000)
+#define WAIT_SHARE    32
+#define EXPECT_MAX_NS UINT64_C(1000000)
+#define EXPECT_SHARE  4
 /* How often the wait for the next probe is doubled: up to 8 times. */
 #define PROBE_MOST 8
 
@@ -101,6 +104,21 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 	return since_ns + rbt_us(s->config.idle_us);
 }
 
+/* How long it is left alone while it waits for the device. */
+static uint64_t wait_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	uint64_t so_far_ns = s->now_ns - p->first_ns, expect_ns = 0;
+	uint64_t wait_ns = (s->now_ns - p->last_ns) / WAIT_SHARE;
+
+	wait_ns = wait_ns < WAIT_MAX_NS ? wait_ns : WAIT_MAX_NS;
+	wait_ns = wait_ns > WAIT_MIN_NS ? wait_ns : WAIT_MIN_NS;
+	if (p->learn.request_ns > so_far_ns) {
+		expect_ns = (p->learn.request_ns - so_far_ns) / EXPECT_SHARE;
+		expect_ns = expect_ns < EXPECT_MAX_NS ? expect_ns : EXPECT_MAX_NS;
+	}
+	return wait_ns > expect_ns ? wait_ns : expect_ns;
+}
+
 /* When to look next, for a program whose end matters. */
 static uint64_t next_look(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
@@ -109,12 +127,7 @@ static uint64_t next_look(const struct rbt_sched *s, const struct rbt_sched_prog
 	if (has_open_request(s, p)) {
 		return p->deadline_ns == 0 ? RBT_NEVER : p->deadline_ns;
 	}
-	if (p->waiting) {
-		uint64_t wait_ns = (s->now_ns - p->last_ns) / WAIT_SHARE;
-		wait_ns = wait_ns < WAIT_MAX_NS ? wait_ns : WAIT_MAX_NS;
-		at_ns = s->now_ns + (wait_ns > WAIT_MIN_NS ? wait_ns : WAIT_MIN_NS);
-	}
-	return at_ns;
+	return p->waiting ? s->now_ns + wait_time(s, p) : at_ns;
 }
 
 void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)
