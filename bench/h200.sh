@@ -117,13 +117,14 @@ run_step() {
 		;;
 	crowd)
 		colocate crowd "${LIMIT_CROWD:-560}" --modes "${MODES_CROWD:-graph,eager}" --batch "${BATCH_CROWD:-32}" \
-			--skip-default --latency-run --trainers 8 --trainer-run 4 --crowds 1,3,8 --weights 1,2,4 --own-seconds 2 \
+			--skip-default --latency-run --trainers 8 --trainer-run 4 --crowds 1,3,8 --own-seconds 3 \
+			--weights 1,2,4 --weigh-seconds 30 \
 			--target-p50 1.1 --target-p99 1.12 --target-left 0.97 --target-jain 0.98 --target-weights 0.05 \
 			--title '1, 3 and 8 trainers beside an inference program'
 		;;
 	gaps)
 		RATE=20 colocate gaps "${LIMIT_GAPS:-560}" --modes gaps --train resnet50 --skip-default --hints --latency-run \
-			--trainer-run --own-seconds 2 --target-p99 1.05 --target-left 0.97 \
+			--trainer-run --own-seconds 4 --target-p99 1.05 --target-left 0.97 \
 			--title 'requests with gaps beside ResNet-50 training'
 		;;
 	d)
