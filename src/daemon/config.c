@@ -29,6 +29,8 @@ static const struct key {
 	bool is_percent; /* with a fraction; kept in thousandths, as are min and max */
 } keys[] = {
 	{"turn_ms", offsetof(struct config, sched.turn_ms), 60, 100, false, false},
+	{"latency_slice_us", offsetof(struct config, sched.latency_slice_us), 0, 100000, true,
+		false},
 	{"max_hold_us", offsetof(struct config, sched.max_hold_us), 0, 30000, true, false},
 	{"max_reserve_ms", offsetof(struct config, sched.max_reserve_ms), 1, 3600000, false, false},
 	{"min_share", offsetof(struct config, sched.min_share_permille), 0, 100, true, true},

@@ -45,6 +45,7 @@ void rbt_admit_forget(struct rbt_sched *s, struct rbt_sched_prog *p)
 			(s->n_latency - i) * sizeof(s->latency[0]));
 	}
 	p->is_admitted = true;
+	p->is_sole = false;
 }
 
 void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p)
@@ -53,6 +54,23 @@ void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p)
 		rbt_admit_forget(s, p);
 	} else if (find(s, p) == s->n_latency) {
 		s->latency[s->n_latency++] = p;
+	}
+}
+
+/* Two with long slices would wait for each other. */
+static void find_sole(struct rbt_sched *s, const uint32_t *counts)
+{
+	for (uint32_t i = 0; i < s->n_latency; i++) {
+		struct rbt_sched_prog *p = s->latency[i];
+		bool is_sole = p->is_admitted;
+
+		for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+			is_sole &= counts[rbt_first_bit(m)] == 1;
+		}
+		if (is_sole != p->is_sole) {
+			p->is_sole = is_sole;
+			rbt_unit_mark(s, p->unit);
+		}
 	}
 }
 
@@ -77,4 +95,5 @@ void rbt_admit(struct rbt_sched *s)
 			rbt_unit_enter(s, p->unit);
 		}
 	}
+	find_sole(s, counts);
 }

@@ -39,6 +39,9 @@ void rbt_busy_note(
 	p->in_flight = activity->in_flight;
 	if (p->waiting) {
 		p->patience_ns = 0; /* its silences end with a wait */
+		if (p->submit_ns == RBT_NEVER && p->last_ns >= p->first_ns) {
+			p->submit_ns = p->last_ns - p->first_ns;
+		}
 	}
 }
 
@@ -139,11 +142,12 @@ void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)
 		uint64_t next_ns = rbt_reserve_next(s, p);
 		at_ns = next_look(s, p);
 		at_ns = at_ns < next_ns ? at_ns : next_ns;
-		/* Whoever has overstayed is in no hurry, nor is a burst that holds nobody up. */
+		/* Whoever has overstayed is in no hurry, nor is a burst that holds nobody up, unless
+		 * it may be taken for one with the next. */
 		if (!p->is_holding && p->has_overstayed) {
 			uint64_t later_ns = s->now_ns + rbt_us(s->config.idle_us);
 			at_ns = at_ns > later_ns ? at_ns : later_ns;
-		} else if (!p->is_holding && p->engage_ns > s->now_ns) {
+		} else if (!p->is_holding && !p->waiting && p->engage_ns > s->now_ns) {
 			at_ns = p->engage_ns;
 		}
 	} else if (p->busy && !p->params.is_known) {
@@ -164,6 +168,7 @@ static void begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 	p->busy = true;
 	p->first_ns = s->now_ns;
 	p->last_ns = s->now_ns;
+	p->submit_ns = RBT_NEVER;
 	p->unit->is_probing = false;
 	p->unit->probe_ns = 0;
 	rbt_reserve_begin(s, p);

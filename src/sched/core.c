@@ -30,6 +30,7 @@ static int config_fill(const struct rbt_sched_config *given, struct rbt_sched_co
 		.max_hold_us = or_never(given->max_hold_us, 1000),
 		.max_reserve_ms = or_default(given->max_reserve_ms, 2000),
 		.switch_cost_us = or_default(given->switch_cost_us, 1000),
+		.latency_slice_us = or_never(given->latency_slice_us, 10000),
 		.burst_us = or_default(given->burst_us, 2000),
 		.min_share_permille = or_never(given->min_share_permille, 20),
 		.share_window_ms = or_default(given->share_window_ms, 1000),
@@ -39,9 +40,9 @@ static int config_fill(const struct rbt_sched_config *given, struct rbt_sched_co
 
 	if (c.turn_ms < 60 || c.turn_ms > 100 || c.min_share_permille > MAX_SHARE_PERMILLE ||
 		c.share_window_ms < 100 || c.share_window_ms > 60000 || c.idle_us > 1000000 ||
-		c.max_hold_us > 30000 || c.max_reserve_ms > MAX_RESERVE_MS ||
-		c.switch_cost_us > 100000 || c.burst_us > 1000000 || c.probe_ms < 10 ||
-		c.probe_ms > 3600000) {
+		c.max_hold_us > 30000 || c.latency_slice_us > 100000 ||
+		c.max_reserve_ms > MAX_RESERVE_MS || c.switch_cost_us > 100000 ||
+		c.burst_us > 1000000 || c.probe_ms < 10 || c.probe_ms > 3600000) {
 		return -EINVAL;
 	}
 	*ret = c;

@@ -53,9 +53,13 @@ struct rbt_sched_config {
 	uint32_t max_reserve_ms;
 	/* What a release too early is taken to cost (learn.h); default 1000. */
 	uint32_t switch_cost_us;
-	/* A program without gaps is reserved for only when it is still busy after this, or always
-	 * is; default 2000: up to the driver's slice (2048) the device does not leave it anyway,
-	 * and keeping the others off and letting them back costs them 0.8 ms. */
+	/* The slice of a latency program beside short ones, where it is the only one on the GPU;
+	 * default 10000. Nobody has to be kept off for a burst that ends within it. At most 100000.
+	 * RBT_SCHED_NEVER: the driver's. */
+	uint32_t latency_slice_us;
+	/* With the driver's slice (2048), a program without gaps is reserved for only when it is
+	 * still busy after this, or always is; default 2000: up to then the device does not leave
+	 * it anyway, and keeping the others off and letting them back costs them 0.8 ms. */
 	uint32_t burst_us;
 	/* What a program gets at least of share_window_ms, however busy higher priorities are, in
 	 * thousandths; default 20, at most 100. RBT_SCHED_NEVER: nothing. */

@@ -14,6 +14,23 @@ static uint64_t wanted_us(const struct rbt_sched_prog *p)
 		       : rbt_priority_timeslice_us(rbt_prog_priority(p));
 }
 
+/*
+ * Beside short slices, a request without gaps is interrupted only where its own slice ends: with a
+ * longer one it is not. It gives the device up when it idles, as ever. Who never idles shares at
+ * the driver's.
+ */
+bool rbt_prog_is_long(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
+{
+	const struct rbt_sched_unit *u = p->unit;
+	uint64_t own_us = p->params.tasks[g].own_us;
+
+	return p->is_sole && u->role == RBT_ROLE_FREE && !p->has_overstayed &&
+	       u->priority >= s->config.policy->reserve_from && s->gpus[g].n_short > 0 &&
+	       rbt_rule_judge_gpu(&s->locks, g) == RBT_DENIED_NOTHING &&
+	       wanted_us(p) == RBT_TIMESLICE_OWN && own_us != RBT_TIMESLICE_OWN &&
+	       own_us < s->config.latency_slice_us;
+}
+
 static bool wants_short(const struct rbt_sched_prog *p, uint32_t g)
 {
 	return rbt_rule_is_short(wanted_us(p), p->params.tasks[g].own_us);
@@ -70,6 +87,8 @@ static bool decide_slices(
 			d->denial = denial;
 		} else if (p->params.tasks[g].own_us == RBT_TIMESLICE_OWN) {
 			d->slice_us[g] = RBT_TIMESLICE_OWN; /* there is none to set */
+		} else if (rbt_prog_is_long(s, p, g)) {
+			d->slice_us[g] = s->config.latency_slice_us;
 		} else if (!p->unit->guard_is_long || !wants_short(p, g)) {
 			d->slice_us[g] = wanted_us(p);
 		}

@@ -37,6 +37,7 @@ struct rbt_sched_prog {
 	struct rbt_sched_params params;
 	uint32_t mask; /* GPUs it has compute tasks on */
 	bool is_admitted;
+	bool is_sole; /* of the latency programs that are admitted, on all its GPUs */
 
 	bool busy, waiting, in_flight;
 	uint64_t patience_ns; /* with something in flight; 0: most of its turn */
@@ -52,6 +53,7 @@ struct rbt_sched_prog {
 	uint64_t held_since_ns; /* in this busy period; 0: not yet */
 	uint64_t hold_ns;       /* when the present hold began */
 	uint64_t engage_ns;     /* when to begin */
+	uint64_t submit_ns;     /* how long it submitted before it waited; RBT_NEVER: it has not */
 	uint64_t window_ns;
 	struct rbt_learn learn;
 
@@ -263,6 +265,8 @@ void rbt_reserve_let_go(struct rbt_sched *s, struct rbt_sched_prog *p);
 unsigned rbt_reserve_level(const struct rbt_sched_gpu *gpu);
 
 /* decide.c */
+/* Whether it has a slice on the GPU that is longer than the driver's because of its class. */
+bool rbt_prog_is_long(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g);
 void rbt_decide_flush(struct rbt_sched *s);
 /* Tasks of the program on a GPU that wish for a short slice. */
 uint32_t rbt_prog_short_tasks(const struct rbt_sched_prog *p, uint32_t g);

@@ -49,15 +49,21 @@ void rbt_learn_gap(struct rbt_learn *l, uint64_t gap_ns, uint32_t n)
 	l->stale = true;
 }
 
-void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns)
+static void smooth(uint64_t *mean, uint64_t value)
 {
-	if (l->request_ns == 0) {
-		l->request_ns = took_ns + 1;
-	} else if (took_ns > l->request_ns) {
-		l->request_ns += (took_ns - l->request_ns) / SMOOTHNESS;
+	if (*mean == 0) {
+		*mean = value + 1;
+	} else if (value > *mean) {
+		*mean += (value - *mean) / SMOOTHNESS;
 	} else {
-		l->request_ns -= (l->request_ns - took_ns) / SMOOTHNESS;
+		*mean -= (*mean - value) / SMOOTHNESS;
 	}
+}
+
+void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns)
+{
+	smooth(&l->request_ns, took_ns);
+	smooth(&l->submit_ns, submit_ns);
 }
 
 static uint64_t best_window(const struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns)

@@ -34,15 +34,17 @@
 struct rbt_learn {
 	uint16_t counts[RBT_LEARN_BUCKETS];
 	uint16_t total;
-	bool stale;          /* the window is to be computed again */
-	uint64_t window_ns;  /* as of the last computation */
-	uint64_t request_ns; /* smoothed time from first submission to last activity; 0: unknown */
+	bool stale;         /* the window is to be computed again */
+	uint64_t window_ns; /* as of the last computation */
+	/* From the first submission to the last activity, and to the first wait for the device;
+	 * smoothed; 0: unknown. */
+	uint64_t request_ns, submit_ns;
 };
 
 /* n gaps of about gap_ns each. */
 void rbt_learn_gap(struct rbt_learn *l, uint64_t gap_ns, uint32_t n);
-/* A request took this long. */
-void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns);
+/* A request took this long, of which submit_ns before the program waited for the device. */
+void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns);
 /* The window, at most max_ns; that while too few gaps are known to tell. */
 uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns);
 

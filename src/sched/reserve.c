@@ -6,9 +6,11 @@
  * of 16 synchronised graph replays beside a trainer: p50 13.3 ms with short slices alone, 8.14 with
  * this, 8.01 alone.
  *
- * It begins with the first submission of a program that has shown gaps inside its requests, or has
- * long ones. For another it would only cost the neighbours: it begins when a burst turns out to be
- * long after all.
+ * It begins with the first submission of a program that has shown gaps inside its requests, or
+ * keeps submitting for long: what it has on the device may run out at any time. For another it
+ * would only cost the neighbours: once a program waits for what it has submitted, the device does
+ * not leave that before the slice ends, and a latency program's is long (decide.c). It begins when
+ * that is about to end.
  * It ends a window after the last activity (learn.h), exactly where requests are hinted, and after
  * max_reserve_ms in any case.
  */
@@ -112,10 +114,22 @@ static bool has_slices(const struct rbt_sched_prog *p)
 	return true;
 }
 
+/* What has been submitted is not interrupted within this time: whoever is kept off before the slice
+ * ends is kept off in time. */
+static uint64_t safe_ns(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	bool is_long = p->mask != 0;
+
+	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+		is_long &= rbt_prog_is_long(s, p, rbt_first_bit(m));
+	}
+	return is_long ? rbt_us(s->config.latency_slice_us) / 10 * 9 : rbt_us(s->config.burst_us);
+}
+
 /* Whether to begin at once: it has gaps, is known for long bursts, or nothing else lets it in. */
 static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	uint64_t lasts_ns = p->learn.request_ns;
+	uint64_t lasts_ns = p->learn.request_ns, long_ns = rbt_us(s->config.burst_us) + WORTH_NS;
 
 	if (!has_slices(p)) {
 		return true;
@@ -123,7 +137,7 @@ static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *
 	if (p->window_ns > 0 && (lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
 		return true;
 	}
-	return lasts_ns >= rbt_us(s->config.burst_us) + WORTH_NS;
+	return p->learn.submit_ns >= long_ns || lasts_ns >= safe_ns(s, p) + WORTH_NS;
 }
 
 void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
@@ -150,9 +164,15 @@ void rbt_reserve_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 		if (s->now_ns >= rbt_reserve_next(s, p)) {
 			rbt_reserve_let_go(s, p);
 			p->has_overstayed = true;
+			rbt_unit_mark(s, p->unit);
 		}
 	} else if (!p->has_overstayed && s->now_ns >= p->engage_ns) {
-		hold(s, p);
+		uint64_t unsafe_ns = p->first_ns + safe_ns(s, p);
+		if (p->requests == 0 && p->waiting && s->now_ns < unsafe_ns) {
+			p->engage_ns = unsafe_ns;
+		} else {
+			hold(s, p);
+		}
 	}
 }
 
@@ -171,8 +191,13 @@ void rbt_reserve_end(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	rbt_reserve_let_go(s, p);
 	p->held_since_ns = 0;
-	p->has_overstayed = false;
+	if (p->has_overstayed) {
+		p->has_overstayed = false;
+		rbt_unit_mark(s, p->unit);
+	}
 	if (p->was_seen && p->params.is_known) {
-		rbt_learn_request(&p->learn, p->last_ns - p->first_ns);
+		uint64_t took_ns = p->last_ns - p->first_ns;
+		rbt_learn_request(
+			&p->learn, took_ns, p->submit_ns < took_ns ? p->submit_ns : took_ns);
 	}
 }

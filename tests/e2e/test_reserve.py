@@ -5,7 +5,7 @@ import time
 
 import harness
 from harness import alive, eventually, measured
-from programs import BEST_EFFORT, Spinner, cpu_seconds, hinter, kill
+from programs import BEST_EFFORT, Daemon, Spinner, cpu_seconds, hinter, kill
 
 
 def test_a_reserve_has_a_limit(s):
@@ -19,6 +19,25 @@ def test_a_reserve_has_a_limit(s):
     eventually("it works", lambda: q.count() > before + 2)
     p.kill()
     eventually("nothing is left of it", lambda: s.is_default(q.pid))
+
+
+def test_a_long_slice_for_one_of_its_kind(s):
+    """Beside short slices, and not beside another: they would wait for each other."""
+    d = Daemon(s, text="latency_slice_us = 7000\n")
+    p = s.run("--class", "latency")
+    assert s.is_default(p.pid)
+    q = s.run(*BEST_EFFORT)
+    eventually("longer", lambda: s.slices(p.pid) == [7000] and s.slices(q.pid) == [1])
+    r = s.run("--class", "latency")
+    eventually("there are two", lambda: s.is_default(p.pid) and s.is_default(r.pid))
+    r.end()
+    eventually("alone again", lambda: s.slices(p.pid) == [7000])
+    d.reload("latency_slice_us = 0\n")
+    eventually("not wanted", lambda: s.is_default(p.pid))
+    d.reload("")
+    eventually("by default", lambda: s.slices(p.pid) == [10000])
+    kill(d.pid)
+    eventually("as if we had not been there", lambda: s.is_released(p.pid) and s.is_released(q.pid))
 
 
 def test_killed_in_a_reserve(s):

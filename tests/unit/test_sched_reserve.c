@@ -77,7 +77,7 @@ static void test_tokens_not_held(void)
 
 /* Requests of single bursts hold nothing once that is known: nobody is taken off the GPU for them,
  * and no time is left unused. At random times some follow each other so closely that they are one
- * long burst: those few are reserved for, to their end. */
+ * long burst: those few are looked at until they end. */
 static void test_single_bursts(bool is_known, bool is_poisson)
 {
 	struct sim_work work = single;
@@ -93,13 +93,52 @@ static void test_single_bursts(bool is_known, bool is_poisson)
 	sim_run(&sim, 20 * SIM_S);
 	CHECK_INT(stats_of(p).window_ns, 0);
 	reserves = stats_of(p).reserves - reserves;
-	CHECK(reserves <= (is_poisson && is_known ? p->n_requests / 10 : 0));
+	CHECK(reserves <= (is_poisson && is_known ? p->n_requests / 50 : 0));
 	CHECK(sim.n_changes <= 2 * reserves + (is_poisson ? 2 : 0));
-	CHECK(sim.idle_ns <= (double)(reserves * 200 * SIM_US));
+	CHECK(sim.idle_ns <= (double)(reserves * 200 * SIM_US + 1));
 	/* One to see that it has ended, and those of the guard, 8 times a second at most. */
-	CHECK(sim.n_ticks <= p->n_requests + 8 * 20 + 4 * reserves);
+	CHECK(sim.n_ticks <= p->n_requests * (is_poisson ? 6 : 5) / 5 + 8 * 20 + 4 * reserves);
 	CHECK(trainer->done_ns > 0.999 * (20e9 - (double)(p->n_requests * 1100 * SIM_US)));
 	CHECK(p->n_requests > 700 && p->n_requests < 900);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
+/* Beside short slices a latency program's is long, and bursts that end within it cost nobody
+ * anything, however close they come; not so for two of them, nor for who keeps submitting. */
+static void test_bursts_within_a_slice(bool is_eager, bool is_alone)
+{
+	const struct sim_work work = {.burst_ns = is_eager ? 20 * SIM_US : 4 * SIM_MS,
+		.gap_ns = is_eager ? 30 * SIM_US : 0,
+		.bursts = is_eager ? 80 : 1,
+		.period_ns = 25 * SIM_MS,
+		.is_eager = is_eager,
+		.is_poisson = true};
+	struct sim sim;
+	unsigned reserves = 0;
+
+	sim_init(&sim, NULL);
+	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, false, NULL);
+	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
+	if (!is_alone) {
+		sim_add(&sim, LATENCY, false, &single);
+	}
+	sim_run(&sim, 2 * SIM_S);
+	CHECK_INT(p->applied.slice_us[0], is_alone ? 10000 : 0);
+	CHECK_INT(trainer->applied.slice_us[0], 1);
+	reserves = (unsigned)stats_of(p).reserves;
+	sim_reset(&sim);
+	sim_run(&sim, 20 * SIM_S);
+	reserves = (unsigned)stats_of(p).reserves - reserves;
+	if (is_eager || !is_alone) {
+		CHECK(reserves > p->n_requests / 2);
+	} else {
+		CHECK(reserves < p->n_requests / 10);
+		CHECK(trainer->done_ns > 0.995 * (20e9 - (double)(p->n_requests * 4 * SIM_MS)));
+	}
+	/* Without the company of short slices it has the driver's. */
+	sim_remove(trainer);
+	CHECK_INT(p->applied.slice_us[0], 0);
 	check_kept(&sim);
 	sim_finish(&sim);
 }
@@ -481,6 +520,9 @@ int main(void)
 	test_single_bursts(true, false);
 	test_single_bursts(true, true);
 	test_single_bursts(false, true);
+	test_bursts_within_a_slice(false, true);
+	test_bursts_within_a_slice(false, false);
+	test_bursts_within_a_slice(true, true);
 	test_long_bursts();
 	test_eager();
 	test_edges_only();
