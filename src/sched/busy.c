@@ -142,8 +142,8 @@ void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)
 		uint64_t next_ns = rbt_reserve_next(s, p);
 		at_ns = next_look(s, p);
 		at_ns = at_ns < next_ns ? at_ns : next_ns;
-		/* Whoever has overstayed is in no hurry, nor is a burst that holds nobody up, unless
-		 * it may be taken for one with the next. */
+		/* Whoever has overstayed is in no hurry, nor is a burst that holds nobody up; but
+		 * with the next it must not be taken for a long one. */
 		if (!p->is_holding && p->has_overstayed) {
 			uint64_t later_ns = s->now_ns + rbt_us(s->config.idle_us);
 			at_ns = at_ns > later_ns ? at_ns : later_ns;
