@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -29,8 +29,9 @@
 #define MUTE_NS       (100 * RBT_NS_PER_MS)
 #define MUTED_LOOK_NS (10 * RBT_NS_PER_MS)
 /* Whatever else may make the call return at once: no more than so many rounds in a moment. */
-#define MAX_ROUNDS 64
-#define ROUNDS_NS  (10 * RBT_NS_PER_MS)
+#define MAX_ROUNDS      64
+#define THREAD_RETRY_MS 1000
+#define ROUNDS_NS       (10 * RBT_NS_PER_MS)
 
 /* What is known of the files: to be watched, readable, or the end of it. */
 enum { FILES_WATCHED, FILES_READY, FILES_END };
@@ -49,9 +50,11 @@ struct entry {
 };
 
 struct rbt_board_waiter {
-	int files_fd, stop_fd;
+	int epoll_fd; /* readable when the files are, or at the end */
+	int end_fd;
 	pthread_t thread;
 	bool has_thread;
+	uint64_t retry_ns;      /* to make it, not before this */
 	_Atomic uint32_t files; /* a futex */
 	struct entry *boards;
 	size_t n, size;
@@ -71,23 +74,24 @@ static void set_files(struct rbt_board_waiter *w, uint32_t value)
 	wake_files(w);
 }
 
+/* As epoll_wait(). Not poll(): with a low limit on files, that refuses to look at two. */
+static int wait_for_files(const struct rbt_board_waiter *w, int timeout_ms)
+{
+	struct epoll_event ignored;
+
+	return epoll_wait(w->epoll_fd, &ignored, 1, timeout_ms);
+}
+
 /* The thread: says when files are readable, once, until it is told to watch again. */
 static void *watch_files(void *data)
 {
 	struct rbt_board_waiter *w = data;
-	struct pollfd fds[] = {
-		{.fd = w->files_fd, .events = POLLIN},
-		{.fd = w->stop_fd, .events = POLLIN},
-	};
 
-	for (;;) {
+	while (atomic_load_explicit(&w->files, memory_order_acquire) != FILES_END) {
 		uint32_t was = FILES_WATCHED;
-		if (poll(fds, 2, -1) < 0) {
+		if (wait_for_files(w, -1) <= 0) {
 			usleep(POLL_NS / RBT_NS_PER_US);
 			continue;
-		}
-		if (fds[1].revents != 0) {
-			return NULL;
 		}
 		if (atomic_compare_exchange_strong(&w->files, &was, FILES_READY)) {
 			wake_files(w);
@@ -96,18 +100,33 @@ static void *watch_files(void *data)
 			syscall(SYS_futex, &w->files, FUTEX_WAIT, FILES_READY, NULL, NULL, 0);
 		}
 	}
+	return NULL;
 }
 
-static int start_thread(struct rbt_board_waiter *w)
+/* There may be no room for one now: files are waited for without, until there is. */
+static void start_thread(struct rbt_board_waiter *w, uint64_t now_ns)
 {
 	sigset_t all, old;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int r = pthread_create(&w->thread, NULL, watch_files, w);
+	w->has_thread = pthread_create(&w->thread, NULL, watch_files, w) == 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	w->has_thread = r == 0;
-	return -r;
+	w->retry_ns = now_ns + THREAD_RETRY_MS * RBT_NS_PER_MS;
+}
+
+static int watch_fd(struct rbt_board_waiter *w, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	return epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0) {
+		close(fd);
+	}
 }
 
 int rbt_board_waiter_create(int files_fd, struct rbt_board_waiter **ret)
@@ -117,10 +136,11 @@ int rbt_board_waiter_create(int files_fd, struct rbt_board_waiter **ret)
 	if (w == NULL) {
 		return -ENOMEM;
 	}
-	w->files_fd = files_fd;
-	w->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	int r = w->stop_fd < 0 ? -errno : start_thread(w);
-	if (r < 0) {
+	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	w->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->epoll_fd < 0 || w->end_fd < 0 || watch_fd(w, files_fd) < 0 ||
+		watch_fd(w, w->end_fd) < 0) {
+		int r = -errno;
 		rbt_board_waiter_destroy(w);
 		return r;
 	}
@@ -136,14 +156,13 @@ void rbt_board_waiter_destroy(struct rbt_board_waiter *w)
 		return;
 	}
 	if (w->has_thread) {
-		ssize_t ignored = write(w->stop_fd, &one, sizeof(one));
-		(void)ignored;
 		set_files(w, FILES_END);
+		ssize_t ignored = write(w->end_fd, &one, sizeof(one));
+		(void)ignored;
 		pthread_join(w->thread, NULL);
 	}
-	if (w->stop_fd >= 0) {
-		close(w->stop_fd);
-	}
+	close_fd(w->end_fd);
+	close_fd(w->epoll_fd);
 	free(w->boards);
 	free(w);
 }
@@ -251,15 +270,12 @@ static struct timespec timespec_of(uint64_t ns)
 }
 
 /* Without futexes: for files, and a moment if there are boards to look at. */
-static void wait_for_files(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t until_ns)
+static void wait_without(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t until_ns)
 {
-	struct pollfd fd = {.fd = w->files_fd, .events = POLLIN};
+	uint64_t wait_ms = (until_ns - now_ns) / RBT_NS_PER_MS + 1;
 
-	if (w->n > 0 && until_ns > now_ns + POLL_NS) {
-		until_ns = now_ns + POLL_NS;
-	}
-	struct timespec wait = timespec_of(until_ns > now_ns ? until_ns - now_ns : 0);
-	if (ppoll(&fd, 1, until_ns == UINT64_MAX ? NULL : &wait, NULL) == 1) {
+	wait_ms = wait_ms < THREAD_RETRY_MS ? wait_ms : THREAD_RETRY_MS;
+	if (wait_for_files(w, w->n > 0 ? 1 : (int)wait_ms) > 0) {
 		atomic_store_explicit(&w->files, FILES_READY, memory_order_release);
 	}
 }
@@ -300,8 +316,11 @@ static void wait_once(
 	unsigned n = prepare(w, now_ns, &look_ns);
 	struct timespec until = timespec_of(look_ns);
 
-	if (is_futile && is_spinning(w, now_ns)) {
-		wait_for_files(w, now_ns, until_ns);
+	if (!w->has_thread && now_ns >= w->retry_ns) {
+		start_thread(w, now_ns);
+	}
+	if (!w->has_thread || (is_futile && is_spinning(w, now_ns))) {
+		wait_without(w, now_ns, until_ns);
 		return;
 	}
 	long i = syscall(SYS_futex_waitv, w->waits, n, 0, look_ns == UINT64_MAX ? NULL : &until,
@@ -310,7 +329,7 @@ static void wait_once(
 		note_false(w, w->waits[i].address, now_ns);
 	} else if (i < 0 && errno != EAGAIN && errno != ETIMEDOUT && errno != EINTR) {
 		/* It is not there, or refused: it must not be asked again at once. */
-		wait_for_files(w, now_ns, until_ns);
+		wait_without(w, now_ns, until_ns);
 	}
 }
 

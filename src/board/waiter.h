@@ -8,8 +8,8 @@
  * nobody until it is added again. One that wakes us for nothing, again and again, is looked at
  * every 10 ms for a while instead.
  *
- * Kernels before 5.16 and some sandboxes have no call to wait for several futexes: there files are
- * waited for, and boards looked at every millisecond.
+ * Kernels before 5.16 and some sandboxes have no call to wait for several futexes, and there may be
+ * no room for a thread: then files are waited for, and boards looked at every millisecond.
  *
  * To be used by one thread.
  */

@@ -11,6 +11,8 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -339,13 +341,12 @@ static void refuse_futex_waitv(int error)
 	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
 }
 
-static void works_without_the_call(int error)
+static void works_all_the_same(void)
 {
 	struct rbt_board_waiter *w = make_waiter();
 	struct rbt_board *b = make_boards(1);
 	struct program p;
 
-	refuse_futex_waitv(error);
 	CHECK_INT(rbt_board_waiter_add(w, b), 0);
 	uint64_t before_ns = used_ns();
 	CHECK(woken(w, 300) == NULL);
@@ -364,6 +365,44 @@ static void works_without_the_call(int error)
 	drop_waiter(w);
 }
 
+static void works_without_the_call(int error)
+{
+	refuse_futex_waitv(error);
+	works_all_the_same();
+}
+
+/* And some: a folder for each, and a sanitizer may have one of its own. */
+static uint64_t n_threads(void)
+{
+	struct stat st;
+
+	CHECK(stat("/proc/self/task", &st) == 0);
+	return st.st_nlink;
+}
+
+/* Files are readable and boards wake, also while the waiter has no thread. */
+static void works_without_a_thread(int ignored)
+{
+	struct rbt_board_waiter *w = make_waiter();
+	struct rbt_board *b = make_boards(1);
+	struct rlimit had;
+	uint64_t one = 1, before = n_threads();
+
+	/* Root is not limited. */
+	CHECK(getrlimit(RLIMIT_NPROC, &had) == 0 && (geteuid() != 0 || setuid(65534) == 0));
+	CHECK(setrlimit(RLIMIT_NPROC, &(struct rlimit){0, had.rlim_max}) == 0);
+	CHECK(woken(w, 20) == NULL);
+	CHECK(write(files, &one, sizeof(one)) == sizeof(one));
+	CHECK(rbt_board_waiter_wait(w, rbt_now_ns() + RBT_NS_PER_S));
+	CHECK(read(files, &one, sizeof(one)) == sizeof(one));
+	rbt_board_waiter_rewatch(w);
+	CHECK_INT(rbt_board_waiter_add(w, b), 0);
+	edge(b);
+	CHECK(woken(w, 1000) == b);
+	CHECK_INT(n_threads(), before);
+	drop_waiter(w);
+}
+
 static void in_a_child(void (*test)(int), int arg)
 {
 	int status = 1;
@@ -378,6 +417,7 @@ static void in_a_child(void (*test)(int), int arg)
 
 int main(void)
 {
+	in_a_child(works_without_a_thread, 0);
 	in_a_child(works_without_the_call, ENOSYS);
 	in_a_child(works_without_the_call, EPERM);
 	in_a_child(works_without_the_call, EIO);

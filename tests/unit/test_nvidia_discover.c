@@ -185,15 +185,15 @@ static void test_files_and_contexts(void)
 }
 
 /* What a scheduler that died left behind is not the program's own choice. */
-static void test_left_over_slices(void)
+static void test_left_over_slice(uint64_t us)
 {
-	struct nv_timeslice_params one = {.timeslice_us = 1};
+	struct nv_timeslice_params left = {.timeslice_us = us};
 
 	world_reset(0x10);
 	int fd = world_open();
 	uint32_t client = world_client(fd);
 	world_context(fd, client, 1, 0x5c000001);
-	world_control(fd, client, 0x5c000003, NV_CTRL_TSG_SET_TIMESLICE, &one, sizeof(one));
+	world_control(fd, client, 0x5c000003, NV_CTRL_TSG_SET_TIMESLICE, &left, sizeof(left));
 	pid_t pid = world_start(&fd, 1, (const char *const[]){"data,c1d00010,3,5c000001", NULL});
 	CHECK_INT(discover(pid), 0);
 	check_context(&records[0], 1);
@@ -329,7 +329,8 @@ int main(int argc, char **argv)
 	test_far_away();
 	test_bounded_questions();
 	test_files_and_contexts();
-	test_left_over_slices();
+	test_left_over_slice(1);
+	test_left_over_slice(10000);
 	test_nothing_to_find();
 	test_forked_worker();
 	test_races(kill_target, -ESRCH);

@@ -22,8 +22,10 @@
 #define MAX_QUESTIONS 16384
 #define MAX_OBJECTS   MAX_QUESTIONS
 
-/* A shorter slice than RM or libcuda ever choose was left behind by a scheduler that died. */
+/* A shorter or longer slice than RM or libcuda ever choose is some scheduler's, or was left behind
+ * by one that died: not what the program is to have when it is let go. */
 #define SHORTEST_OWN_TIMESLICE_US 1000
+#define LONGEST_OWN_TIMESLICE_US  4096
 
 struct object {
 	uint32_t handle, hclass, parent;
@@ -231,7 +233,8 @@ static void read_timeslice(const struct objects *objs, struct rbt_task *task)
 		return;
 	}
 	task->own_timeslice_us = slice.timeslice_us;
-	if (slice.timeslice_us < SHORTEST_OWN_TIMESLICE_US) {
+	if (slice.timeslice_us < SHORTEST_OWN_TIMESLICE_US ||
+		slice.timeslice_us > LONGEST_OWN_TIMESLICE_US) {
 		task->own_timeslice_us = task->kind == RBT_TASK_COMPUTE
 						 ? NV_DEFAULT_COMPUTE_TIMESLICE_US
 						 : NV_DEFAULT_TIMESLICE_US;
