@@ -158,6 +158,9 @@ extern const struct rbt_backend rbt_backend_nvidia, rbt_backend_amd;
 /* All backends, NULL-terminated, in the order in which they are asked. */
 extern const struct rbt_backend *const rbt_backends[];
 
+/* A program's tasks, with the first backend that knows it, as its discover(); -ENXIO: none does. */
+int rbt_backends_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n);
+
 /* NULL when unknown: ids arrive from other processes. */
 const struct rbt_backend *rbt_backend_by_id(uint32_t id);
 

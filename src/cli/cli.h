@@ -102,8 +102,6 @@ int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_resul
 #define TARGET_WHY_MAX 512
 int target_try(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret,
 	char ret_why[TARGET_WHY_MAX]);
-/* Finds the tasks of a running program from outside, with whichever backend knows it. */
-int target_discover(pid_t pid, struct rbt_record **ret, size_t *ret_n);
 
 /* elf.c: what a program file needs */
 #define ELF_MAX_NAMES 512

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/look.h"
 #include "util/fd.h"
 #include "util/proc.h"
 #include "util/runtime.h"
@@ -105,7 +106,7 @@ static int list_message(const char *buf, size_t size, uint32_t flags,
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(*tasks);
 	read_tail(&l, (struct tail){buf + tasks_end, size - tasks_end, flags});
 	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
-	if (rbt_proc_command(l.pid, l.command, sizeof(l.command)) < 0) {
+	if (look_command(l.pid, l.command, sizeof(l.command)) < 0) {
 		snprintf(l.command, sizeof(l.command), "-");
 	}
 	int r = fn(&l, data);
@@ -203,9 +204,9 @@ int listing_outside(pid_t pid, int (*fn)(const struct listed *l, void *data), vo
 	size_t n = 0, n_tasks = 0;
 	int r = 0;
 
-	l.error = target_discover(pid, &recs, &n);
+	l.error = look_tasks(pid, &recs, &n);
 	if (l.error == -ESRCH || l.error == -ENXIO || rbt_proc_uid(pid, &l.uid) < 0 ||
-		rbt_proc_command(pid, l.command, sizeof(l.command)) < 0) {
+		look_command(pid, l.command, sizeof(l.command)) < 0) {
 		goto out;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -218,8 +219,9 @@ int listing_outside(pid_t pid, int (*fn)(const struct listed *l, void *data), vo
 	if (l.error == 0) {
 		fill_states(recs, n, pid, &l, tasks);
 	} else {
-		snprintf(
-			l.note, sizeof(l.note), "its tasks cannot be seen: %s", strerror(-l.error));
+		snprintf(l.note, sizeof(l.note), "its tasks cannot be seen: %s",
+			l.error == -ETIME ? "looking into its user's programs takes too long"
+					  : strerror(-l.error));
 	}
 	r = fn(&l, data);
 out:

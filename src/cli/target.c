@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/look.h"
 #include "daemon/message.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -45,6 +46,9 @@ static int target_error(char *why, pid_t pid, int error, const char *text)
 	case ETIMEDOUT:
 		explain(why, "process %d: its rubatod does not answer", (int)pid);
 		break;
+	case ETIME:
+		explain(why, "process %d: looking into it takes too long", (int)pid);
+		break;
 	case ENODEV:
 		explain(why, "process %d: no supported GPU driver here (see `rubato doctor`)",
 			(int)pid);
@@ -72,28 +76,6 @@ static int manages(int sock, pid_t pid)
 	}
 	memcpy(&msg, buf, sizeof(msg));
 	return msg.pid == pid;
-}
-
-int target_discover(pid_t pid, struct rbt_record **ret, size_t *ret_n)
-{
-	int pidfd = rbt_pidfd_open(pid);
-	int first = -ENXIO;
-
-	if (pidfd < 0) {
-		return pidfd == -EINVAL ? -ESRCH : pidfd;
-	}
-	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
-		int r = (*b)->discover(pid, pidfd, ret, ret_n);
-		if (r == 0) {
-			close(pidfd);
-			return 0;
-		}
-		if (r != -ENXIO && r != -ENODEV) {
-			first = r;
-		}
-	}
-	close(pidfd);
-	return first;
 }
 
 static int send_record(
@@ -131,7 +113,7 @@ static int attach(int sock, pid_t pid, char *why)
 	struct rbt_record *recs = NULL;
 	size_t n = 0;
 
-	int r = target_discover(pid, &recs, &n);
+	int r = look_tasks(pid, &recs, &n);
 	if (r == 0 && sock < 0) {
 		sock = daemon_start();
 		if (sock < 0) {

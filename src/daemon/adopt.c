@@ -8,20 +8,18 @@
  * What a user says of a program goes before any rule, until the program ends.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/daemon.h"
 #include "daemon/message.h"
 #include "daemon/scan.h"
 #include "sched/class.h"
+#include "util/aside.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
@@ -36,9 +34,6 @@
  * it has one part in so many. */
 #define SCAN_MS    5000
 #define WALK_SHARE 100
-/* How long it takes a killed process to end, at most, unless it hangs. */
-#define REAP_US    500
-#define REAP_TRIES 40
 
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
@@ -291,19 +286,8 @@ static void put_off_culprit(struct daemon *d, pid_t child)
 		rbt_warn("process %d cannot be looked at: it is left alone for a while",
 			(int)culprit->pid);
 	}
-	lost_note(d, child, culprit, rbt_now_ns() + (SCAN_LOOK_S * RBT_NS_PER_S << tries));
-}
-
-/* One that hangs in the kernel cannot be waited for. */
-static bool is_gone(pid_t pid)
-{
-	for (int tries = 0; waitpid(pid, NULL, WNOHANG) == 0; tries++) {
-		if (tries == REAP_TRIES) {
-			return false;
-		}
-		usleep(REAP_US);
-	}
-	return true;
+	rbt_lost_note(&d->lost, child, scan_looked(culprit), rbt_now_ns(),
+		RBT_LOOK_S * RBT_NS_PER_S << tries);
 }
 
 /* failed: it has died or takes too long. */
@@ -316,12 +300,11 @@ static void end_scan(struct daemon *d, bool failed)
 		return;
 	}
 	d->scan_pid = 0;
-	kill(pid, SIGKILL);
-	bool hangs = !is_gone(pid);
+	bool hangs = !rbt_aside_end(pid);
 	if (d->scan_looks && (failed || hangs)) {
 		put_off_culprit(d, hangs ? pid : 0);
 	} else if (hangs) {
-		lost_note(d, pid, NULL, 0);
+		rbt_lost_note(&d->lost, pid, (struct rbt_looked){0}, 0, 0);
 	}
 	d->scan_looks = false;
 }
@@ -384,48 +367,22 @@ static void on_scan(struct daemon *d, struct source *s, uint32_t events)
 	}
 }
 
-static void child(const struct daemon *d, int sock)
-{
-	sigset_t none;
-
-	/* Least of all our listener, or the devices of programs that have ended. */
-	if (dup2(sock, 3) < 0) {
-		_exit(1);
-	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	close_range(4, ~0u, 0);
-	signal(SIGALRM, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	alarm(SCAN_WALK_S);
-	scan_run(d, 3);
-	_exit(0);
-}
-
 static void start_scan(struct daemon *d)
 {
-	int pair[2];
+	int sock;
 
-	if (d->scan.fd >= 0 || d->rules.n == 0 || lost_are_too_many(d)) {
+	if (d->scan.fd >= 0 || d->rules.n == 0 || rbt_lost_are_too_many(&d->lost)) {
 		return;
 	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		return;
-	}
-	pid_t pid = fork();
-	if (pid == 0) {
-		child(d, pair[1]);
-	}
-	close(pair[1]);
+	pid_t pid = rbt_aside_start(scan_run, d, &sock);
 	if (pid < 0) {
-		close(pair[0]);
 		return;
 	}
 	d->scan_pid = pid;
 	d->scan_records = 0;
 	d->scan_looks = false;
 	d->scan_heard_ns = rbt_now_ns();
-	d->scan = (struct source){.fd = pair[0], .ready = on_scan};
+	d->scan = (struct source){.fd = sock, .ready = on_scan};
 	if (watch(d, &d->scan) < 0) {
 		end_scan(d, false);
 	}
@@ -437,7 +394,7 @@ static void on_timer(struct daemon *d, struct source *s, uint32_t events)
 	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
 
 	(void)ignored;
-	uint64_t limit_ns = (d->scan_looks ? SCAN_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
+	uint64_t limit_ns = (d->scan_looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
 	if (d->scan.fd >= 0 && rbt_now_ns() >= d->scan_heard_ns + limit_ns) {
 		end_scan(d, true);
 	}

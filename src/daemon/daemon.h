@@ -134,16 +134,6 @@ struct sighting {
 	LIST_ENTRY(sighting) link;
 };
 
-#define MAX_LOST 16
-/* A look that was not survived; lost.c. */
-struct lost {
-	pid_t child; /* who looked, and hangs still; 0: it has ended */
-	pid_t pid;   /* whom it looked at; 0: nobody in particular */
-	uint64_t start_time;
-	uid_t uid;
-	uint64_t until_ns; /* how long it is not looked at again */
-};
-
 /* A program that a previous daemon left changed and that we have not reached yet; state.c's own. */
 struct unhealed;
 
@@ -204,7 +194,7 @@ struct daemon {
 	uint32_t scan_records;          /* that are still to come */
 	bool scan_looks;                /* at scan_report's process, as it said */
 	uint64_t scan_heard_ns;         /* when it last said something */
-	struct lost lost[MAX_LOST];
+	struct rbt_lost lost;
 	uint64_t scan_not_before_ns;
 	LIST_HEAD(, sighting) sightings[SIGHTING_LISTS]; /* by pid */
 	const char *config_path;                         /* as said; NULL: where it is by default */
@@ -329,14 +319,6 @@ void adopt_released(struct daemon *d, const struct program *p);
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time);
 /* Whether a process that has that many control nodes open now is to be looked at again. */
 bool adopt_is_due(const struct sighting *k, uint32_t n_files, uint64_t now_ns);
-
-/* lost.c: processes at which it is not good to look */
-/* One was killed (child: and has not ended; 0: it has) that looked at `culprit`; NULL: nobody. */
-void lost_note(struct daemon *d, pid_t child, const struct scan_report *culprit, uint64_t until_ns);
-/* Whether a process is not to be looked at, for what it or others of its user have done. */
-bool lost_is_shunned(const struct daemon *d, const struct scan_report *who, uint64_t now_ns);
-/* Whether so many hang that no more are to be sent. */
-bool lost_are_too_many(struct daemon *d);
 
 /* schedule.c: what the decision core is told, and when it is asked. 0 or -errno. */
 int schedule_start(struct daemon *d);

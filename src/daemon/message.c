@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/fd.h"
+
 ssize_t rbt_record_encode(
 	const struct rbt_record *rec, enum rbt_msg_type type, void *buf, size_t size)
 {
@@ -82,4 +84,16 @@ int rbt_record_decode(const void *buf, size_t size, struct rbt_record *ret)
 	}
 	*ret = rec;
 	return 0;
+}
+
+int rbt_records_send(int sock, const struct rbt_record *recs, size_t n)
+{
+	static char msg[RBT_RECORD_MSG_MAX];
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		ssize_t size = rbt_record_encode(&recs[i], RBT_MSG_ATTACH, msg, sizeof(msg));
+		r = size < 0 ? (int)size : rbt_send(sock, msg, (size_t)size, &recs[i].fd, 1, 0);
+	}
+	return r;
 }

@@ -27,4 +27,7 @@ ssize_t rbt_record_encode(
  */
 int rbt_record_decode(const void *buf, size_t size, struct rbt_record *ret);
 
+/* Sends records on `sock`, each a message of type ATTACH with its device file. 0 or -errno. */
+int rbt_records_send(int sock, const struct rbt_record *recs, size_t n);
+
 #endif

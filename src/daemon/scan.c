@@ -221,11 +221,9 @@ static void find_group(const struct rule *rule, struct scan_report *report)
 	}
 }
 
-/* As tools do for one program (cli/target.c). */
 static int discover(const struct scan_report *report, struct rbt_record **ret, size_t *ret_n)
 {
 	uint64_t start_time = 0;
-	int first = -ENXIO;
 	int pidfd = rbt_pidfd_open(report->pid);
 
 	if (pidfd < 0) {
@@ -237,33 +235,14 @@ static int discover(const struct scan_report *report, struct rbt_record **ret, s
 		close(pidfd);
 		return -ESRCH;
 	}
-	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
-		r = (*b)->discover(report->pid, pidfd, ret, ret_n);
-		if (r == 0) {
-			first = 0;
-			break;
-		}
-		first = r != -ENXIO && r != -ENODEV ? r : first;
-	}
+	r = rbt_backends_discover(report->pid, pidfd, ret, ret_n);
 	close(pidfd);
-	return first;
+	return r;
 }
 
 static int send_report(const struct scan *s, const struct scan_report *report)
 {
 	return rbt_send(s->sock, report, sizeof(*report), NULL, 0, 0);
-}
-
-static int send_records(const struct scan *s, const struct rbt_record *recs, size_t n)
-{
-	static char msg[RBT_RECORD_MSG_MAX];
-	int r = 0;
-
-	for (size_t i = 0; i < n && r == 0; i++) {
-		ssize_t size = rbt_record_encode(&recs[i], RBT_MSG_ATTACH, msg, sizeof(msg));
-		r = size < 0 ? (int)size : rbt_send(s->sock, msg, (size_t)size, &recs[i].fd, 1, 0);
-	}
-	return r;
 }
 
 static uint64_t cpu_now_ns(void)
@@ -286,7 +265,7 @@ static int report_rule(struct scan *s, struct scan_report *report, bool is_held)
 	report->n_records = (uint32_t)n;
 	int r = send_report(s, report);
 	if (r == 0) {
-		r = send_records(s, recs, n);
+		r = rbt_records_send(s->sock, recs, n);
 	}
 	for (size_t i = 0; i < n; i++) {
 		rbt_record_finish(&recs[i]);
@@ -382,7 +361,7 @@ static int look_at(pid_t pid, void *data)
 	}
 	const struct sighting *known = adopt_find(s->d, pid, report.start_time);
 	if ((known != NULL && !adopt_is_due(known, report.n_files, s->now_ns)) ||
-		lost_is_shunned(s->d, &report, s->now_ns)) {
+		rbt_lost_is_shunned(&s->d->lost, scan_looked(&report), s->now_ns)) {
 		return send_report(s, &report);
 	}
 	/* Before it is named: a slow database of users is not its fault. */
@@ -392,18 +371,19 @@ static int look_at(pid_t pid, void *data)
 	if (r < 0) {
 		return r;
 	}
-	alarm(SCAN_LOOK_S);
+	alarm(RBT_LOOK_S);
 	r = look_inside(s, &report, known);
 	alarm(SCAN_WALK_S);
 	return r;
 }
 
-void scan_run(const struct daemon *d, int sock)
+void scan_run(int sock, void *data)
 {
-	struct scan s = {.d = d, .sock = sock, .now_ns = rbt_now_ns()};
+	struct scan s = {.d = data, .sock = sock, .now_ns = rbt_now_ns()};
 	struct scan_report done = {.verdict = SCAN_DONE};
 	uint64_t began_ns = cpu_now_ns();
 
+	alarm(SCAN_WALK_S);
 	if (rbt_proc_each(look_at, &s) == 0) {
 		done.cpu_ns = cpu_now_ns() - began_ns - s.inside_ns;
 		send_report(&s, &done);

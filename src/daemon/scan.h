@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "daemon/rules.h"
+#include "util/lost.h"
 #include "util/rankgroup.h"
 
 enum scan_verdict {
@@ -37,13 +38,19 @@ struct scan_report {
 	char group[RBT_GROUP_NAME_MAX]; /* empty: none */
 };
 
-/* Nobody is looked at for longer, and nothing else takes longer: then it is our end. */
-#define SCAN_LOOK_S 5
+/* Nobody is looked at for longer than RBT_LOOK_S, and nothing else takes longer than this: then it
+ * is our end. */
 #define SCAN_WALK_S 30
 
+/* Whom it is of. */
+static inline struct rbt_looked scan_looked(const struct scan_report *report)
+{
+	return (struct rbt_looked){report->pid, report->start_time, report->uid};
+}
+
 struct daemon;
-/* In the forked child: looks at every process, says what it finds on `sock`, and returns. `d` is
- * the parent's model at the fork; only read. */
-void scan_run(const struct daemon *d, int sock);
+/* In a process of its own (util/aside.h): looks at every process, says what it finds on `sock`, and
+ * returns. `data` is the daemon's model at the fork, struct daemon; only read. */
+void scan_run(int sock, void *data);
 
 #endif

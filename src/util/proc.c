@@ -52,7 +52,8 @@ bool rbt_pidfd_has_exited(int pidfd)
 	return poll(&pfd, 1, 0) > 0;
 }
 
-int rbt_proc_start_time(pid_t pid, uint64_t *ret)
+/* A field of /proc/PID/stat, from the fourth on, by its number in proc(5). */
+static int read_stat(pid_t pid, int wanted, uint64_t *ret)
 {
 	char path[64], buf[1024];
 
@@ -61,10 +62,9 @@ int rbt_proc_start_time(pid_t pid, uint64_t *ret)
 	if (n < 0) {
 		return n == -ENOENT ? -ESRCH : (int)n;
 	}
-	/* The command, in brackets, may hold anything: fields are
-	 * counted from its end. Start time is the 22nd. */
+	/* The command, in brackets, may hold anything: fields are counted from its end. */
 	const char *p = strrchr(buf, ')');
-	for (int field = 2; p != NULL && field < 22; field++) {
+	for (int field = 2; p != NULL && field < wanted; field++) {
 		p = strchr(p + 1, ' ');
 	}
 	if (p == NULL) {
@@ -72,6 +72,22 @@ int rbt_proc_start_time(pid_t pid, uint64_t *ret)
 	}
 	*ret = strtoull(p + 1, NULL, 10);
 	return 0;
+}
+
+int rbt_proc_start_time(pid_t pid, uint64_t *ret)
+{
+	return read_stat(pid, 22, ret);
+}
+
+int rbt_proc_parent(pid_t pid, pid_t *ret)
+{
+	uint64_t parent;
+	int r = read_stat(pid, 4, &parent);
+
+	if (r == 0) {
+		*ret = (pid_t)parent;
+	}
+	return r;
 }
 
 int rbt_proc_uid(pid_t pid, uid_t *ret)
@@ -100,6 +116,21 @@ static void make_harmless(char *text)
 	}
 }
 
+int rbt_proc_name(pid_t pid, char *buf, size_t size)
+{
+	char path[64], comm[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	ssize_t n = rbt_read_file(path, comm, sizeof(comm));
+	if (n < 0) {
+		return n == -ENOENT ? -ESRCH : (int)n;
+	}
+	comm[strcspn(comm, "\n")] = '\0';
+	snprintf(buf, size, "[%s]", comm);
+	make_harmless(buf);
+	return 0;
+}
+
 int rbt_proc_command(pid_t pid, char *buf, size_t size)
 {
 	char path[64];
@@ -112,22 +143,13 @@ int rbt_proc_command(pid_t pid, char *buf, size_t size)
 	while (n > 0 && buf[n - 1] == '\0') {
 		n--;
 	}
-	if (n > 0) {
-		for (ssize_t i = 0; i < n; i++) {
-			buf[i] = buf[i] != '\0' ? buf[i] : ' ';
-		}
-		buf[n] = '\0';
-		make_harmless(buf);
-		return 0;
+	if (n == 0) {
+		return rbt_proc_name(pid, buf, size);
 	}
-	char comm[64];
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	n = rbt_read_file(path, comm, sizeof(comm));
-	if (n < 0) {
-		return n == -ENOENT ? -ESRCH : (int)n;
+	for (ssize_t i = 0; i < n; i++) {
+		buf[i] = buf[i] != '\0' ? buf[i] : ' ';
 	}
-	comm[strcspn(comm, "\n")] = '\0';
-	snprintf(buf, size, "[%s]", comm);
+	buf[n] = '\0';
 	make_harmless(buf);
 	return 0;
 }

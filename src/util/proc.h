@@ -27,9 +27,16 @@ bool rbt_pidfd_has_exited(int pidfd);
 int rbt_proc_start_time(pid_t pid, uint64_t *ret);
 
 /* 0 or -errno. */
+int rbt_proc_parent(pid_t pid, pid_t *ret);
+
+/* 0 or -errno. */
 int rbt_proc_uid(pid_t pid, uid_t *ret);
 
-/* Command line with spaces, or [comm] when it is empty. 0 or -errno. */
+/* [comm], without what a terminal would obey. Its memory is not read. 0 or -errno. */
+int rbt_proc_name(pid_t pid, char *buf, size_t size);
+
+/* Command line with spaces, or [comm] when it is empty. Waits for the lock of the process's memory,
+ * which a file system in user space may keep for ever. 0 or -errno. */
 int rbt_proc_command(pid_t pid, char *buf, size_t size);
 
 /* Whether fds a of process p and b of process q are the same

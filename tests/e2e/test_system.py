@@ -2,6 +2,7 @@
 """The machine's own daemon: who may ask it for what, programs attached by rule, and ranks that take turns together."""
 import ctypes
 import grp
+import json
 import os
 import signal
 import socket
@@ -256,6 +257,25 @@ def test_who_takes_too_long_is_put_off(s):
     a = m.plain()
     eventually("by rule, after a while", lambda: s.slices(a.pid) == [1])
     eventually("it is said", lambda: f"process {bad.pid} cannot be looked at" in m.said())
+
+
+def test_tools_do_not_wait_for_ever(s):
+    """For the memory of one program; they show the others, and who comes after it."""
+    if os.uname().machine != "x86_64":
+        return print("     the number of userfaultfd() is x86_64's")
+    good = s.program()
+    bad = harness.Program(s, ["python3", "-c", FAULTING])
+    s.programs.append(bad)
+    other = s.program()
+    tools = [subprocess.Popen(s.inside([binary("rubato"), *args]), env=s.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+             for args in (["ps", "--json"], ["top", "--once", "--json"], ["renice", str(bad.pid), *BEST_EFFORT])]
+    ps, top, renice = [tool.communicate(timeout=30) for tool in tools]
+    shown = {p["pid"]: p for p in json.loads(ps[0])["programs"]}
+    assert "takes too long" in shown[bad.pid]["note"] and shown[bad.pid]["state"] == "unknown", shown
+    assert len(shown[good.pid]["tasks"]) == len(shown[other.pid]["tasks"]) == 4, shown
+    assert {good.pid, bad.pid, other.pid} <= {p["pid"] for p in json.loads(top[0])["programs"]}, top
+    assert tools[2].returncode == 1 and "looking into it takes too long" in renice[1], renice
 
 
 def test_reload(s):

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/nvidia/driver.h"
 #include "backend/nvidia/ops.h"
@@ -77,20 +78,33 @@ static bool fill_gpu(const struct nv_card_info *card, struct rbt_gpu_info *gpu)
 	       strncmp(firmware, "N/A", 3) == 0;
 }
 
+/* The kernel keeps 15 characters of a name. */
+static bool is_named_mps(pid_t pid)
+{
+	char path[64], comm[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	return rbt_read_file(path, comm, sizeof(comm)) > 0 && strncmp(comm, MPS_SERVER, 15) == 0;
+}
+
+/* The server shares its 15 characters with the control program, whose child it is. A command line
+ * would tell them apart too; but it is read from the memory of what anybody may call so. */
 static int is_mps_server(pid_t pid, void *data)
 {
-	char path[64], comm[32], command[4096];
+	char path[64], exe[4096];
+	pid_t parent;
 
-	/* The kernel keeps 15 characters of a name, which the server shares with its control
-	 * program; but reading command lines of all processes is slow, so they are asked second. */
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	if (rbt_read_file(path, comm, sizeof(comm)) <= 0 || strncmp(comm, MPS_SERVER, 15) != 0 ||
-		rbt_proc_command(pid, command, sizeof(command)) < 0) {
+	if (!is_named_mps(pid)) {
 		return 0;
 	}
-	command[strcspn(command, " ")] = '\0';
-	const char *base = strrchr(command, '/');
-	return strcmp(base != NULL ? base + 1 : command, MPS_SERVER) == 0;
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	ssize_t n = readlink(path, exe, sizeof(exe) - 1);
+	if (n < 0) {
+		return rbt_proc_parent(pid, &parent) == 0 && is_named_mps(parent);
+	}
+	exe[n] = '\0';
+	const char *base = strrchr(exe, '/');
+	return strcmp(base != NULL ? base + 1 : exe, MPS_SERVER) == 0;
 }
 
 /* Interleave levels are given to callers with CAP_SYS_NICE alone. */

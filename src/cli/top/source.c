@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "cli/cli.h"
 #include "cli/listing.h"
+#include "cli/look.h"
 #include "util/fd.h"
 #include "util/proc.h"
 #include "util/runtime.h"
@@ -300,7 +301,7 @@ static uint64_t cpu_now_ns(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * RBT_NS_PER_S + (uint64_t)ts.tv_nsec;
+	return (uint64_t)ts.tv_sec * RBT_NS_PER_S + (uint64_t)ts.tv_nsec + look_cpu_ns();
 }
 
 static void forget_the_dead(struct top_source *s)

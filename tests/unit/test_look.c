@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tools do when looking into a process takes for ever: here, because who looks is stopped.
+ * (tests/e2e/test_system.py has a program that brings it about.)
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "cli/look.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+static char command[256];
+
+static pid_t start_program(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "mute");
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+struct children {
+	pid_t known[3], found;
+};
+
+static int find_other(pid_t pid, void *data)
+{
+	struct children *c = data;
+	pid_t parent;
+
+	if (rbt_proc_parent(pid, &parent) == 0 && parent == getpid() && pid != c->known[0] &&
+		pid != c->known[1] && pid != c->known[2]) {
+		c->found = pid;
+	}
+	return 0;
+}
+
+/* Who looks: of our children, the one that is not a program. */
+static pid_t stop_looker(const pid_t programs[3])
+{
+	struct children c = {.known = {programs[0], programs[1], programs[2]}};
+
+	CHECK_INT(look_command(getpid(), command, sizeof(command)), 0);
+	CHECK(strstr(command, "test_look") != NULL);
+	CHECK_INT(rbt_proc_each(find_other, &c), 0);
+	CHECK(c.found > 0 && kill(c.found, SIGSTOP) == 0);
+	return c.found;
+}
+
+/* Whether it was by its name, as when nothing is known, and within a second. */
+static bool is_left_alone(pid_t pid)
+{
+	uint64_t began_ns = rbt_now_ns();
+
+	CHECK_INT(look_command(pid, command, sizeof(command)), 0);
+	CHECK(strcmp(command, "[mute]") == 0);
+	return rbt_now_ns() - began_ns < RBT_NS_PER_S;
+}
+
+int main(void)
+{
+	pid_t programs[] = {start_program(), start_program(), start_program()};
+	struct rbt_record *recs = NULL;
+	size_t n = 0;
+
+	alarm(60);
+	CHECK_INT(look_tasks(programs[0], &recs, &n), -ENXIO);
+	CHECK(look_cpu_ns() > 0);
+	pid_t looker = stop_looker(programs);
+	/* It is waited for once; who looked does not stay. */
+	CHECK(!is_left_alone(programs[0]));
+	CHECK_INT(kill(looker, 0), -1);
+	CHECK(is_left_alone(programs[0]));
+	CHECK_INT(look_tasks(programs[0], &recs, &n), -ETIME);
+	/* Others are looked at, but not for longer if there are more of the kind. */
+	CHECK_INT(look_tasks(programs[1], &recs, &n), -ENXIO);
+	stop_looker(programs);
+	CHECK(!is_left_alone(programs[1]));
+	CHECK(is_left_alone(programs[2]));
+	CHECK_INT(look_tasks(programs[2], &recs, &n), -ETIME);
+	for (size_t i = 0; i < 3; i++) {
+		kill(programs[i], SIGKILL);
+		CHECK_INT(waitpid(programs[i], NULL, 0), programs[i]);
+	}
+	CHECK_INT(look_command(programs[2], command, sizeof(command)), -ESRCH);
+	return check_result();
+}
