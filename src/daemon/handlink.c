@@ -352,6 +352,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 		return -ENOTCONN;
 	}
 	mine->suspended = true;
+	mine->rouse_at_ns = 0;
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SUSPEND,
 		.id = h->id,
@@ -394,6 +395,9 @@ int hand_resume(struct daemon *d, struct hold *h)
 	h->rest_off = false;
 	if (mine != NULL) {
 		mine->suspended = false;
+		/* Should the hand die before it has. */
+		mine->rouse_scope = req.scope;
+		mine->rouse_at_ns = rbt_now_ns();
 	}
 	return r;
 }

@@ -159,7 +159,7 @@ static uint64_t rouse(struct hand *hand, uint64_t now_ns)
 		struct rbt_holding *h = &hand->holdings.list[i];
 
 		if (h->rouse_at_ns != 0 && h->rouse_at_ns <= now_ns) {
-			rbt_holding_rouse(h, RBT_SCOPE_COMPUTE, now_ns);
+			rbt_holding_rouse(h, now_ns);
 		} else if (h->rouse_at_ns != 0 && h->rouse_at_ns < next_ns) {
 			next_ns = h->rouse_at_ns;
 		}
@@ -191,11 +191,11 @@ static void end_turns(struct hand *hand, uint64_t now_ns)
 	}
 }
 
-/* Resumes what is past its deadline; returns the time to the next
- * one for poll(), -1 when there is none. */
+/* Resumes what is past its deadline, rouses what is due; returns the time to the next one for
+ * poll(), -1 when there is none. */
 static int expire(struct hand *hand)
 {
-	uint64_t now_ns = rbt_now_ns(), next_ns = rouse(hand, now_ns);
+	uint64_t now_ns = rbt_now_ns(), next_ns = UINT64_MAX;
 
 	end_turns(hand, now_ns);
 	for (size_t i = 0; i < hand->holdings.n; i++) {
@@ -215,6 +215,9 @@ static int expire(struct hand *hand)
 			next_ns = h->deadline_ns;
 		}
 	}
+	/* What a request has just resumed is among them: its reply is sent by now. */
+	uint64_t rouse_ns = rouse(hand, rbt_now_ns());
+	next_ns = rouse_ns < next_ns ? rouse_ns : next_ns;
 	if (next_ns == UINT64_MAX) {
 		return -1;
 	}

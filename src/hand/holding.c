@@ -162,16 +162,14 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 		h->suspended = first < 0;
 	}
 	uint64_t now_ns = rbt_now_ns();
-	if (scope == RBT_SCOPE_COMPUTE && now_ns >= h->since_ns + ROUSE_YOUNG_NS &&
-		now_ns < h->roused_ns + ROUSE_EVERY_NS) {
-		h->rouse_at_ns = now_ns + ROUSE_AFTER_NS;
-	} else {
-		rbt_holding_rouse(h, scope, now_ns);
-	}
+	bool may_wait = scope == RBT_SCOPE_COMPUTE && now_ns >= h->since_ns + ROUSE_YOUNG_NS &&
+			now_ns < h->roused_ns + ROUSE_EVERY_NS;
+	h->rouse_scope = scope;
+	h->rouse_at_ns = may_wait ? now_ns + ROUSE_AFTER_NS : now_ns;
 	return first;
 }
 
-void rbt_holding_rouse(struct rbt_holding *h, enum rbt_scope scope, uint64_t now_ns)
+void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns)
 {
 	int error;
 	const struct rbt_backend *b = writer(h, &error);
@@ -181,7 +179,7 @@ void rbt_holding_rouse(struct rbt_holding *h, enum rbt_scope scope, uint64_t now
 		return;
 	}
 	h->roused_ns = now_ns;
-	int r = b->rouse(&h->rec, scope);
+	int r = b->rouse(&h->rec, h->rouse_scope);
 	if (r < 0) {
 		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
 	}
@@ -222,6 +220,9 @@ static int restore_running(struct rbt_holding *h)
 
 	if (h->suspended && writer(h, &error) != NULL) {
 		r = rbt_holding_resume(h, RBT_SCOPE_ALL);
+	}
+	if (h->rouse_at_ns != 0) {
+		rbt_holding_rouse(h, rbt_now_ns());
 	}
 	if (r < 0) {
 		note_failure(h, "resume", r);

@@ -25,6 +25,7 @@ struct rbt_holding {
 	uint64_t since_ns;    /* when it was first held */
 	uint64_t roused_ns;   /* when the device was last made to look at it */
 	uint64_t rouse_at_ns; /* when it is to be, unless it is suspended again; 0: never */
+	enum rbt_scope rouse_scope;
 };
 
 struct rbt_holdings {
@@ -57,8 +58,10 @@ void rbt_holding_renew(struct rbt_holding *h, uint64_t deadline_ns);
  * suspended. REST: the compute tasks stay off. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
 
-/* Makes sure that tasks which were resumed do run, where the device needs that said. */
-void rbt_holding_rouse(struct rbt_holding *h, enum rbt_scope scope, uint64_t now_ns);
+/* Makes sure that tasks which were resumed do run, where the device needs that said: at
+ * rouse_at_ns, which may be at once. It takes as long as a resume, but whoever wanted that need not
+ * wait for this. */
+void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns);
 
 /*
  * Those below answer 0 when all is as it would be without us. What the driver refused stays marked

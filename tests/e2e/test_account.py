@@ -200,6 +200,19 @@ def test_calls_are_counted_as_the_device_does(s):
         assert row["suspend_call"]["count"] >= 3, row
 
 
+def test_a_resume_is_not_waited_for_longer_than_it_takes(s):
+    """After it the device is made to look at the tasks again, by preempting them: that is another matter."""
+    p = s.run(*BEST_EFFORT)
+    s.rubato("suspend", p.pid)
+    s.softgpu("fault", "--cmd", "a06c0105", "--delay-us", 300000)
+    before = [t["preempts"] for t in s.tasks(p.pid, None)]
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid)
+    row = adds_up(s.ps()[p.pid])
+    assert row["resume_call"]["count"] == 1 and row["resume_call"]["max_us"] < 300000, row
+    eventually("done all the same", lambda: [t["preempts"] for t in s.tasks(p.pid, None)] == [n + 1 for n in before])
+
+
 def test_requests_as_told(s):
     p = hinter(s)
     eventually("known", lambda: s.ps().get(p.pid, {}).get("counted"))
