@@ -96,12 +96,21 @@ int kfd_attach(struct rubato_kfd *kfd, pid_t pid)
 	}
 }
 
-int kfd_failed(const struct command *cmd, pid_t pid, int error)
+void kfd_say_end(const struct command *cmd, pid_t pid)
 {
-	if (error == -ESRCH && is_alive(pid)) {
+	if (is_alive(pid)) {
 		rbt_error(
 			"%s: process %d: it has begun another program (exec), and its queues are gone",
 			cmd->name, (int)pid);
+	} else {
+		rbt_error("%s: process %d has ended", cmd->name, (int)pid);
+	}
+}
+
+int kfd_failed(const struct command *cmd, pid_t pid, int error)
+{
+	if (error == -ESRCH && is_alive(pid)) {
+		kfd_say_end(cmd, pid);
 	} else if (error == -EBUSY && is_in_hand(pid)) {
 		rbt_error("%s: process %d: Rubato schedules it and so debugs it itself: "
 			  "`rubato resume` it, or `rubato renice` it to normal, first",

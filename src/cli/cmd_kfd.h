@@ -34,6 +34,9 @@ int kfd_attach(struct rubato_kfd *kfd, pid_t pid);
 /* One line, and the exit code. */
 int kfd_failed(const struct command *cmd, pid_t pid, int error);
 
+/* One line: the process has ended, or has begun another program. */
+void kfd_say_end(const struct command *cmd, pid_t pid);
+
 /* Ids for C: those of compute queues that are in every sample; of all queues if none are. */
 void kfd_print_array(
 	pid_t pid, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats);

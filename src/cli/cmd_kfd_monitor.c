@@ -172,6 +172,17 @@ static void begin_output(struct monitor *m)
 	}
 }
 
+static bool has_gone(const struct monitor *m, struct rubato_kfd *kfd)
+{
+	struct rubato_kfd_snapshot *snap;
+	int r = rubato_kfd_snapshot_take(kfd, m->pid, &snap);
+
+	if (r == 0) {
+		rubato_kfd_snapshot_free(snap);
+	}
+	return r == -ESRCH || r == -ENXIO;
+}
+
 /* The first look is made before anything is printed: an error is one line and nothing else. */
 static int watch(struct monitor *m, struct rubato_kfd *kfd)
 {
@@ -192,6 +203,11 @@ static int watch(struct monitor *m, struct rubato_kfd *kfd)
 		return kfd_failed(&cmd_kfd_monitor, m->pid, r < 0 ? r : -ESRCH);
 	}
 	sum_up(m);
+	/* Earlier than it was to: there is nothing left to sample. */
+	if (r == 0 && !kfd_stop && has_gone(m, kfd)) {
+		fflush(stdout);
+		kfd_say_end(&cmd_kfd_monitor, m->pid);
+	}
 	return r < 0 && r != -EINTR ? kfd_failed(&cmd_kfd_monitor, m->pid, r) : EXIT_OK;
 }
 

@@ -126,6 +126,7 @@ def test_monitor_ends_with_statistics(s):
     p.kill()
     out, err = watcher.communicate(timeout=10)
     assert watcher.returncode == 0 and re.search("samples?: 4 to 4 queues", out), (out, err)
+    assert err.count("\n") == 1 and f"process {p.pid} has ended" in err, err
 
 
 def is_monitor(pid, target):
@@ -418,6 +419,14 @@ def test_target_execs(s):
     out, err = process.communicate(timeout=20)
     assert process.returncode == 3 and "another program (exec)" in err, (process.returncode, out, err)
     assert alive(p.pid)
+    for options in (), ("--addresses",):
+        p = client(s)
+        watcher = start(s, "monitor", p.pid, "60", "0.1", *options)
+        watcher.stdout.readline()
+        p.say("exec")
+        out, err = watcher.communicate(timeout=20)
+        assert watcher.returncode == 0 and re.search("samples?: 4 to 4 queues", out), (out, err)
+        assert err.count("\n") == 1 and "another program (exec)" in err and alive(p.pid), err
 
 
 @device(*AMD)
