@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/gpu.h"
 #include "cli/listing.h"
 #include "sched/class.h"
 #include "util/json.h"
@@ -71,21 +72,24 @@ static const char *state_text(const struct listed *l, char *buf, size_t size)
 	return buf;
 }
 
-/* GPUs the program has tasks on: "0", "0,1". */
+/* GPUs the program has tasks on: "0", "0,1", "amd0". */
 static const char *gpus_text(const struct listed *l, char *buf, size_t size)
 {
-	uint32_t seen = 0;
+	char name[GPU_NAME_MAX];
+	uint64_t seen = 0;
 	size_t at = 0;
 
 	buf[0] = '\0';
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;
-		if ((t->valid & RBT_TASK_HAS_GPU) == 0 || t->gpu >= 32 ||
-			(seen & (1u << t->gpu)) != 0) {
+		uint32_t slot = gpu_slot(l->tasks[i].backend, t->gpu);
+		if ((t->valid & RBT_TASK_HAS_GPU) == 0 || slot == GPU_SLOTS ||
+			(seen >> slot & 1) != 0) {
 			continue;
 		}
-		seen |= 1u << t->gpu;
-		int n = snprintf(buf + at, size - at, "%s%u", at > 0 ? "," : "", t->gpu);
+		seen |= UINT64_C(1) << slot;
+		int n = snprintf(
+			buf + at, size - at, "%s%s", at > 0 ? "," : "", gpu_name(slot, name));
 		if (n < 0 || (size_t)n >= size - at) {
 			break;
 		}
@@ -185,7 +189,7 @@ static void print_row(struct view *v, const struct listed *l)
 	const char *class_name = l->managed ? rbt_class_name(rbt_class_of(l->priority)) : "-";
 
 	if (v->n_rows++ == 0) {
-		printf("%7s %-8s %-3s %-11s %3s %8s %-14s %9s %s\n", "PID", "USER", "GPU", "CLASS",
+		printf("%7s %-8s %-4s %-11s %3s %8s %-14s %9s %s\n", "PID", "USER", "GPU", "CLASS",
 			"PRI", "SLICE", "STATE", "MEMORY", "COMMAND");
 	}
 	if (l->managed) {
@@ -193,7 +197,7 @@ static void print_row(struct view *v, const struct listed *l)
 	} else {
 		snprintf(priority, sizeof(priority), "-");
 	}
-	printf("%7d %-8.8s %-3s %-11s %3s %8s %-14s %9s %s\n", (int)l->pid,
+	printf("%7d %-8.8s %-4s %-11s %3s %8s %-14s %9s %s\n", (int)l->pid,
 		user_name(l->uid, user, sizeof(user)), gpus_text(l, gpus, sizeof(gpus)), class_name,
 		priority, slice_text(first_compute(l), slice, sizeof(slice)),
 		state_text(l, state, sizeof(state)), memory_text(l, memory, sizeof(memory)),
@@ -226,9 +230,17 @@ static void json_known(struct rbt_json *j, const char *key, bool known, uint64_t
 
 static void json_task(struct rbt_json *j, const struct listed *l, const struct rbt_task_state *t)
 {
+	bool has_gpu = (t->task.valid & RBT_TASK_HAS_GPU) != 0;
+	char label[GPU_NAME_MAX];
+
 	rbt_json_object(j, NULL);
 	rbt_json_string(j, "kind", kind_name(t->task.kind));
-	json_known(j, "gpu", t->task.valid & RBT_TASK_HAS_GPU, t->task.gpu);
+	json_known(j, "gpu", has_gpu, t->task.gpu);
+	if (has_gpu) {
+		rbt_json_string(j, "gpu_label", gpu_name(gpu_slot(t->backend, t->task.gpu), label));
+	} else {
+		rbt_json_null(j, "gpu_label");
+	}
 	json_known(j, "runlist", t->task.valid & RBT_TASK_HAS_RUNLIST, t->task.runlist);
 	json_known(j, "id", t->task.valid & RBT_TASK_HAS_ID, t->task.id);
 	json_known(j, "timeslice_us", t->has_timeslice, t->timeslice_us);

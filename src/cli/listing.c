@@ -184,6 +184,7 @@ static void fill_states(const struct rbt_record *recs, size_t n, pid_t pid, stru
 		for (uint32_t k = 0; k < recs[i].n_tasks; k++) {
 			struct rbt_task_state *t = &tasks[l->n_tasks++];
 			t->task = recs[i].tasks[k];
+			t->backend = (uint16_t)recs[i].backend;
 			t->has_timeslice =
 				b->get_timeslice(&recs[i], &t->task, &t->timeslice_us) == 0;
 		}

@@ -216,7 +216,8 @@ struct rbt_task_state {
 	struct rbt_task task;
 	uint64_t timeslice_us;
 	uint32_t has_timeslice;
-	uint32_t suspended;
+	uint16_t suspended;
+	uint16_t backend; /* enum rbt_backend_id: whose GPU task.gpu is */
 };
 
 static_assert(sizeof(struct rbt_msg_hello) == 24, "wire");

@@ -342,7 +342,8 @@ static void fill_task(const struct hold *h, const struct rbt_holding *mine, uint
 	const struct rbt_task *t = &mine->rec.tasks[i];
 	bool is_off = t->kind == RBT_TASK_COMPUTE ? h->off != RBT_ON : h->rest_off;
 
-	*ret = (struct rbt_task_state){.task = *t, .suspended = is_off};
+	*ret = (struct rbt_task_state){
+		.task = *t, .suspended = is_off, .backend = (uint16_t)mine->rec.backend};
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 

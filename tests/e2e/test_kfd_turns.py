@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import time
 
@@ -104,6 +105,20 @@ def test_run_suspend_resume(s):
     assert p.ask("free").endswith("queues=0,1,2,3")
     eventually("packets run", lambda: sum(q["restored"] for q in queues(s, p.pid)) > 0)
     exact(s, p)
+
+
+@device("--gpus", "1", *AMD)
+def test_vendors_count_their_own_gpus(s):
+    p, q = run(s, *BEST_EFFORT), s.run(*BEST_EFFORT)
+    outside = client(s)
+    eventually("known", lambda: are_linked(s, p) and len(s.ps().get(q.pid, {}).get("tasks", [])) == 4)
+    for pid, label in (p.pid, "amd0"), (q.pid, "0"), (outside.pid, "amd0"):
+        assert {(t["gpu"], t["gpu_label"]) for t in s.ps()[pid]["tasks"]} == {(0, label)}, s.ps()[pid]
+        assert re.search(rf"^ *{pid} \S+ +{label} ", s.rubato("ps").stdout, re.M), s.rubato("ps").stdout
+    top = json.loads(s.rubato("top", "--once", "-d", "0.1", "--json").stdout)
+    assert {g["gpu_label"]: g["programs"] for g in top["gpus"]} == {"0": 1, "amd0": 2}, top["gpus"]
+    labels = {r["pid"]: r["gpu_labels"] for r in top["programs"]}
+    assert labels == {p.pid: ["amd0"], q.pid: ["0"], outside.pid: ["amd0"]}, labels
 
 
 @device(*AMD)

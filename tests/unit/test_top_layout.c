@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "cli/gpu.h"
 #include "cli/top/canvas.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
@@ -297,12 +298,18 @@ static void test_many_gpus(void)
 	make_model(&m, 16);
 	top_ui_init(&ui);
 	draw(&c, 80, 24, &m, &ui, false);
-	CHECK(shows(&c, " GPUvSHARE%") && shows(&c, "GPU 9 ") && !shows(&c, "GPU 10") &&
+	CHECK(shows(&c, " GPU vSHARE%") && shows(&c, "GPU 9 ") && !shows(&c, "GPU 10") &&
 		shows(&c, "and 6 more GPUs"));
 	CHECK(shows(&c, "    101 "));
 	top_canvas_finish(&c);
 	draw(&c, 80, 80, &m, &ui, false);
 	CHECK(shows(&c, "GPU 15") && !shows(&c, "more GPUs"));
+	top_canvas_finish(&c);
+	/* Another vendor's first is another GPU. */
+	m.gpus[15].gpu = gpu_slot(RBT_BACKEND_AMD, 0);
+	m.rows[1].now.gpus = UINT64_C(1) << m.gpus[15].gpu;
+	draw(&c, 80, 80, &m, &ui, false);
+	CHECK(shows(&c, "GPU 0    [") && shows(&c, "GPU amd0 [") && shows(&c, " amd0 "));
 	top_canvas_finish(&c);
 	top_ui_finish(&ui);
 	top_model_finish(&m);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/gpu.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
 
@@ -89,11 +90,13 @@ static const char *state_text(const struct top_row *r, bool is_wide, char *buf, 
 
 static const char *gpus_text(const struct top_row *r, char *buf, size_t size)
 {
+	char name[GPU_NAME_MAX];
 	size_t at = 0;
 
-	for (uint32_t gpu = 0; gpu < 32 && at + 4 < size; gpu++) {
+	for (uint32_t gpu = 0; gpu < GPU_SLOTS && at + 7 < size; gpu++) {
 		if ((r->now.gpus >> gpu & 1) != 0) {
-			int n = snprintf(buf + at, size - at, "%s%u", at > 0 ? "," : "", gpu);
+			int n = snprintf(buf + at, size - at, "%s%s", at > 0 ? "," : "",
+				gpu_name(gpu, name));
 			at += n > 0 ? (size_t)n : 0;
 		}
 	}

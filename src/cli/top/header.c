@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
+#include "cli/gpu.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
 
@@ -122,13 +123,23 @@ static int draw_memory(
 	return top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "  mem %s of %s", used, total);
 }
 
-static void draw_gpu(
-	struct top_canvas *c, int y, const struct top_gpu *gpu, const struct top_use *u)
+/* What the names of the GPUs take. */
+static int name_width(const struct top_model *m)
 {
+	bool has_amd = m->n_gpus > 0 && m->gpus[m->n_gpus - 1].gpu >= GPU_SLOTS_EACH;
+
+	return has_amd ? 4 : 2;
+}
+
+static void draw_gpu(struct top_canvas *c, int y, const struct top_gpu *gpu,
+	const struct top_use *u, int name_columns)
+{
+	char name[GPU_NAME_MAX];
 	bool known;
 	double sum = sum_of(u, &known);
 	int width = c->width / 3 < 12 ? 12 : c->width / 3;
-	int x = top_putf(c, 0, y, c->width, TOP_STYLE_BOLD, "GPU %-2u", gpu->gpu);
+	int x = top_putf(c, 0, y, c->width, TOP_STYLE_BOLD, "GPU %-*s", name_columns,
+		gpu_name(gpu->gpu, name));
 
 	draw_bar(c, x + 1, y, width, u);
 	x += 1 + width;
@@ -161,10 +172,9 @@ static int draw_who(struct top_canvas *c, int x, int y, const char *what, const 
 	return used + 2;
 }
 
-static void draw_legend(struct top_canvas *c, int y, const struct top_use *u)
+static void draw_legend(struct top_canvas *c, int x, int y, const struct top_use *u)
 {
 	char reserve[32];
-	int x = 7;
 
 	for (size_t i = 0; i < N_CLASSES; i++) {
 		enum rbt_class cls = classes[i];
@@ -196,9 +206,9 @@ int top_header_draw(struct top_canvas *c, const struct top_model *m, const struc
 			return y + 1;
 		}
 		top_model_use(m, m->gpus[i].gpu, &use);
-		draw_gpu(c, y, &m->gpus[i], &use);
+		draw_gpu(c, y, &m->gpus[i], &use, name_width(m));
 		if (each == 2) {
-			draw_legend(c, y + 1, &use);
+			draw_legend(c, 5 + name_width(m), y + 1, &use);
 		}
 		y += each;
 	}

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/gpu.h"
 #include "sched/class.h"
 #include "util/time.h"
 
@@ -203,7 +204,7 @@ static void make_row(const struct top_row *old, const struct top_reading *r, str
 
 /* Who is on each GPU, by priority: those who are kept off, and those who are let on. */
 struct crowd {
-	uint32_t waiting[32][RBT_PRIORITY_MAX + 1], running[32][RBT_PRIORITY_MAX + 1];
+	uint32_t waiting[GPU_SLOTS][RBT_PRIORITY_MAX + 1], running[GPU_SLOTS][RBT_PRIORITY_MAX + 1];
 };
 
 static unsigned priority_of(const struct top_row *r)
@@ -216,7 +217,7 @@ static void count_crowd(const struct top_model *m, struct crowd *ret)
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_rows; i++) {
 		const struct top_row *r = &m->rows[i];
-		for (uint32_t gpu = 0; gpu < 32; gpu++) {
+		for (uint32_t gpu = 0; gpu < GPU_SLOTS; gpu++) {
 			if ((r->now.gpus >> gpu & 1) != 0 && r->now.managed && !r->now.suspended) {
 				(r->now.waiting ? ret->waiting
 						: ret->running)[gpu][priority_of(r)]++;
@@ -226,10 +227,10 @@ static void count_crowd(const struct top_model *m, struct crowd *ret)
 }
 
 /* Whether there is anybody of these priorities on one of these GPUs. */
-static bool is_anybody(
-	const uint32_t who[32][RBT_PRIORITY_MAX + 1], uint32_t gpus, unsigned low, unsigned high)
+static bool is_anybody(const uint32_t who[GPU_SLOTS][RBT_PRIORITY_MAX + 1], uint64_t gpus,
+	unsigned low, unsigned high)
 {
-	for (uint32_t gpu = 0; gpu < 32; gpu++) {
+	for (uint32_t gpu = 0; gpu < GPU_SLOTS; gpu++) {
 		for (unsigned p = low; (gpus >> gpu & 1) != 0 && p <= high; p++) {
 			if (who[gpu][p] > 0) {
 				return true;
@@ -306,7 +307,7 @@ int top_model_update(struct top_model *m, const struct top_sample *s)
 static void add_use(struct top_use *u, const struct top_row *r)
 {
 	u->n_programs++;
-	if (r->now.has_memory && __builtin_popcount(r->now.gpus) == 1) {
+	if (r->now.has_memory && __builtin_popcountll(r->now.gpus) == 1) {
 		u->memory_bytes += r->now.memory_bytes;
 		u->has_memory = true;
 	}
@@ -330,7 +331,7 @@ void top_model_use(const struct top_model *m, uint32_t gpu, struct top_use *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_rows; i++) {
-		if (gpu < 32 && (m->rows[i].now.gpus >> gpu & 1) != 0) {
+		if (gpu < GPU_SLOTS && (m->rows[i].now.gpus >> gpu & 1) != 0) {
 			add_use(ret, &m->rows[i]);
 		}
 	}

@@ -26,7 +26,7 @@ struct top_reading {
 	bool unseen; /* its tasks could not be looked at: its state is not known */
 	bool has_memory, has_turns, has_account;
 	unsigned priority;
-	uint32_t gpus; /* a bit for each GPU it has tasks on, by minor number */
+	uint64_t gpus; /* a bit for each GPU it has tasks on (cli/gpu.h) */
 	uint64_t suspended_left_ms, memory_bytes;
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
@@ -36,7 +36,7 @@ struct top_reading {
 };
 
 struct top_gpu {
-	uint32_t gpu; /* minor number */
+	uint32_t gpu; /* which, as in `gpus` */
 	bool has_memory;
 	uint64_t memory_bytes;
 	char name[64];

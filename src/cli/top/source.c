@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "cli/cli.h"
+#include "cli/gpu.h"
 #include "cli/listing.h"
 #include "cli/look.h"
 #include "util/fd.h"
@@ -59,19 +60,19 @@ struct top_source {
 	size_t n_listed, listed_capacity;
 };
 
-static void add_gpu(
-	struct top_source *s, const struct rbt_gpu_info *g, const char *backend, const char *driver)
+static void add_gpu(struct top_source *s, const struct rbt_gpu_info *g, const struct rbt_backend *b,
+	const char *driver)
 {
 	if (s->n_gpus == TOP_MAX_GPUS) {
 		return;
 	}
 	struct top_gpu *gpu = &s->gpus[s->n_gpus++];
-	*gpu = (struct top_gpu){.gpu = g->gpu,
+	*gpu = (struct top_gpu){.gpu = gpu_slot(b->id, g->gpu),
 		.has_memory = (g->valid & RBT_GPU_HAS_MEMORY) != 0,
 		.memory_bytes = g->memory_bytes};
 	snprintf(gpu->name, sizeof(gpu->name), "%s",
 		(g->valid & RBT_GPU_HAS_NAME) != 0 ? g->name : "a GPU");
-	snprintf(gpu->driver, sizeof(gpu->driver), "%.7s %.31s", backend, driver);
+	snprintf(gpu->driver, sizeof(gpu->driver), "%.7s %.31s", b->name, driver);
 }
 
 static int probe(struct top_source *s)
@@ -87,7 +88,7 @@ static int probe(struct top_source *s)
 		}
 		r = 0;
 		for (uint32_t i = 0; i < info.n_gpus; i++) {
-			add_gpu(s, &info.gpus[i], (*b)->name, info.driver_version);
+			add_gpu(s, &info.gpus[i], *b, info.driver_version);
 		}
 	}
 	return r;
@@ -181,8 +182,9 @@ static void fill(struct top_source *s, const struct listed *l, struct top_readin
 	};
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;
-		if ((t->valid & RBT_TASK_HAS_GPU) != 0 && t->gpu < 32) {
-			r->gpus |= UINT32_C(1) << t->gpu;
+		uint32_t slot = gpu_slot(l->tasks[i].backend, t->gpu);
+		if ((t->valid & RBT_TASK_HAS_GPU) != 0 && slot < GPU_SLOTS) {
+			r->gpus |= UINT64_C(1) << slot;
 		}
 	}
 	fill_user_name(s, l->uid, r->user, sizeof(r->user));
