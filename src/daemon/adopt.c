@@ -49,7 +49,8 @@ struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_ti
 
 bool adopt_is_due(const struct sighting *k, uint32_t n_files, uint64_t now_ns)
 {
-	return !k->is_by_hand && (k->is_stale || n_files != k->n_files || now_ns >= k->next_ns);
+	return (!k->is_by_hand || k->is_kept) &&
+	       (k->is_stale || n_files != k->n_files || now_ns >= k->next_ns);
 }
 
 static struct sighting *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
@@ -103,12 +104,34 @@ void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time)
 	struct sighting *k = obtain(d, pid, start_time);
 	struct program *p = program_find(d, pid);
 
+	if (p != NULL && p->start_time != start_time) {
+		p = NULL;
+	}
 	if (k != NULL) {
 		k->is_by_hand = k->is_seen = true;
+		k->is_kept = false;
+		/* Who is back to normal may have been let go of. */
+		k->wish = (struct wish){.priority = p != NULL ? p->priority : RBT_PRIORITY_NORMAL,
+			.weight = p != NULL ? p->weight : 1,
+			.timeslice_us = p != NULL ? p->timeslice_us : 0,
+			.is_trusted = p != NULL && p->is_trusted};
 	}
-	if (p != NULL && p->start_time == start_time && p->rule[0] != '\0') {
+	if (d->rules.n > 0) {
+		byhand_write(d);
+	}
+	if (p != NULL && p->rule[0] != '\0') {
 		p->rule[0] = '\0';
 		d->dirty = true; /* it may have been kept for the rule alone */
+	}
+}
+
+void adopt_keep(struct daemon *d, pid_t pid, uint64_t start_time, const struct wish *wish)
+{
+	struct sighting *k = obtain(d, pid, start_time);
+
+	if (k != NULL) {
+		k->is_by_hand = k->is_kept = k->is_seen = k->is_stale = true;
+		k->wish = *wish;
 	}
 }
 
@@ -145,6 +168,18 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 		p->group_is_shared != (report->group_is_shared != 0)) {
 		program_set_group(d, p, report->group_is_shared != 0, report->group);
 	}
+	d->dirty = true;
+}
+
+/* A rule was for it until a user spoke: it stays in that rule's group, no more. */
+static void apply_kept(struct daemon *d, struct program *p, struct sighting *k)
+{
+	p->rule[0] = '\0';
+	p->priority = k->wish.priority;
+	p->weight = k->wish.weight;
+	p->timeslice_us = k->wish.timeslice_us;
+	p->is_trusted = k->wish.is_trusted != 0;
+	k->is_kept = false;
 	d->dirty = true;
 }
 
@@ -254,7 +289,7 @@ static void settle(struct daemon *d)
 	}
 	k->is_seen = true;
 	/* A user may have spoken while it was looked at. */
-	if (report->verdict == SCAN_SEEN || k->is_by_hand) {
+	if (report->verdict == SCAN_SEEN || (k->is_by_hand && !k->is_kept)) {
 		return;
 	}
 	k->n_files = report->n_files;
@@ -267,6 +302,9 @@ static void settle(struct daemon *d)
 	} else if (report->verdict == SCAN_RULE && p != NULL) {
 		k->tries = 0;
 		apply_rule(d, p, &d->rules.list[report->rule], report);
+		if (k->is_kept) {
+			apply_kept(d, p, k);
+		}
 	}
 }
 

@@ -119,6 +119,14 @@ struct program {
 	LIST_ENTRY(program) pending;
 };
 
+/* How a user wants a program to be treated. As it is on disk: byhand.c. */
+struct wish {
+	uint32_t priority, weight;
+	uint64_t timeslice_us;
+	uint32_t is_trusted; /* it was somebody who may raise */
+	uint32_t pad;
+};
+
 #define SIGHTING_LISTS 64
 /* A process that had a GPU's control node open when it was last looked at; adopt.c. */
 struct sighting {
@@ -128,6 +136,8 @@ struct sighting {
 	unsigned tries;   /* in vain */
 	uint64_t next_ns; /* when to look again for tasks; UINT64_MAX: without a reason, not */
 	bool is_by_hand;  /* a user has said how it is to be treated: no rule is for it */
+	bool is_kept;     /* to a daemon before us; is done when its tasks are found */
+	struct wish wish; /* how that is */
 	bool is_stale;    /* the rules or the program have changed */
 	bool is_seen;     /* in the look that is under way */
 	bool is_said;     /* why it cannot be attached */
@@ -314,11 +324,18 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms);
 void adopt_stop(struct daemon *d);
 /* A user has said how the program is to be treated; it may have been let go of since. */
 void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time);
+/* The same, to a daemon before us. */
+void adopt_keep(struct daemon *d, pid_t pid, uint64_t start_time, const struct wish *wish);
 /* Before it goes. */
 void adopt_released(struct daemon *d, const struct program *p);
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time);
 /* Whether a process that has that many control nodes open now is to be looked at again. */
 bool adopt_is_due(const struct sighting *k, uint32_t n_files, uint64_t now_ns);
+
+/* byhand.c: what users have said of programs, on disk */
+void byhand_write(const struct daemon *d);
+/* At the start, before there are rules. */
+void byhand_read(struct daemon *d);
 
 /* schedule.c: what the decision core is told, and when it is asked. 0 or -errno. */
 int schedule_start(struct daemon *d);

@@ -513,6 +513,7 @@ int main(int argc, char **argv)
 	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0 &&
 		(r = adopt_start(&d)) == 0) {
 		state_heal(&d);
+		byhand_read(&d);
 		take_config(&d, &config);
 		r = server_start(&d);
 	}

@@ -137,6 +137,24 @@ def test_a_user_goes_before_a_rule(s):
     assert s.is_default(a.pid), "by hand is by hand, whatever the rules"
 
 
+def test_a_user_goes_before_a_rule_after_a_restart(s):
+    m = Machine(s, RULE)
+    a, b, c = m.plain(), m.plain(), m.plain()
+    for p in a, b, c:
+        eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
+    s.rubato("renice", a.pid, "--class", "latency", "--weight", 3)
+    s.rubato("renice", b.pid, "--class", "normal")
+    for number in signal.SIGTERM, signal.SIGKILL:
+        m.kill(number)
+        m.start()
+        eventually("c by rule again", lambda: rule_of(s, c.pid) == "nobodies")
+        eventually("a by hand again", lambda: s.ps()[a.pid]["class"] == "latency")
+        row = s.ps()[a.pid]
+        assert row["rule"] is None and row["weight"] == 3, row
+        time.sleep(0.5)
+        assert not s.ps()[b.pid]["managed"] and s.is_default(b.pid), "as it was said to be"
+
+
 def test_a_refused_renice_leaves_the_rule(s):
     m = Machine(s, RULE)
     a = m.plain()
