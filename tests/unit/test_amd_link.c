@@ -110,6 +110,32 @@ static void test_probed(void)
 	close(pair[1]);
 }
 
+/* A job is stopped: the others do not wait for each of its programs. */
+static void test_silent_together(void)
+{
+	struct rbt_record recs[8];
+	int ends[8];
+
+	/* What was before is forgotten. */
+	(void)poll(NULL, 0, 1100);
+	for (int i = 0; i < 8; i++) {
+		int pair[2];
+		CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+		recs[i] = RBT_RECORD_INIT;
+		recs[i].fd = pair[0];
+		ends[i] = pair[1];
+	}
+	for (int i = 0; i < 8; i++) {
+		uint64_t start_ns = rbt_now_ns();
+		CHECK_INT(rbt_amd_link_suspend(&recs[i], RBT_AGENT_COMPUTE), -ETIMEDOUT);
+		CHECK(i == 0 ? ms_since(start_ns) >= 250 : ms_since(start_ns) < 250);
+	}
+	for (int i = 0; i < 8; i++) {
+		close(recs[i].fd);
+		close(ends[i]);
+	}
+}
+
 /* Nobody is there at all. */
 static void test_gone(void)
 {
@@ -127,6 +153,7 @@ int main(void)
 {
 	test_silent();
 	test_probed();
+	test_silent_together();
 	test_gone();
 	return check_result();
 }

@@ -27,7 +27,18 @@ struct silent {
 	uint64_t probe_ns;
 };
 static struct silent silent[MAX_SILENT];
-static pthread_mutex_t silent_lock = PTHREAD_MUTEX_INITIALIZER; /* over them */
+static pthread_mutex_t silent_lock = PTHREAD_MUTEX_INITIALIZER; /* over all of these */
+
+/* Programs often fall silent together (a job is stopped): after the first, its user's others are
+ * waited for less. Not other users': nobody can make them late. */
+#define IMPATIENT_NS (50 * RBT_NS_PER_MS)
+#define IMPATIENT_S  1
+#define MAX_USERS    16
+
+static struct {
+	uid_t uid;
+	uint64_t until_ns; /* 0: nobody */
+} impatient[MAX_USERS];
 
 /* Daemon and hand may speak on the same socket, one after the other: each knows its own answers. */
 static uint32_t next_seq(void)
@@ -87,12 +98,65 @@ static struct silent *find_silent(ino_t ino)
 	return NULL;
 }
 
+/* Who made the socket: the program, by its shim. */
+static bool find_user(const struct rbt_record *rec, uid_t *ret)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(rec->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
+		return false;
+	}
+	*ret = cred.uid;
+	return true;
+}
+
+static uint64_t patience_ns(const struct rbt_record *rec)
+{
+	uint64_t ret = REPLY_NS, now_ns = rbt_now_ns();
+	uid_t uid;
+
+	if (!find_user(rec, &uid)) {
+		return ret;
+	}
+	pthread_mutex_lock(&silent_lock);
+	for (size_t i = 0; i < MAX_USERS; i++) {
+		if (impatient[i].uid == uid && now_ns < impatient[i].until_ns) {
+			ret = IMPATIENT_NS;
+		}
+	}
+	pthread_mutex_unlock(&silent_lock);
+	return ret;
+}
+
+/* With the lock held. */
+static void lose_patience(uid_t uid)
+{
+	size_t at = 0;
+
+	/* The user's own place, or else that of whoever was late longest ago. */
+	for (size_t i = 0; i < MAX_USERS; i++) {
+		if (impatient[i].uid == uid && impatient[i].until_ns != 0) {
+			at = i;
+			break;
+		}
+		at = impatient[i].until_ns < impatient[at].until_ns ? i : at;
+	}
+	impatient[at].uid = uid;
+	impatient[at].until_ns = rbt_now_ns() + IMPATIENT_S * RBT_NS_PER_S;
+}
+
 static void note_silence(const struct rbt_record *rec)
 {
 	static size_t next;
 	ino_t ino = identity(rec);
+	uid_t uid;
+	bool has_user = find_user(rec, &uid);
 
 	pthread_mutex_lock(&silent_lock);
+	if (has_user) {
+		lose_patience(uid);
+	}
 	if (ino != 0 && find_silent(ino) == NULL) {
 		/* The oldest makes room: it costs one more wait. */
 		silent[next++ % MAX_SILENT] =
@@ -129,7 +193,7 @@ static bool is_silent(const struct rbt_record *rec)
 /* Others' answers, which nobody has waited for, are passed over. */
 static int await(const struct rbt_record *rec, uint32_t seq)
 {
-	uint64_t until_ns = rbt_now_ns() + REPLY_NS;
+	uint64_t until_ns = rbt_now_ns() + patience_ns(rec);
 
 	for (;;) {
 		struct pollfd p = {.fd = rec->fd, .events = POLLIN};
