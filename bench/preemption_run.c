@@ -12,10 +12,10 @@
 #define TURNS       137u
 #define BEST_EFFORT 1u
 #define URGENT      2u
-#define NS_PER_US   1000u
-#define OWN_SLICE   (2048u * NS_PER_US) /* what libcuda gives a compute group */
+#define NS_PER_US   UINT64_C(1000)
+#define OWN_SLICE   (2048 * NS_PER_US) /* what libcuda gives a compute group */
 /* Longer than everything: the device does nothing by itself. */
-#define LONG_SLICE   (1000000u * (uint64_t)NS_PER_US)
+#define LONG_SLICE   (1000000 * NS_PER_US)
 #define INSTRUCTIONS 1000000000u
 
 const struct preemption_way preemption_ways[] = {
@@ -369,7 +369,7 @@ void preemption_run(
 	static struct scene s;
 	const struct preemption_alone *alone = preemption_alone();
 	uint64_t at_ns = alone->kernel_start_ns +
-			 alone->kernel_ns * (2 * moment + 1) / (2 * PREEMPTION_MOMENTS);
+			 alone->kernel_ns * (2 * moment + 1) / (UINT64_C(2) * PREEMPTION_MOMENTS);
 
 	begin(&s, way, ret);
 	ret->arrival_ns = at_ns;

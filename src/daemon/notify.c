@@ -28,7 +28,9 @@ void notify_init(void)
 	if (len > 1 && len < sizeof(manager.sun_path) && (path[0] == '/' || path[0] == '@')) {
 		manager.sun_family = AF_UNIX;
 		memcpy(manager.sun_path, path, len);
-		manager.sun_path[0] = path[0] == '@' ? '\0' : path[0];
+		if (path[0] == '@') {
+			manager.sun_path[0] = '\0';
+		}
 		manager_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
 	}
 	if (usec != NULL && rbt_parse_u64(usec, 1, UINT64_MAX / 1000, &v) == 0) {

@@ -90,7 +90,9 @@ static void read_command(pid_t pid)
 		n--;
 	}
 	for (ssize_t i = 0; i < n; i++) {
-		buf.args[i] = buf.args[i] == '\0' ? ' ' : buf.args[i];
+		if (buf.args[i] == '\0') {
+			buf.args[i] = ' ';
+		}
 	}
 }
 
@@ -191,7 +193,9 @@ static void name_cgroup(char name[RBT_GROUP_NAME_MAX])
 	snprintf(name, RBT_GROUP_NAME_MAX, "cgroup:%016llx:%.*s", (unsigned long long)hash,
 		(int)shown, best + best_len - shown);
 	for (char *c = name; *c != '\0'; c++) {
-		*c = *c <= ' ' || *c > '~' ? '_' : *c;
+		if (*c <= ' ' || *c > '~') {
+			*c = '_';
+		}
 	}
 }
 

@@ -20,9 +20,9 @@ bool shim_kfd_can_look(void)
 }
 
 /* Where to read, two words a queue. */
-static uint32_t plan(struct shim_kfd *k)
+static size_t plan(struct shim_kfd *k)
 {
-	uint32_t n = 0;
+	size_t n = 0;
 
 	for (uint32_t id = 0; id < k->n_used; id++) {
 		const struct shim_queue *q = &k->queues[id];
@@ -47,16 +47,16 @@ void shim_kfd_look(struct shim *s, uint64_t now_ns)
 {
 	struct shim_kfd *k = &s->kfd;
 	struct rbt_gauge g = {0};
-	uint32_t n = plan(k);
+	size_t n = plan(k);
 
 	if (k->slot == NULL) {
 		return;
 	}
-	for (uint32_t at = 0; at < n;) {
-		uint32_t ask = n - at < SHIM_PEEK_MAX / 2 ? 2 * (n - at) : SHIM_PEEK_MAX;
+	for (size_t at = 0; at < n;) {
+		uint32_t ask = n - at < SHIM_PEEK_MAX / 2 ? 2 * (uint32_t)(n - at) : SHIM_PEEK_MAX;
 		uint32_t words =
 			shim_sys_peek_words(&k->look.values[2 * at], &k->look.from[2 * at], ask);
-		for (uint32_t i = at; i < at + words / 2; i++) {
+		for (size_t i = at; i < at + words / 2; i++) {
 			struct shim_queue *q = &k->queues[k->look.queue[i]];
 			rbt_gauge_add(&g, &q->gauge, gauge_kind(q->type), q->own.ring_size,
 				k->look.values[2 * i], k->look.values[2 * i + 1]);

@@ -78,7 +78,7 @@ static uint32_t begin_call(struct shim *s, unsigned long request, const void *ar
  * overlap, nothing says what the queue has now. Until one has succeeded by itself. */
 static void end_call(struct shim *s, uint32_t id, uint32_t n_done)
 {
-	if (id == NO_QUEUE) {
+	if (s == NULL || id == NO_QUEUE) {
 		return;
 	}
 	_Atomic uint32_t *word = &s->kfd.in_call[id];

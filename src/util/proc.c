@@ -147,7 +147,9 @@ int rbt_proc_command(pid_t pid, char *buf, size_t size)
 		return rbt_proc_name(pid, buf, size);
 	}
 	for (ssize_t i = 0; i < n; i++) {
-		buf[i] = buf[i] != '\0' ? buf[i] : ' ';
+		if (buf[i] == '\0') {
+			buf[i] = ' ';
+		}
 	}
 	buf[n] = '\0';
 	make_harmless(buf);

@@ -49,8 +49,10 @@ static void append(struct text *t, const char *s, bool is_ours)
 		t->hash = (t->hash ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
 		if (t->n == RBT_GROUP_NAME_MAX - 1) {
 			t->is_cut = true;
+		} else if (is_ours || is_name_char(*s)) {
+			t->buf[t->n++] = *s;
 		} else {
-			t->buf[t->n++] = is_ours || is_name_char(*s) ? *s : '_';
+			t->buf[t->n++] = '_';
 		}
 	}
 }

@@ -197,7 +197,7 @@ static int await(const struct rbt_record *rec, uint32_t seq)
 
 	for (;;) {
 		struct pollfd p = {.fd = rec->fd, .events = POLLIN};
-		struct rbt_agent_reply reply;
+		struct rbt_agent_reply reply = {0};
 		uint64_t now_ns = rbt_now_ns();
 		int wait_ms = (int)((until_ns - now_ns + RBT_NS_PER_MS - 1) / RBT_NS_PER_MS);
 		if (now_ns >= until_ns || poll(&p, 1, wait_ms) == 0) {

@@ -105,21 +105,21 @@ static enum rbt_gauge_kind kind_of(uint32_t type)
 }
 
 /* From queue `at` on: how many could be read. */
-static uint32_t read_some(
-	struct rbt_amd_session *s, struct watch *w, uint32_t at, uint32_t n, struct rbt_gauge *g)
+static size_t read_some(
+	struct rbt_amd_session *s, struct watch *w, size_t at, size_t n, struct rbt_gauge *g)
 {
 	struct iovec from[MAX_WORDS];
 	uint64_t values[MAX_WORDS];
 	struct iovec to = {.iov_base = values, .iov_len = 2 * n * sizeof(values[0])};
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct kfd_queue_entry *q = &w->list[at + i];
 		from[2 * i] = (struct iovec){(void *)(uintptr_t)q->write_pointer_address, 8};
 		from[2 * i + 1] = (struct iovec){(void *)(uintptr_t)q->read_pointer_address, 8};
 	}
 	ssize_t got = process_vm_readv(s->pid, &to, 1, from, 2 * n, 0);
-	uint32_t n_read = got < 0 ? 0 : (uint32_t)(got / (ssize_t)(2 * sizeof(values[0])));
-	for (uint32_t i = 0; i < n_read; i++) {
+	size_t n_read = got < 0 ? 0 : (size_t)got / (2 * sizeof(values[0]));
+	for (size_t i = 0; i < n_read; i++) {
 		const struct kfd_queue_entry *q = &w->list[at + i];
 		rbt_gauge_add(g, &w->gauges[at + i], kind_of(q->queue_type), q->ring_size,
 			values[2 * i], values[2 * i + 1]);
@@ -140,9 +140,9 @@ void watch_look(struct rbt_amd_session *s, uint64_t now_ns)
 		s->look_ns = now_ns + RETRY_NS;
 		return;
 	}
-	for (uint32_t at = 0; at < w->n;) {
-		uint32_t n = w->n - at < MAX_WORDS / 2 ? w->n - at : MAX_WORDS / 2;
-		uint32_t n_read = read_some(s, w, at, n, &g);
+	for (size_t at = 0; at < w->n;) {
+		size_t n = w->n - at < MAX_WORDS / 2 ? w->n - at : MAX_WORDS / 2;
+		size_t n_read = read_some(s, w, at, n, &g);
 		/* What cannot be read ends the call: that queue is passed over. */
 		at += n_read + (n_read < n);
 	}
