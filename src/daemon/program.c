@@ -183,13 +183,14 @@ static void hold_release(struct daemon *d, struct program *p, struct hold *h)
 
 void program_release(struct daemon *d, struct program *p)
 {
-	struct hold *h;
+	struct hold *h, *next;
 	struct peer *peer;
 
 	accounting_end(d, p);
 	schedule_forget(d, p);
 	adopt_released(d, p);
-	while ((h = LIST_FIRST(&p->holds)) != NULL) {
+	for (h = LIST_FIRST(&p->holds); h != NULL; h = next) {
+		next = LIST_NEXT(h, link);
 		hold_release(d, p, h);
 	}
 	if (p->peer != NULL) {
@@ -356,6 +357,36 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 	return r == 0 && is_anothers(d, p, rec) ? -EBUSY : r;
 }
 
+/* What a record that is new, or has changed, means for its program. */
+static void take_up(struct daemon *d, struct program *p, struct hold *h)
+{
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	if (!has_new_task(&mine->rec)) {
+		h->new_since_ns = 0;
+	} else if (h->new_since_ns == 0) {
+		h->new_since_ns = rbt_now_ns();
+	}
+	if (state_take_unhealed(d, p->pid, h->backend, h->client)) {
+		/* Left behind by a scheduler that was killed: put it back before anything else. */
+		mine->slices_changed = mine->suspended = true;
+		rbt_holding_restore(mine);
+		/* What the driver refused is tried again with the rest. */
+		h->off = mine->suspended ? RBT_OFF_COMMAND : h->off;
+		h->rest_off = mine->suspended || h->rest_off;
+	}
+	/* Nothing is half suspended: what it has made since would run on. */
+	if (p->suspended && program_is_partial(d, p)) {
+		rbt_warn("process %d has more tasks than are known: it is resumed", (int)p->pid);
+		p->suspended = false;
+		p->resume_at_ns = 0;
+	}
+	h->in_hand = false;
+	h->watch_us = 0;
+	h->stale = true;
+	d->dirty = true;
+}
+
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec, bool from_shim)
 {
 	struct hold *h = find_hold(p, rec->backend, rec->client);
@@ -387,30 +418,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		hold_release(d, p, h);
 		return r;
 	}
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-	if (!has_new_task(&mine->rec)) {
-		h->new_since_ns = 0;
-	} else if (h->new_since_ns == 0) {
-		h->new_since_ns = rbt_now_ns();
-	}
-	if (state_take_unhealed(d, p->pid, h->backend, h->client)) {
-		/* Left behind by a scheduler that was killed: put it back before anything else. */
-		mine->slices_changed = mine->suspended = true;
-		rbt_holding_restore(mine);
-		/* What the driver refused is tried again with the rest. */
-		h->off = mine->suspended ? RBT_OFF_COMMAND : h->off;
-		h->rest_off = mine->suspended || h->rest_off;
-	}
-	/* Nothing is half suspended: what it has made since would run on. */
-	if (p->suspended && program_is_partial(d, p)) {
-		rbt_warn("process %d has more tasks than are known: it is resumed", (int)p->pid);
-		p->suspended = false;
-		p->resume_at_ns = 0;
-	}
-	h->in_hand = false;
-	h->watch_us = 0;
-	h->stale = true;
-	d->dirty = true;
+	take_up(d, p, h);
 	return 0;
 }
 

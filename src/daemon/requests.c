@@ -179,6 +179,38 @@ static bool is_longer(const struct program *p, uint64_t timeslice_us)
 	return false;
 }
 
+/* Whether the peer may have that; after an answer if not. */
+static bool check_renice(struct daemon *d, struct peer *peer, const struct program *p,
+	const struct rbt_msg_renice *msg, unsigned priority)
+{
+	if (priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US ||
+		msg->weight > RBT_WEIGHT_MAX) {
+		answer(peer, -EINVAL, "priority, timeslice or weight out of range");
+		return false;
+	}
+	if (msg->timeslice_us != 0 && has_no_slices(d, p)) {
+		answer(peer, -EOPNOTSUPP, NO_SLICES);
+		return false;
+	}
+	if (priority > p->priority && !may_raise(peer, priority)) {
+		answer(peer, -EPERM, "raising above normal needs root or membership of group %s",
+			d->admin_group);
+		return false;
+	}
+	if (msg->weight > p->weight && !may_raise(peer, RBT_PRIORITY_MAX)) {
+		answer(peer, -EPERM, "raising a weight needs root or membership of group %s",
+			d->admin_group);
+		return false;
+	}
+	if (is_longer(p, msg->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
+		answer(peer, -EPERM,
+			"a slice longer than the driver's needs root or membership of group %s",
+			d->admin_group);
+		return false;
+	}
+	return true;
+}
+
 static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
 {
 	struct program *p = find_for(d, peer, msg->pid);
@@ -194,29 +226,7 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	bool only_weight =
 		msg->weight != 0 && msg->priority == RBT_PRIORITY_KEEP && msg->timeslice_us == 0;
 	unsigned priority = msg->priority == RBT_PRIORITY_KEEP ? old_priority : msg->priority;
-	if (priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US ||
-		msg->weight > RBT_WEIGHT_MAX) {
-		answer(peer, -EINVAL, "priority, timeslice or weight out of range");
-		return;
-	}
-	if (msg->timeslice_us != 0 && has_no_slices(d, p)) {
-		answer(peer, -EOPNOTSUPP, NO_SLICES);
-		return;
-	}
-	if (priority > old_priority && !may_raise(peer, priority)) {
-		answer(peer, -EPERM, "raising above normal needs root or membership of group %s",
-			d->admin_group);
-		return;
-	}
-	if (msg->weight > old_weight && !may_raise(peer, RBT_PRIORITY_MAX)) {
-		answer(peer, -EPERM, "raising a weight needs root or membership of group %s",
-			d->admin_group);
-		return;
-	}
-	if (is_longer(p, msg->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
-		answer(peer, -EPERM,
-			"a slice longer than the driver's needs root or membership of group %s",
-			d->admin_group);
+	if (!check_renice(d, peer, p, msg, priority)) {
 		return;
 	}
 	p->priority = priority;
