@@ -5,9 +5,9 @@
  * bench/overhead runs it with and without the preloaded library.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cuda_min.h"
+#include "median.h"
 #include "util/time.h"
 
 #define BATCH       1024
@@ -33,13 +33,6 @@ static double time_batch_ns(struct cuda *cuda, int sync_each)
 	return (double)(rbt_now_ns() - start_ns) / BATCH;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median_ns(struct cuda *cuda, int sync_each, uint64_t duration_ns)
 {
 	static double batches[MAX_BATCHES];
@@ -49,8 +42,7 @@ static double median_ns(struct cuda *cuda, int sync_each, uint64_t duration_ns)
 	do {
 		batches[n++] = time_batch_ns(cuda, sync_each);
 	} while (n < MAX_BATCHES && rbt_now_ns() < end_ns);
-	qsort(batches, (size_t)n, sizeof(batches[0]), compare);
-	return batches[n / 2];
+	return median(batches, (size_t)n);
 }
 
 int main(int argc, char **argv)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "backend/nvidia/rm_abi.h"
+#include "median.h"
 #include "util/time.h"
 
 #define BATCH  20000
@@ -29,19 +30,6 @@ static double time_batch_ns(int (*fn)(int, unsigned long, ...), int fd, unsigned
 		}
 	}
 	return (double)(rbt_now_ns() - start_ns) / BATCH;
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-	qsort(values, ROUNDS, sizeof(values[0]), compare);
-	return values[ROUNDS / 2];
 }
 
 int main(void)
@@ -77,7 +65,8 @@ int main(void)
 			ratio[i] = seen_ns[i] / plain_ns[i];
 		}
 		printf("{\"ioctl\": \"%s\", \"plain_ns\": %.1f, \"preloaded_ns\": %.1f, \"ratio\": %.4f}\n",
-			cases[c].name, median(plain_ns), median(seen_ns), median(ratio));
+			cases[c].name, median(plain_ns, ROUNDS), median(seen_ns, ROUNDS),
+			median(ratio, ROUNDS));
 	}
 	return 0;
 }

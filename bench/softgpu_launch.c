@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "cuda_min.h"
+#include "median.h"
 #include "util/time.h"
 
 #define BATCH   256
@@ -79,19 +80,6 @@ static double launch_ns(struct cuda *cuda)
 	return (double)(rbt_now_ns() - start_ns) / BATCH;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-	qsort(values, BATCHES, sizeof(values[0]), compare);
-	return values[BATCHES / 2];
-}
-
 int main(void)
 {
 	static double trips[BATCHES], launches[BATCHES];
@@ -112,7 +100,7 @@ int main(void)
 		launches[i] = launch_ns(&cuda);
 	}
 	kill(other, SIGKILL);
-	double trip = median(trips), launch = median(launches);
+	double trip = median(trips, BATCHES), launch = median(launches, BATCHES);
 	printf("futex round trip between two processes  %8.2f us\n", trip / 1e3);
 	printf("empty launch and synchronise            %8.2f us, %.2f round trips (goal: at most 2)\n",
 		launch / 1e3, launch / trip);

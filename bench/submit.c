@@ -11,10 +11,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "board/board.h"
+#include "median.h"
 #include "shim/submit.h"
 #include "shim/wrap.h"
 #include "util/time.h"
@@ -55,19 +55,6 @@ static double time_batch_ns(int which, bool with_sync)
 	return (double)(rbt_now_ns() - start_ns) / BATCH;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-	qsort(values, ROUNDS, sizeof(values[0]), compare);
-	return values[ROUNDS / 2];
-}
-
 enum daemon { ABSENT, LOOKING, SLEEPING };
 static _Atomic int what_daemon_does;
 static struct rbt_board *board;
@@ -97,7 +84,7 @@ static void measure(const char *daemon, bool with_sync)
 		plain_ns[i] = time_batch_ns(0, with_sync);
 		counted_ns[i] = time_batch_ns(1, with_sync);
 	}
-	double plain = median(plain_ns), counted = median(counted_ns);
+	double plain = median(plain_ns, ROUNDS), counted = median(counted_ns, ROUNDS);
 	printf("{\"call\": \"%s\", \"daemon\": \"%s\", \"plain_ns\": %.2f, \"counted_ns\": %.2f, \"added_ns\": %.2f}\n",
 		with_sync ? "launch and synchronise" : "launch", daemon, plain, counted,
 		counted - plain);

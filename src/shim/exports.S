@@ -43,15 +43,6 @@
 	.cfi_endproc
 	.endm
 
-#define DRIVER_NAME(name, index) export name, index
-#include "driver-names.inc"
-#undef DRIVER_NAME
-
-	.p2align 5
-standin_trampolines:
-#define DRIVER_NAME(name, index) trampoline index
-#include "driver-names.inc"
-
 /* Some functions take a float. */
 	.p2align 5
 late:
@@ -121,15 +112,6 @@ late:
 	.cfi_endproc
 	.endm
 
-#define DRIVER_NAME(name, index) export name, index
-#include "driver-names.inc"
-#undef DRIVER_NAME
-
-	.p2align 5
-standin_trampolines:
-#define DRIVER_NAME(name, index) trampoline index
-#include "driver-names.inc"
-
 	.p2align 5
 late:
 	.cfi_startproc
@@ -167,5 +149,14 @@ late:
 	.cfi_endproc
 
 #endif
+
+#define DRIVER_NAME(name, index) export name, index
+#include "driver-names.inc"
+#undef DRIVER_NAME
+
+	.p2align 5
+standin_trampolines:
+#define DRIVER_NAME(name, index) trampoline index
+#include "driver-names.inc"
 
 	.section .note.GNU-stack, "", %progbits

@@ -109,39 +109,61 @@ static int copy_to_stdout(int fd)
 	return n < 0 || fflush(stdout) != 0 ? EXIT_FAILED : EXIT_OK;
 }
 
-int cmd_state(int argc, char **argv)
+struct tool_options {
+	const char *session;
+	bool json;
+};
+
+/* Options and no arguments. False when that was all there is to do: *ret_status says how it
+ * went. */
+static bool take_options(const char *help, const struct option *longs, int argc, char **argv,
+	struct tool_options *ret, int *ret_status)
 {
-	static const struct option longs[] = {{"session", required_argument, NULL, 's'},
-		{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-	struct link_state m = {.h = link_header(LINK_STATE, 0)};
-	const char *session = NULL;
-	int opt, fd = -1;
+	int opt;
 
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
 		switch (opt) {
 		case 's':
-			session = optarg;
+			ret->session = optarg;
 			break;
 		case 'j':
-			m.json = 1;
+			ret->json = true;
 			break;
 		case 'h':
-			fputs(help_state, stdout);
-			return EXIT_OK;
+			fputs(help, stdout);
+			*ret_status = EXIT_OK;
+			return false;
 		default:
-			return usage_error("state", argv);
+			*ret_status = usage_error(argv[0], argv);
+			return false;
 		}
 	}
 	if (optind < argc) {
 		optind++;
-		return usage_error("state", argv);
+		*ret_status = usage_error(argv[0], argv);
+		return false;
 	}
-	int sock = connect_to("state", session);
+	return true;
+}
+
+int cmd_state(int argc, char **argv)
+{
+	static const struct option longs[] = {{"session", required_argument, NULL, 's'},
+		{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+	struct link_state m = {.h = link_header(LINK_STATE, 0)};
+	struct tool_options o = {0};
+	int status, fd = -1;
+
+	if (!take_options(help_state, longs, argc, argv, &o, &status)) {
+		return status;
+	}
+	m.json = o.json;
+	int sock = connect_to("state", o.session);
 	if (sock < 0) {
 		return -sock;
 	}
-	int status = ask("state", sock, &m, sizeof(m), &fd);
+	status = ask("state", sock, &m, sizeof(m), &fd);
 	if (status == EXIT_OK && fd >= 0) {
 		status = copy_to_stdout(fd);
 		close(fd);
@@ -317,28 +339,14 @@ int cmd_kill(int argc, char **argv)
 		{"session", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {0}};
 	struct link_header m = link_header(LINK_KILL, 0);
 	struct link_result result;
-	int opt, fds[RBT_MAX_FDS_PER_MSG];
+	struct tool_options o = {0};
+	int status, fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
-	const char *session = NULL;
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 's':
-			session = optarg;
-			break;
-		case 'h':
-			fputs(help_kill, stdout);
-			return EXIT_OK;
-		default:
-			return usage_error("kill", argv);
-		}
+	if (!take_options(help_kill, longs, argc, argv, &o, &status)) {
+		return status;
 	}
-	if (optind < argc) {
-		optind++;
-		return usage_error("kill", argv);
-	}
-	int sock = connect_to("kill", session);
+	int sock = connect_to("kill", o.session);
 	if (sock < 0) {
 		return -sock;
 	}

@@ -13,7 +13,7 @@ static void stats_of(struct bound *b, struct rbt_context_stats *ret)
 	card_unlock(b->card);
 }
 
-void gpus_write_json(struct gpus *g, struct rbt_json *j)
+static void json_contexts(const struct gpus *g, struct rbt_json *j)
 {
 	rbt_json_array(j, "contexts");
 	for (struct bound *b = g->contexts; b != NULL; b = b->next) {
@@ -39,6 +39,10 @@ void gpus_write_json(struct gpus *g, struct rbt_json *j)
 		rbt_json_end(j, '}');
 	}
 	rbt_json_end(j, ']');
+}
+
+static void json_devices(struct gpus *g, struct rbt_json *j)
+{
 	rbt_json_array(j, "devices");
 	for (uint32_t i = 0; i < g->server->config.rm.n_gpus; i++) {
 		struct card *card = &g->cards[i];
@@ -61,6 +65,12 @@ void gpus_write_json(struct gpus *g, struct rbt_json *j)
 		rbt_json_end(j, '}');
 	}
 	rbt_json_end(j, ']');
+}
+
+void gpus_write_json(struct gpus *g, struct rbt_json *j)
+{
+	json_contexts(g, j);
+	json_devices(g, j);
 }
 
 void gpus_write_text(struct gpus *g, FILE *out)

@@ -259,14 +259,9 @@ int rm_alloc(struct rm_call *c)
 int rm_free(struct rm_call *c)
 {
 	struct nv_free *a = &c->arg.free;
+	struct rm_object *obj = rm_find_object(c, a->client, a->object, &a->status);
 
-	if (rm_find_client(c, a->client) == NULL) {
-		a->status = NV_ERR_INVALID_CLIENT;
-		return 0;
-	}
-	struct rm_object *obj = rm_find(c->rm, a->client, a->object);
 	if (obj == NULL) {
-		a->status = NV_ERR_OBJECT_NOT_FOUND;
 		return 0;
 	}
 	rm_object_destroy(obj);

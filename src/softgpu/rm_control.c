@@ -143,14 +143,9 @@ int rm_control(struct rm_call *c)
 	struct nv_control *a = &c->arg.control;
 	size_t index;
 	const struct rm_control_def *def = find_control(a->cmd, &index);
+	struct rm_object *obj = rm_find_object(c, a->client, a->object, &a->status);
 
-	if (rm_find_client(c, a->client) == NULL) {
-		a->status = NV_ERR_INVALID_CLIENT;
-		return 0;
-	}
-	struct rm_object *obj = rm_find(c->rm, a->client, a->object);
 	if (obj == NULL) {
-		a->status = NV_ERR_OBJECT_NOT_FOUND;
 		return 0;
 	}
 	if (def == NULL) {

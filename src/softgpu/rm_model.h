@@ -147,6 +147,9 @@ struct rm_object *rm_find(
 	struct rbt_rm *rm, uint32_t client, uint32_t handle); /* NULL when not there */
 /* NULL unless the handle names a client of this very open; counts the line a driver would log. */
 struct rm_client *rm_find_client(struct rm_call *c, uint32_t handle);
+/* An object of such a client; NULL with an RM status. */
+struct rm_object *rm_find_object(
+	struct rm_call *c, uint32_t client, uint32_t handle, uint32_t *ret_status);
 /* RM status. handle 0: chosen here. */
 uint32_t rm_object_create(struct rm_client *client, struct rm_object *parent, uint32_t handle,
 	uint32_t hclass, enum rm_kind kind, struct rm_object **ret);

@@ -116,6 +116,20 @@ struct rm_client *rm_find_client(struct rm_call *c, uint32_t handle)
 	return obj->client;
 }
 
+struct rm_object *rm_find_object(
+	struct rm_call *c, uint32_t client, uint32_t handle, uint32_t *ret_status)
+{
+	if (rm_find_client(c, client) == NULL) {
+		*ret_status = NV_ERR_INVALID_CLIENT;
+		return NULL;
+	}
+	struct rm_object *obj = rm_find(c->rm, client, handle);
+	if (obj == NULL) {
+		*ret_status = NV_ERR_OBJECT_NOT_FOUND;
+	}
+	return obj;
+}
+
 static uint32_t choose_handle(struct rm_client *client)
 {
 	struct rbt_rm *rm = client->open->rm;

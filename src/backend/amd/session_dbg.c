@@ -158,10 +158,9 @@ static uint32_t clamp_grace(uint32_t grace)
 				       : grace;
 }
 
-int dbg_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t grace)
+/* 1 when the kernel may be asked about these, 0 when there is nothing to ask, or negative errno. */
+static int check_ids(const struct rbt_amd_session *s, const uint32_t *ids, uint32_t n)
 {
-	struct kfd_dbg_trap a = operation(s, KFD_DBG_SUSPEND_QUEUES);
-
 	/* Without an array kernels crash (6.12.43); with more ids than this they refuse. */
 	if (n == 0 || ids == NULL) {
 		return 0;
@@ -169,8 +168,16 @@ int dbg_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t g
 	if (n > KFD_MAX_QUEUES) {
 		return -EINVAL;
 	}
-	if (s->runtime_state != KFD_RUNTIME_ENABLED) {
-		return -ENOTCONN;
+	return s->runtime_state == KFD_RUNTIME_ENABLED ? 1 : -ENOTCONN;
+}
+
+int dbg_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t grace)
+{
+	struct kfd_dbg_trap a = operation(s, KFD_DBG_SUSPEND_QUEUES);
+	int r = check_ids(s, ids, n);
+
+	if (r <= 0) {
+		return r;
 	}
 	a.suspend.queue_array_ptr = (uintptr_t)ids;
 	a.suspend.n_queues = n;
@@ -181,15 +188,10 @@ int dbg_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t g
 int dbg_resume(struct rbt_amd_session *s, uint32_t *ids, uint32_t n)
 {
 	struct kfd_dbg_trap a = operation(s, KFD_DBG_RESUME_QUEUES);
+	int r = check_ids(s, ids, n);
 
-	if (n == 0 || ids == NULL) {
-		return 0;
-	}
-	if (n > KFD_MAX_QUEUES) {
-		return -EINVAL;
-	}
-	if (s->runtime_state != KFD_RUNTIME_ENABLED) {
-		return -ENOTCONN;
+	if (r <= 0) {
+		return r;
 	}
 	a.resume.queue_array_ptr = (uintptr_t)ids;
 	a.resume.n_queues = n;

@@ -33,23 +33,26 @@ static void list_end(struct list *list, size_t *ret_n)
 	*ret_n = list->nodes == NULL || list->n < list->room ? list->n : list->room;
 }
 
-static CUresult list_begin(CUgraphNode *nodes, const size_t *n, struct list *ret)
+/* What every query of an object begins with: is it one, and where its answer goes. */
+static CUresult list_begin(const void *object, enum front_kind kind, CUgraphNode *nodes,
+	const size_t *n, struct list *ret)
 {
-	if (n == NULL) {
-		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = check(object, kind);
+
+	if (r == CUDA_SUCCESS && n == NULL) {
+		r = CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = (struct list){.nodes = nodes, .room = nodes == NULL ? 0 : *n};
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS) {
+		*ret = (struct list){.nodes = nodes, .room = nodes == NULL ? 0 : *n};
+	}
+	return r;
 }
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *ret_nodes, size_t *n_nodes)
 {
 	struct list list;
-	CUresult r = check(graph, FRONT_GRAPH);
+	CUresult r = list_begin(graph, FRONT_GRAPH, ret_nodes, n_nodes, &list);
 
-	if (r == CUDA_SUCCESS) {
-		r = list_begin(ret_nodes, n_nodes, &list);
-	}
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
@@ -63,11 +66,8 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *ret_nodes, size_t *n_nodes)
 CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *ret_nodes, size_t *n_nodes)
 {
 	struct list list;
-	CUresult r = check(graph, FRONT_GRAPH);
+	CUresult r = list_begin(graph, FRONT_GRAPH, ret_nodes, n_nodes, &list);
 
-	if (r == CUDA_SUCCESS) {
-		r = list_begin(ret_nodes, n_nodes, &list);
-	}
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
@@ -83,16 +83,13 @@ CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *ret_nodes, size_t *n_no
 CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *ret_from, CUgraphNode *ret_to, size_t *n_edges)
 {
 	struct list from, to;
-	CUresult r = check(graph, FRONT_GRAPH);
+	CUresult r = list_begin(graph, FRONT_GRAPH, ret_from, n_edges, &from);
 
+	if (r == CUDA_SUCCESS) {
+		r = list_begin(graph, FRONT_GRAPH, ret_to, n_edges, &to);
+	}
 	if (r == CUDA_SUCCESS && (ret_from == NULL) != (ret_to == NULL)) {
 		r = CUDA_ERROR_INVALID_VALUE;
-	}
-	if (r == CUDA_SUCCESS) {
-		r = list_begin(ret_from, n_edges, &from);
-	}
-	if (r == CUDA_SUCCESS) {
-		r = list_begin(ret_to, n_edges, &to);
 	}
 	if (r != CUDA_SUCCESS) {
 		return r;
@@ -129,11 +126,8 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *ret_from, CUgraphNode *r
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *ret_nodes, size_t *n_nodes)
 {
 	struct list list;
-	CUresult r = check(node, FRONT_NODE);
+	CUresult r = list_begin(node, FRONT_NODE, ret_nodes, n_nodes, &list);
 
-	if (r == CUDA_SUCCESS) {
-		r = list_begin(ret_nodes, n_nodes, &list);
-	}
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
@@ -168,11 +162,8 @@ static bool depends_on(const struct front_node *node, const struct front_node *o
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *ret_nodes, size_t *n_nodes)
 {
 	struct list list;
-	CUresult r = check(node, FRONT_NODE);
+	CUresult r = list_begin(node, FRONT_NODE, ret_nodes, n_nodes, &list);
 
-	if (r == CUDA_SUCCESS) {
-		r = list_begin(ret_nodes, n_nodes, &list);
-	}
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}

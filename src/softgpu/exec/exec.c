@@ -93,13 +93,18 @@ static void init_warp(struct rbt_exec_block *block, uint32_t index)
 	w->choose = true;
 }
 
-struct rbt_exec_block *exec_block_alloc(
-	struct rbt_exec_sm *sm, const struct rbt_exec_launch *launch)
+int exec_block_alloc(struct rbt_exec_sm *sm, const struct rbt_exec_launch *launch,
+	struct rbt_exec_block **ret_block)
 {
-	struct rbt_exec_block *block = calloc(1, sizeof(*block));
+	struct rbt_exec_block *block;
+	int r = rbt_exec_launch_check(launch);
 
+	if (r < 0) {
+		return r;
+	}
+	block = calloc(1, sizeof(*block));
 	if (!block) {
-		return NULL;
+		return -ENOMEM;
 	}
 	block->sm = sm;
 	block->launch = launch;
@@ -115,26 +120,23 @@ struct rbt_exec_block *exec_block_alloc(
 	block->shared = calloc(1, block->shared_size + 16);
 	if (!block->warps || !block->shared) {
 		rbt_exec_block_destroy(block);
-		return NULL;
+		return -ENOMEM;
 	}
 	for (uint32_t k = 0; k < block->nwarps; k++) {
 		init_warp(block, k);
 	}
-	return block;
+	*ret_block = block;
+	return 0;
 }
 
 int rbt_exec_block_create(struct rbt_exec_sm *sm, const struct rbt_exec_launch *launch,
 	const uint32_t index[3], struct rbt_exec_block **ret_block)
 {
 	struct rbt_exec_block *block;
-	int r = rbt_exec_launch_check(launch);
+	int r = exec_block_alloc(sm, launch, &block);
 
 	if (r < 0) {
 		return r;
-	}
-	block = exec_block_alloc(sm, launch);
-	if (!block) {
-		return -ENOMEM;
 	}
 	for (unsigned k = 0; k < 3; k++) {
 		block->index[k] = index[k];

@@ -134,9 +134,9 @@ struct rbt_exec_sm {
 /* The tables of operations for what the host's processor can do: lanes.h says how they are made. */
 const exec_op *exec_ops_best(void);
 
-/* exec.c: a block with its memory, without frames */
-struct rbt_exec_block *exec_block_alloc(
-	struct rbt_exec_sm *sm, const struct rbt_exec_launch *launch);
+/* exec.c: a block with its memory, without frames; of a launch that is checked here */
+int exec_block_alloc(struct rbt_exec_sm *sm, const struct rbt_exec_launch *launch,
+	struct rbt_exec_block **ret_block);
 
 /* frame.c */
 /* A frame of zeros and constants, with local memory from local_base on; NULL without memory. */

@@ -299,14 +299,10 @@ int rbt_exec_block_restore(struct rbt_exec_sm *sm, const struct rbt_exec_launch 
 {
 	struct cursor c = {NULL, buffer, 0, size, false};
 	struct rbt_exec_block *block;
-	int r = rbt_exec_launch_check(launch);
+	int r = exec_block_alloc(sm, launch, &block);
 
 	if (r < 0) {
 		return r;
-	}
-	block = exec_block_alloc(sm, launch);
-	if (!block) {
-		return -ENOMEM;
 	}
 	pass_block(&c, block);
 	if (c.failed || !block_ok(block)) {
