@@ -11,6 +11,15 @@ def kill(pid, number=signal.SIGKILL):
     os.kill(pid, number)
 
 
+def kill_both(s):
+    """Daemon and hand, so that neither is left to restore."""
+    daemon, hand = s.daemon(), s.hand()
+    kill(daemon, signal.SIGSTOP)
+    kill(hand)
+    kill(daemon)
+    eventually("both gone", lambda: not alive(daemon) and not alive(hand))
+
+
 def test_suspend_and_resume(s):
     for p in (s.program(), s.run("--class", "best-effort")):
         s.rubato("suspend", p.pid)
@@ -105,11 +114,7 @@ def test_the_hand_is_killed(s):
 def test_both_are_killed(s):
     p = s.program()
     s.rubato("suspend", p.pid)
-    daemon, hand = s.daemon(), s.hand()
-    kill(daemon, signal.SIGSTOP)
-    kill(hand)
-    kill(daemon)
-    eventually("both gone", lambda: not alive(daemon) and not alive(hand))
+    kill_both(s)
     assert s.is_suspended(p.pid)  # nobody is left to resume it…
     s.rubato("ps")                # …and looking is not touching…
     s.rubato("resume", p.pid)     # …but the way back is one command
@@ -119,11 +124,7 @@ def test_both_are_killed(s):
 def test_the_next_start_heals(s):
     p, q = s.program(), s.program()
     s.rubato("suspend", p.pid)
-    daemon, hand = s.daemon(), s.hand()
-    kill(daemon, signal.SIGSTOP)
-    kill(hand)
-    kill(daemon)
-    eventually("both gone", lambda: not alive(daemon) and not alive(hand))
+    kill_both(s)
     s.rubato("renice", q.pid, "--class", "best-effort")  # about another program altogether
     assert s.is_default(p.pid) and s.slices(q.pid) == [1]
 

@@ -5,21 +5,12 @@
  * Nothing may crash, hang, or stay allocated.
  */
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "require.h"
 #include "softgpu/device/device.h"
 #include "softgpu/ptx/ptx.h"
-
-#define REQUIRE(cond)                                                                              \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #cond);         \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 #define ARENA_BYTES (4u << 20)
 #define MAX_ALLOCS  8u

@@ -5,20 +5,11 @@
  */
 #include <errno.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/amd/kfd_abi.h"
+#include "require.h"
 #include "softgpu/kfd.h"
-
-#define REQUIRE(cond)                                                                              \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                 \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 #define N_PROCESSES 3
 #define FIRST_PID   100

@@ -8,20 +8,11 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "require.h"
 #include "softgpu/rm.h"
 #include "softgpu/rm_params.h"
-
-#define REQUIRE(cond)                                                                              \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                 \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 #define N_OPENS    3
 #define N_HANDLES  64

@@ -14,16 +14,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "require.h"
 #include "shim/config.h"
 #include "shim/shim.h"
-
-#define REQUIRE(cond)                                                                              \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                 \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 static const uint8_t *input;
 static size_t input_left;

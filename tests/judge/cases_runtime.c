@@ -29,6 +29,16 @@ static long send_word(int fd, pid_t pid, uint64_t mask)
 	return dbg(fd, pid, KFD_DBG_SEND_RUNTIME_EVENT, &a);
 }
 
+/* A program that is debugged before its runtime starts. */
+static void begin_debugged(
+	struct target *t, int fd, int ret_events[2], struct kfd_runtime_info *ret_info)
+{
+	make_pipe(ret_events);
+	say_result("open", target_ask(t, TARGET_OPEN, 0, 0));
+	say_result("seize", seize(t->pid));
+	say_result("enable", dbg_enable(fd, t->pid, ret_events[1], RUNTIME, ret_info));
+}
+
 JUDGE_CASE(case_runtime_modes)
 {
 	int fd = open_kfd();
@@ -70,10 +80,7 @@ JUDGE_CASE(case_runtime_debugged)
 	struct kfd_dbg_trap a = {0};
 	struct kfd_runtime_info info = {0};
 
-	make_pipe(events);
-	say_result("open", target_ask(&t, TARGET_OPEN, 0, 0));
-	say_result("seize", seize(t.pid));
-	say_result("enable", dbg_enable(fd, t.pid, events[1], RUNTIME, &info));
+	begin_debugged(&t, fd, events, &info);
 	say("r_debug=%lx state=%u ttmp=%u", (unsigned long)info.r_debug, info.state,
 		info.ttmp_setup);
 	target_send(&t, TARGET_RUNTIME, ENABLE | KFD_RUNTIME_TTMP_MODE, 0);
@@ -105,10 +112,7 @@ JUDGE_CASE(case_runtime_early_word)
 	struct target t = target_start();
 	int fd = open_kfd(), events[2];
 
-	make_pipe(events);
-	say_result("open", target_ask(&t, TARGET_OPEN, 0, 0));
-	say_result("seize", seize(t.pid));
-	say_result("enable", dbg_enable(fd, t.pid, events[1], RUNTIME, NULL));
+	begin_debugged(&t, fd, events, NULL);
 	say_result("word", send_word(fd, t.pid, RUNTIME));
 	target_send(&t, TARGET_RUNTIME, ENABLE, 0);
 	say_answer("starts", &t, COMES_MS);
@@ -126,10 +130,7 @@ JUDGE_CASE(case_runtime_disable_ends)
 	struct target t = target_start();
 	int fd = open_kfd(), events[2];
 
-	make_pipe(events);
-	say_result("open", target_ask(&t, TARGET_OPEN, 0, 0));
-	say_result("seize", seize(t.pid));
-	say_result("enable", dbg_enable(fd, t.pid, events[1], RUNTIME, NULL));
+	begin_debugged(&t, fd, events, NULL);
 	target_send(&t, TARGET_RUNTIME, ENABLE, 0);
 	say_answer("starts", &t, WAITS_MS);
 	say_result("disable", dbg(fd, t.pid, KFD_DBG_DISABLE, NULL));

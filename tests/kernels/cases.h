@@ -71,8 +71,12 @@ struct kcase_set {
 	size_t count;
 };
 
-/* Every set there is; ends with NULL. */
-extern const struct kcase_set *const kcase_sets[];
+/* Case n of all sets, one after the other; NULL after the last. */
+const struct kcase *kcase_at(size_t n);
+/* What a test with arguments `DIRECTORY [ENTRY]` does: each case, or those of one entry. Says how
+ * many there were. */
+void kcase_each(
+	int argc, char **argv, void (*test)(const char *directory, const struct kcase *kase));
 extern const struct kcase_set kcases_classic, kcases_integer, kcases_bits, kcases_float,
 	kcases_convert, kcases_half, kcases_memory, kcases_atomic, kcases_warp, kcases_diverge,
 	kcases_sync, kcases_misc;
@@ -97,6 +101,27 @@ static inline uint32_t kcase_f32(float f)
 	return u.u;
 }
 
+static inline uint32_t kcase_ones(uint64_t a)
+{
+	uint32_t count = 0;
+
+	for (; a; a &= a - 1) {
+		count++;
+	}
+	return count;
+}
+
+/* Position of the highest set bit, or all ones. */
+static inline uint32_t kcase_highest(uint64_t a)
+{
+	uint32_t at = UINT32_MAX;
+
+	for (; a; a >>= 1) {
+		at++;
+	}
+	return at;
+}
+
 #define KARG32(value)                                                                              \
 	{                                                                                          \
 		4, (uint32_t)(value)                                                               \
@@ -108,6 +133,15 @@ static inline uint32_t kcase_f32(float f)
 #define KSET(array)                                                                                \
 	{                                                                                          \
 		array, sizeof(array) / sizeof((array)[0])                                          \
+	}
+/* The usual case: a thread for each of n elements, n up to 256, and two buffers, in and out, with
+ * so many bytes an element. */
+#define KCASE_MAP(module, entry, n, in_size, fill, out_size, equal, reference)                     \
+	{                                                                                          \
+		module, entry, {4, 1, 1}, {64, 1, 1}, 0,                                           \
+			{{(in_size) * (n), fill, KEQUAL_BYTES},                                    \
+				{(out_size) * (n), KFILL_ZERO, equal}},                            \
+			{KARG32(n)}, reference, true                                               \
 	}
 
 #endif

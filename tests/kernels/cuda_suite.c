@@ -197,12 +197,11 @@ static void run_all(uint64_t *seed)
 
 static void choose(const char *entry)
 {
-	for (unsigned s = 0; kcase_sets[s] != NULL; s++) {
-		for (size_t k = 0; k < kcase_sets[s]->count && n_cases < MAX_CASES; k++) {
-			const struct kcase *kase = &kcase_sets[s]->cases[k];
-			if (entry == NULL || strcmp(entry, kase->entry) == 0) {
-				all[n_cases++] = kase;
-			}
+	const struct kcase *kase;
+
+	for (size_t n = 0; (kase = kcase_at(n)) != NULL && n_cases < MAX_CASES; n++) {
+		if (entry == NULL || strcmp(entry, kase->entry) == 0) {
+			all[n_cases++] = kase;
 		}
 	}
 }

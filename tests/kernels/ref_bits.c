@@ -17,27 +17,6 @@ static uint64_t reversed(uint64_t a, unsigned width)
 	return r;
 }
 
-static uint32_t ones(uint64_t a)
-{
-	uint32_t count = 0;
-
-	for (; a; a &= a - 1) {
-		count++;
-	}
-	return count;
-}
-
-/* Position of the highest set bit, or all ones. */
-static uint32_t highest(uint64_t a)
-{
-	uint32_t at = UINT32_MAX;
-
-	for (; a; a >>= 1) {
-		at++;
-	}
-	return at;
-}
-
 static void ref_count(const struct kcase *kase, struct kcase_data *d)
 {
 	const uint32_t *in = d->bytes[0];
@@ -47,14 +26,14 @@ static void ref_count(const struct kcase *kase, struct kcase_data *d)
 		uint32_t a = in[i];
 		uint64_t wide = (uint64_t)in[N + i] << 32 | a;
 
-		out[0 * N + i] = ones(a);
-		out[1 * N + i] = 31 - highest(a);
+		out[0 * N + i] = kcase_ones(a);
+		out[1 * N + i] = 31 - kcase_highest(a);
 		out[2 * N + i] = (uint32_t)reversed(a, 32);
-		out[3 * N + i] = highest(a);
-		out[4 * N + i] = highest(a >> 31 ? (uint32_t)~a : a);
-		out[5 * N + i] = a ? 31 - highest(a) : UINT32_MAX;
-		out[6 * N + i] = ones(wide);
-		out[7 * N + i] = 63 - highest(wide);
+		out[3 * N + i] = kcase_highest(a);
+		out[4 * N + i] = kcase_highest(a >> 31 ? (uint32_t)~a : a);
+		out[5 * N + i] = a ? 31 - kcase_highest(a) : UINT32_MAX;
+		out[6 * N + i] = kcase_ones(wide);
+		out[7 * N + i] = 63 - kcase_highest(wide);
 		out[8 * N + i] = (uint32_t)reversed(wide, 64);
 		out[9 * N + i] = (uint32_t)(reversed(wide, 64) >> 32);
 	}
@@ -192,12 +171,7 @@ static void ref_compare_combined(const struct kcase *kase, struct kcase_data *d)
 }
 
 #define CASE(module, entry, in_size, out_size, fill, reference)                                    \
-	{                                                                                          \
-		module, entry, {4, 1, 1}, {64, 1, 1}, 0,                                           \
-			{{(in_size)*N, fill, KEQUAL_BYTES},                                        \
-				{(out_size)*N, KFILL_ZERO, KEQUAL_BYTES}},                         \
-			{KARG32(N)}, reference, true                                               \
-	}
+	KCASE_MAP(module, entry, N, in_size, fill, out_size, KEQUAL_BYTES, reference)
 
 static const struct kcase cases[] = {
 	CASE("bits", "bits_count", 8, 40, KFILL_INTS, ref_count),

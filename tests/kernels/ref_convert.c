@@ -117,11 +117,7 @@ static void ref_whole(const struct kcase *kase, struct kcase_data *d)
 }
 
 #define CASE(entry, in_size, out_size, fill, equal, reference)                                     \
-	{                                                                                          \
-		"convert", entry, {4, 1, 1}, {64, 1, 1}, 0,                                        \
-			{{(in_size)*N, fill, KEQUAL_BYTES}, {(out_size)*N, KFILL_ZERO, equal}},    \
-			{KARG32(N)}, reference, true                                               \
-	}
+	KCASE_MAP("convert", entry, N, in_size, fill, out_size, equal, reference)
 
 static const struct kcase cases[] = {
 	CASE("convert_int", 8, 88, KFILL_INTS64, KEQUAL_BYTES, ref_int),

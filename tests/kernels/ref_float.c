@@ -139,11 +139,7 @@ static void ref_double(const struct kcase *kase, struct kcase_data *d)
 }
 
 #define CASE(module, entry, in_size, out_size, fill, equal, reference)                             \
-	{                                                                                          \
-		module, entry, {4, 1, 1}, {64, 1, 1}, 0,                                           \
-			{{(in_size)*N, fill, KEQUAL_BYTES}, {(out_size)*N, KFILL_ZERO, equal}},    \
-			{KARG32(N)}, reference, true                                               \
-	}
+	KCASE_MAP(module, entry, N, in_size, fill, out_size, equal, reference)
 
 static const struct kcase cases[] = {
 	CASE("special", "float_exact", 12, 52, KFILL_FLOATS_ODD, KEQUAL_F32, ref_exact),

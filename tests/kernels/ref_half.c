@@ -416,11 +416,7 @@ static void ref_half_approx(const struct kcase *kase, struct kcase_data *d)
 }
 
 #define CASE(module, entry, in_size, fill, out_size, equal, reference)                             \
-	{                                                                                          \
-		module, entry, {4, 1, 1}, {64, 1, 1}, 0,                                           \
-			{{(in_size)*N, fill, KEQUAL_BYTES}, {(out_size)*N, KFILL_ZERO, equal}},    \
-			{KARG32(N)}, reference, true                                               \
-	}
+	KCASE_MAP(module, entry, N, in_size, fill, out_size, equal, reference)
 
 static const struct kcase cases[] = {
 	CASE("half", "half_native", 6, KFILL_RANDOM, 24, KEQUAL_F16, ref_native),

@@ -91,12 +91,7 @@ static void ref_carry_mul(const struct kcase *kase, struct kcase_data *d)
 }
 
 #define CASE(module, entry, in_size, out_size, fill, reference)                                    \
-	{                                                                                          \
-		module, entry, {4, 1, 1}, {64, 1, 1}, 0,                                           \
-			{{(in_size)*N, fill, KEQUAL_BYTES},                                        \
-				{(out_size)*N, KFILL_ZERO, KEQUAL_BYTES}},                         \
-			{KARG32(N)}, reference, true                                               \
-	}
+	KCASE_MAP(module, entry, N, in_size, fill, out_size, KEQUAL_BYTES, reference)
 
 static const struct kcase cases[] = {
 	CASE("integer", "int_u32", 12, 44, KFILL_INTS, ref_u32),

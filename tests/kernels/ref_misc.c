@@ -128,16 +128,6 @@ static uint64_t inserted(uint64_t a, uint64_t b, unsigned at, unsigned length)
 	return b;
 }
 
-static uint32_t highest(uint64_t a)
-{
-	uint32_t at = UINT32_MAX;
-
-	for (; a; a >>= 1) {
-		at++;
-	}
-	return at;
-}
-
 static uint32_t low24(uint64_t a, int is_signed)
 {
 	return is_signed && a & 0x800000 ? (uint32_t)a | 0xff000000 : (uint32_t)a & 0xffffff;
@@ -158,14 +148,14 @@ static void ref_wide(const struct kcase *kase, struct kcase_data *d)
 	for (unsigned i = 0; i < N; i++) {
 		uint64_t a = in[i], b = in[N + i];
 		unsigned at = b & 127, length = b >> 7 & 127;
-		uint32_t top = highest((int64_t)a < 0 ? ~a : a), low = (uint32_t)b;
+		uint32_t top = kcase_highest((int64_t)a < 0 ? ~a : a), low = (uint32_t)b;
 		float f;
 
 		memcpy(&f, &low, 4);
 		uint64_t rows[] = {field(a, at, length, 0), field(a, at, length, 1),
-			inserted(a, b, at, length), highest(a), top == UINT32_MAX ? top : 63 - top,
-			low24(a, 1) * low24(b, 1), low24(a, 0) * low24(b, 0) + at,
-			(int32_t)a >= 0 ? a : b, f >= 0 ? a : b,
+			inserted(a, b, at, length), kcase_highest(a),
+			top == UINT32_MAX ? top : 63 - top, low24(a, 1) * low24(b, 1),
+			low24(a, 0) * low24(b, 0) + at, (int32_t)a >= 0 ? a : b, f >= 0 ? a : b,
 			(int64_t)a < (int64_t)b ? 0x3f800000 : 0, shuffled(a), (b >> 32) | a << 32};
 
 		for (unsigned k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
@@ -260,12 +250,7 @@ static void ref_virtual(const struct kcase *kase, struct kcase_data *d)
 }
 
 #define CASE(module, entry, in_size, fill, out_size, reference)                                    \
-	{                                                                                          \
-		module, entry, {4, 1, 1}, {64, 1, 1}, 0,                                           \
-			{{(in_size)*N, fill, KEQUAL_BYTES},                                        \
-				{(out_size)*N, KFILL_ZERO, KEQUAL_BYTES}},                         \
-			{KARG32(N)}, reference, true                                               \
-	}
+	KCASE_MAP(module, entry, N, in_size, fill, out_size, KEQUAL_BYTES, reference)
 
 static const struct kcase cases[] = {
 	{"misc", "misc_spaces", {4, 1, 1}, {64, 1, 1}, 0, {{8 * N, KFILL_ZERO, KEQUAL_BYTES}},

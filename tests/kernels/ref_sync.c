@@ -77,16 +77,6 @@ static void ref_exit(const struct kcase *kase, struct kcase_data *d)
 	}
 }
 
-static uint32_t ones(uint32_t a)
-{
-	uint32_t count = 0;
-
-	for (; a; a &= a - 1) {
-		count++;
-	}
-	return count;
-}
-
 /* A lane that is odd, and its next bit set: until its round ends, those that are still there. */
 static uint32_t shrinking(uint32_t lane, uint32_t fewer, uint32_t r)
 {
@@ -96,7 +86,7 @@ static uint32_t shrinking(uint32_t lane, uint32_t fewer, uint32_t r)
 		for (unsigned l = 0; l < 32; l++) {
 			left |= (uint32_t)(l % 4 >= k) << l;
 		}
-		r = r * 3 + ones(left & fewer);
+		r = r * 3 + kcase_ones(left & fewer);
 		if (k >= lane % 4) {
 			return r;
 		}

@@ -90,18 +90,6 @@ static void test_case(const char *directory, const struct kcase *kase)
 
 int main(int argc, char **argv)
 {
-	unsigned ran = 0;
-
-	for (unsigned s = 0; argc > 1 && kcase_sets[s]; s++) {
-		for (size_t k = 0; k < kcase_sets[s]->count; k++) {
-			const struct kcase *kase = &kcase_sets[s]->cases[k];
-
-			if (argc < 3 || strcmp(argv[2], kase->entry) == 0) {
-				test_case(argv[1], kase);
-				ran++;
-			}
-		}
-	}
-	fprintf(stderr, "%u cases\n", ran);
+	kcase_each(argc, argv, test_case);
 	return check_result();
 }

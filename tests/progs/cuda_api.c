@@ -105,3 +105,13 @@ void *cuda_api_function(void *module, const char *name)
 	MUST(cu.cuModuleGetFunction(&function, module, name));
 	return function;
 }
+
+uint64_t cuda_api_zeros(unsigned n)
+{
+	uint64_t data;
+
+	MUST(cu.cuMemAlloc_v2(&data, (size_t)n * 4));
+	MUST(cu.cuMemsetD32_v2(data, 0, n));
+	MUST(cu.cuCtxSynchronize());
+	return data;
+}

@@ -250,6 +250,8 @@ int cuda_api_start(void **ret_context);
 /* A file of tests/kernels, loaded; argv[1] of every program is that folder. */
 void *cuda_api_module(const char *folder, const char *name);
 void *cuda_api_function(void *module, const char *name);
+/* n words of the device's memory that are zero by now. */
+uint64_t cuda_api_zeros(unsigned n);
 
 /* For calls that must succeed, and for what is not the test's own business. */
 #define OK(call)   CHECK_INT(call, 0)

@@ -93,7 +93,8 @@ static void fault_misaligned(void)
 	fault_poke(data + 2, 716);
 }
 
-static void fault_trap(void)
+/* On hardware it is that very error only where it is exact. */
+static void fault_in_kernel(const char *name, int error, bool exact)
 {
 	void *context;
 	uint64_t data;
@@ -101,32 +102,24 @@ static void fault_trap(void)
 	void *params[] = {&data, &data, &n};
 	int soft = cuda_api_start(&context);
 
-	MUST(cu.cuMemAlloc_v2(&data, 128));
-	MUST(cu.cuMemsetD32_v2(data, 0, 32));
-	launch("faults", "fault_trap", params);
+	data = cuda_api_zeros(32);
+	launch("faults", name, params);
 	if (soft) {
-		expect_dead(context, 719);
+		expect_dead(context, error);
 	} else {
-		CHECK(cu.cuCtxSynchronize() != 0);
+		int got = cu.cuCtxSynchronize();
+		CHECK(got == error || (got != 0 && !exact));
 	}
+}
+
+static void fault_trap(void)
+{
+	fault_in_kernel("fault_trap", 719, false);
 }
 
 static void fault_assert(void)
 {
-	void *context;
-	uint64_t data;
-	uint32_t n = 0;
-	void *params[] = {&data, &data, &n};
-	int soft = cuda_api_start(&context);
-
-	MUST(cu.cuMemAlloc_v2(&data, 128));
-	MUST(cu.cuMemsetD32_v2(data, 0, 32));
-	launch("faults", "fault_assert", params);
-	if (soft) {
-		expect_dead(context, 710);
-	} else {
-		CHECK_INT(cu.cuCtxSynchronize(), 710);
-	}
+	fault_in_kernel("fault_assert", 710, true);
 }
 
 /* Calls that never come back end where the stack does: how deep they were is in pinned memory. */

@@ -19,16 +19,6 @@ static void launch(void *stream, uint64_t data, uint32_t mul, uint32_t add)
 	OK(cu.cuLaunchKernel(affine, 1, 1, 1, THREADS, 1, 1, 0, stream, params, NULL));
 }
 
-static uint64_t make_zeros(void)
-{
-	uint64_t data;
-
-	MUST(cu.cuMemAlloc_v2(&data, THREADS * 4));
-	MUST(cu.cuMemsetD32_v2(data, 0, THREADS));
-	MUST(cu.cuCtxSynchronize());
-	return data;
-}
-
 static uint32_t read_first(uint64_t data)
 {
 	uint32_t got;
@@ -39,7 +29,7 @@ static uint32_t read_first(uint64_t data)
 
 static void test_capture(void)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	uint32_t expected = 0;
 	void *s, *graph, *exec, *nodes[64];
 	size_t n = 0;
@@ -84,7 +74,7 @@ static void test_capture(void)
 /* s forks to t, and t joins s: one graph. */
 static void test_fork_and_join(void)
 {
-	uint64_t left = make_zeros(), right = make_zeros();
+	uint64_t left = cuda_api_zeros(THREADS), right = cuda_api_zeros(THREADS);
 	void *s, *t, *fork, *join, *graph, *exec;
 	size_t n = 0;
 	int status = -1;
@@ -129,7 +119,7 @@ static void test_fork_and_join(void)
 /* What a capture must refuse, and that streams work afterwards. */
 static void test_capture_errors(void)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	void *s, *t, *event, *outside, *graph = &graph;
 
 	MUST(cu.cuStreamCreate(&s, 0));
@@ -207,7 +197,7 @@ static void test_children(void *graph, void *s, const uint32_t *out)
 /* fill → kernel → copy to the host → function, made by hand, with an empty node in between. */
 static void test_by_hand(void *context)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	static uint32_t out[THREADS];
 	uint32_t mul = 3, add = 4, turns = 10;
 	void *params[] = {&data, &mul, &add, &turns};
@@ -268,7 +258,7 @@ static void test_by_hand(void *context)
 /* Copies of ordinary memory happen when the graph runs, not when it is launched. */
 static void test_pageable_copies(void)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	static uint32_t in[THREADS], out[THREADS];
 	void *s, *graph, *exec;
 

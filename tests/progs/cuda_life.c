@@ -49,8 +49,7 @@ static void test_fork(void)
 	int status = -1, n;
 
 	start();
-	MUST(cu.cuMemAlloc_v2(&data, 128));
-	MUST(cu.cuMemsetD32_v2(data, 0, 32));
+	data = cuda_api_zeros(32);
 	launch(NULL, data, 1, 100000);
 	pid_t pid = fork();
 

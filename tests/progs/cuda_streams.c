@@ -21,16 +21,6 @@ static void launch(void *stream, uint64_t data, uint32_t mul, uint32_t add, uint
 	OK(cu.cuLaunchKernel(affine, 1, 1, 1, THREADS, 1, 1, 0, stream, params, NULL));
 }
 
-static uint64_t make_zeros(void)
-{
-	uint64_t data;
-
-	MUST(cu.cuMemAlloc_v2(&data, THREADS * 4));
-	MUST(cu.cuMemsetD32_v2(data, 0, THREADS));
-	MUST(cu.cuCtxSynchronize());
-	return data;
-}
-
 /* All threads have the same; anything else is 0xffffffff. */
 static uint32_t read_all(uint64_t data)
 {
@@ -47,7 +37,7 @@ static uint32_t read_all(uint64_t data)
 
 static void test_one_stream(void)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	uint32_t expected = 0;
 	void *s;
 	unsigned flags = 9;
@@ -84,7 +74,7 @@ static void test_one_stream(void)
 /* Two chains on two streams that meet at events, many times. */
 static void test_events(void)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	uint32_t expected = 0;
 	void *a, *b, *ea, *eb;
 
@@ -116,7 +106,7 @@ static void test_events(void)
 
 static void test_timing(void)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	void *s, *start, *middle, *end, *plain;
 	float first_ms = 0, second_ms = 0;
 
@@ -153,7 +143,7 @@ static void test_timing(void)
 /* The default stream waits for blocking streams, and they for it; others do not. */
 static void test_legacy(void)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	void *s[4];
 	uint32_t expected = 0;
 
@@ -187,7 +177,7 @@ static void test_legacy(void)
 
 static void test_non_blocking(void)
 {
-	uint64_t slow = make_zeros(), fast = make_zeros();
+	uint64_t slow = cuda_api_zeros(THREADS), fast = cuda_api_zeros(THREADS);
 	void *s;
 
 	MUST(cu.cuStreamCreate(&s, NON_BLOCKING));
@@ -327,7 +317,7 @@ static void test_threads(void)
 /* An event may be waited for in another context. */
 static void test_other_context(void)
 {
-	uint64_t data = make_zeros();
+	uint64_t data = cuda_api_zeros(THREADS);
 	void *other, *s, *t, *event;
 
 	MUST(cu.cuStreamCreate(&s, NON_BLOCKING));

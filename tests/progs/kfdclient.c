@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "backend/amd/kfd_abi.h"
+#include "client.h"
 #include "odd.h"
 
 #define RING_BYTES   65536u
@@ -346,14 +347,6 @@ static bool obey(const char *line)
 	return true;
 }
 
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 static void work(double *churned_s)
 {
 	check_queues();
@@ -361,8 +354,8 @@ static void work(double *churned_s)
 		uint64_t pending = (*queues[i].wptr - *queues[i].rptr) / step(&queues[i]);
 		submit(&queues[i], pending < BUSY_PACKETS ? BUSY_PACKETS - pending : 0);
 	}
-	if (opt.churn_ms > 0 && now_s() - *churned_s > opt.churn_ms / 1e3) {
-		*churned_s = now_s();
+	if (opt.churn_ms > 0 && client_now_s() - *churned_s > opt.churn_ms / 1e3) {
+		*churned_s = client_now_s();
 		if (rand() & 1 && n_queues > opt.compute + opt.sdma) {
 			free_queue();
 		} else if (n_queues < opt.compute + opt.sdma + 8) {
@@ -374,29 +367,18 @@ static void work(double *churned_s)
 /* Until quit, --for is over, or killed; at the end of standard input it goes on. */
 static void live(void)
 {
-	static char line[256];
-	size_t len = 0;
-	double end_s = opt.for_s > 0 ? now_s() + opt.for_s : 0, churned_s = now_s();
-	int in = STDIN_FILENO;
+	static struct client_input in = {.fd = STDIN_FILENO};
+	double end_s = opt.for_s > 0 ? client_now_s() + opt.for_s : 0, churned_s = client_now_s();
 
-	while (end_s == 0 || now_s() < end_s) {
-		struct pollfd p = {.fd = in, .events = POLLIN};
+	while (end_s == 0 || client_now_s() < end_s) {
+		struct pollfd p = {.fd = in.fd, .events = POLLIN};
 		bool idle = !opt.busy && opt.churn_ms == 0;
-		char c;
 		if (poll(&p, 1, idle ? 50 : TICK_MS) <= 0) {
 			work(&churned_s);
 			continue;
 		}
-		if (read(in, &c, 1) != 1) {
-			in = -1;
-		} else if (c == '\n') {
-			line[len] = '\0';
-			len = 0;
-			if (!obey(line)) {
-				return;
-			}
-		} else if (len < sizeof(line) - 1) {
-			line[len++] = c;
+		if (client_read(&in) && !obey(in.line)) {
+			return;
 		}
 	}
 }
@@ -407,17 +389,6 @@ static void usage(int code)
 	      "  [--churn-ms N] [--no-runtime] [--for SECONDS]\n",
 		code == 0 ? stdout : stderr);
 	exit(code);
-}
-
-static int count(const char *text, int min, int max)
-{
-	char *end;
-	long v = strtol(text, &end, 10);
-
-	if (end == text || *end != '\0' || v < min || v > max) {
-		usage(2);
-	}
-	return (int)v;
 }
 
 static void parse(int argc, char **argv)
@@ -432,22 +403,22 @@ static void parse(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
 		switch (c) {
 		case 'q':
-			opt.compute = count(optarg, 0, KFD_MAX_QUEUES);
+			opt.compute = client_count(optarg, 0, KFD_MAX_QUEUES, usage);
 			break;
 		case 's':
-			opt.sdma = count(optarg, 0, KFD_MAX_QUEUES);
+			opt.sdma = client_count(optarg, 0, KFD_MAX_QUEUES, usage);
 			break;
 		case 'g':
-			opt.gpu = count(optarg, 0, MAX_GPUS - 1);
+			opt.gpu = client_count(optarg, 0, MAX_GPUS - 1, usage);
 			break;
 		case 'm':
-			opt.memory_mib = count(optarg, 0, 1 << 20);
+			opt.memory_mib = client_count(optarg, 0, 1 << 20, usage);
 			break;
 		case 'b':
 			opt.busy = true;
 			break;
 		case 'c':
-			opt.churn_ms = count(optarg, 1, 60000);
+			opt.churn_ms = client_count(optarg, 1, 60000, usage);
 			break;
 		case 'n':
 			opt.no_runtime = true;

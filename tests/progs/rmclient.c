@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client.h"
 #include "softgpu/rm_params.h"
 
 #define MAX_CONTEXTS    80
@@ -339,46 +340,27 @@ static bool obey(const char *line)
 	return true;
 }
 
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 /* Until quit, --for is over, or killed; at the end of standard input it goes on. */
 static void live(void)
 {
-	static char line[256];
-	size_t len = 0;
-	double end_s = opt.for_s > 0 ? now_s() + opt.for_s : 0;
-	int in = STDIN_FILENO;
+	static struct client_input in = {.fd = STDIN_FILENO};
+	double end_s = opt.for_s > 0 ? client_now_s() + opt.for_s : 0;
 	pid_t parent = getppid();
 
-	while (end_s == 0 || now_s() < end_s) {
-		struct pollfd p = {.fd = in, .events = POLLIN};
-		char c;
+	while (end_s == 0 || client_now_s() < end_s) {
+		struct pollfd p = {.fd = in.fd, .events = POLLIN};
 		int r = poll(&p, 1, LIVE_MS);
 		if (r == 0) {
 			read_slice();
 		}
 		if (is_child && end_s == 0 && getppid() != parent) {
-			end_s = now_s() + ORPHAN_S;
+			end_s = client_now_s() + ORPHAN_S;
 		}
 		if (r <= 0) {
 			continue;
 		}
-		if (read(in, &c, 1) != 1) {
-			in = -1;
-		} else if (c == '\n') {
-			line[len] = '\0';
-			len = 0;
-			if (!obey(line)) {
-				return;
-			}
-		} else if (len < sizeof(line) - 1) {
-			line[len++] = c;
+		if (client_read(&in) && !obey(in.line)) {
+			return;
 		}
 	}
 }
@@ -389,17 +371,6 @@ static void usage(int code)
 	      "  [--memory-mib N] [--delay-ms N] [--exec] [--fork] [--for SECONDS] [--survive]\n",
 		code == 0 ? stdout : stderr);
 	exit(code);
-}
-
-static int count(const char *text, int min, int max)
-{
-	char *end;
-	long v = strtol(text, &end, 10);
-
-	if (end == text || *end != '\0' || v < min || v > max) {
-		usage(2);
-	}
-	return (int)v;
 }
 
 static void parse(int argc, char **argv)
@@ -415,13 +386,13 @@ static void parse(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
 		switch (c) {
 		case 'c':
-			opt.contexts = count(optarg, 0, MAX_CONTEXTS);
+			opt.contexts = client_count(optarg, 0, MAX_CONTEXTS, usage);
 			break;
 		case 'g':
-			opt.gpu = count(optarg, 0, NV_MAX_GPUS - 1);
+			opt.gpu = client_count(optarg, 0, NV_MAX_GPUS - 1, usage);
 			break;
 		case 'n':
-			opt.channels = count(optarg, 1, MAX_CHANNELS);
+			opt.channels = client_count(optarg, 1, MAX_CHANNELS, usage);
 			break;
 		case 'o':
 			opt.old_alloc = true;
@@ -430,13 +401,13 @@ static void parse(int argc, char **argv)
 			opt.threads = true;
 			break;
 		case 'm':
-			opt.memory_mib = count(optarg, 0, 1 << 30);
+			opt.memory_mib = client_count(optarg, 0, 1 << 30, usage);
 			break;
 		case 'd':
-			opt.delay_ms = count(optarg, 0, 60000);
+			opt.delay_ms = client_count(optarg, 0, 60000, usage);
 			break;
 		case 'u':
-			opt.setup_ms = count(optarg, 0, 60000);
+			opt.setup_ms = client_count(optarg, 0, 60000, usage);
 			break;
 		case 'e':
 			opt.exec = true;

@@ -111,21 +111,19 @@ static void test_used(void)
 	free(b);
 }
 
-/* What a board counted before, and what another counted before it, and what is forged. */
-static void test_boards(void)
+/* What a board counted before it was ours does not count. */
+static void test_board(struct account *a, struct rbt_board *b)
 {
-	struct rbt_board *b = make_board(), *other = make_board();
-	struct account a;
 	struct rbt_program_account out;
 
-	account_start(&a, 1000 * MS);
-	account_fill(&a, false, 1000 * MS, &out);
+	account_start(a, 1000 * MS);
+	account_fill(a, false, 1000 * MS, &out);
 	CHECK_INT(out.valid, 0);
 	b->slots[0].n[RBT_BOARD_COPY] = 100;
 	b->n_requests = 7;
 	b->request_times[3] = 7;
-	account_begin_board(&a, b, 1000 * MS);
-	account_fill(&a, true, 1001 * MS, &out);
+	account_begin_board(a, b, 1000 * MS);
+	account_fill(a, true, 1001 * MS, &out);
 	CHECK_INT(out.n_submissions, 0);
 	CHECK_INT(out.valid & RBT_ACCOUNT_HAS_REQUESTS, 0);
 
@@ -136,8 +134,8 @@ static void test_boards(void)
 	b->request_times[3] = 8;
 	b->request_times[15] = 1; /* 16 to 32 ms */
 	b->request_times[31] = 1; /* longer than our own classes */
-	sample(&a, b, 1100 * MS, 0);
-	account_fill(&a, true, 1100 * MS, &out);
+	sample(a, b, 1100 * MS, 0);
+	account_fill(a, true, 1100 * MS, &out);
 	CHECK_INT(out.n_submissions, 3);
 	CHECK_INT(out.n_requests_late, 1);
 	CHECK_INT(rbt_hist_count(&out.request), 3);
@@ -145,34 +143,54 @@ static void test_boards(void)
 	CHECK_INT(out.request.n[15], 1);
 	CHECK_INT(out.request.n[RBT_HIST_BUCKETS - 1], 1);
 	CHECK_INT(out.request.max_ns, 60 * MS); /* no longer than all of them */
+}
 
-	/* A new board that goes on counting. */
-	other->slots[0].n[RBT_BOARD_COPY] = 103;
-	other->n_requests = 10;
-	other->request_times[3] = 8;
-	account_begin_board(&a, other, 1200 * MS);
-	other->slots[0].n[RBT_BOARD_COPY] = 104;
-	other->n_requests = 11;
-	other->request_times[3] = 9;
-	sample(&a, other, 1300 * MS, 0);
-	account_fill(&a, true, 1300 * MS, &out);
+/* Nor what the one before it counted; what that one gave is kept. */
+static void test_next_board(struct account *a, struct rbt_board *b)
+{
+	struct rbt_program_account out;
+
+	b->slots[0].n[RBT_BOARD_COPY] = 103;
+	b->n_requests = 10;
+	b->request_times[3] = 8;
+	account_begin_board(a, b, 1200 * MS);
+	b->slots[0].n[RBT_BOARD_COPY] = 104;
+	b->n_requests = 11;
+	b->request_times[3] = 9;
+	sample(a, b, 1300 * MS, 0);
+	account_fill(a, true, 1300 * MS, &out);
 	CHECK_INT(out.n_submissions, 4);
 	CHECK_INT(rbt_hist_count(&out.request), 4);
+}
 
-	/* All that is there overwritten: sums, no more. */
-	memset(other->request_times, 0xff, sizeof(other->request_times));
-	memset(other->slots, 0xff, sizeof(other->slots));
-	other->n_late = UINT64_MAX / 2;
-	other->request_ns = UINT64_MAX;
-	sample(&a, other, 1400 * MS, 0);
-	account_fill(&a, true, 1400 * MS, &out);
+/* All that is there overwritten: sums, no more. */
+static void test_forged_board(struct account *a, struct rbt_board *b)
+{
+	struct rbt_program_account out;
+
+	memset(b->request_times, 0xff, sizeof(b->request_times));
+	memset(b->slots, 0xff, sizeof(b->slots));
+	b->n_late = UINT64_MAX / 2;
+	b->request_ns = UINT64_MAX;
+	sample(a, b, 1400 * MS, 0);
+	account_fill(a, true, 1400 * MS, &out);
 	CHECK_INT(out.n_requests_late, UINT32_MAX);
-	memset(other->slots, 0, sizeof(other->slots));
-	sample(&a, other, 1500 * MS, 0);
-	account_fill(&a, true, 1500 * MS, &out);
+	memset(b->slots, 0, sizeof(b->slots));
+	sample(a, b, 1500 * MS, 0);
+	account_fill(a, true, 1500 * MS, &out);
 	CHECK_INT(out.n_submissions, 3); /* of the first */
-	free(b);
-	free(other);
+}
+
+static void test_boards(void)
+{
+	struct rbt_board *first = make_board(), *second = make_board();
+	struct account a;
+
+	test_board(&a, first);
+	test_next_board(&a, second);
+	test_forged_board(&a, second);
+	free(first);
+	free(second);
 }
 
 static struct metrics_snapshot *make_snapshot(size_t n)

@@ -52,14 +52,33 @@ static int suspend_at_last(const struct rbt_record *rec)
 	return r;
 }
 
+/* A record whose agent is whoever has the other end. */
+static void make_link(struct rbt_record *ret, int ret_pair[2])
+{
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_pair), 0);
+	*ret = RBT_RECORD_INIT;
+	ret->fd = ret_pair[0];
+}
+
+/* From now on there is an agent that answers: it suspends. The end of both. */
+static void expect_waited_for(const struct rbt_record *rec, int pair[2])
+{
+	pthread_t thread;
+
+	CHECK_INT(pthread_create(&thread, NULL, agent, &pair[1]), 0);
+	CHECK_INT(suspend_at_last(rec), 0);
+	shutdown(pair[0], SHUT_RDWR);
+	pthread_join(thread, NULL);
+	close(pair[0]);
+	close(pair[1]);
+}
+
 static void test_silent(void)
 {
-	struct rbt_record rec = RBT_RECORD_INIT;
-	pthread_t thread;
+	struct rbt_record rec;
 	int pair[2];
 
-	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	rec.fd = pair[0];
+	make_link(&rec, pair);
 	CHECK_INT(rbt_amd_link_check(&rec), 0);
 	uint64_t start_ns = rbt_now_ns();
 	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ETIMEDOUT);
@@ -79,35 +98,23 @@ static void test_silent(void)
 		CHECK_INT(ops[i], RBT_AGENT_RESUME);
 	}
 	/* It has spoken: it is waited for again. */
-	CHECK_INT(pthread_create(&thread, NULL, agent, &pair[1]), 0);
-	CHECK_INT(suspend_at_last(&rec), 0);
-	shutdown(pair[0], SHUT_RDWR);
-	pthread_join(thread, NULL);
-	close(pair[0]);
-	close(pair[1]);
+	expect_waited_for(&rec, pair);
 }
 
 /* Its answers went to somebody else: it is asked again, without being waited for. */
 static void test_probed(void)
 {
-	struct rbt_record rec = RBT_RECORD_INIT;
+	struct rbt_record rec;
 	struct rbt_agent_reply reply;
-	pthread_t thread;
 	int pair[2];
 
-	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	rec.fd = pair[0];
+	make_link(&rec, pair);
 	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ETIMEDOUT);
 	answer_all(pair[1]);
 	while (recv(pair[0], &reply, sizeof(reply), MSG_DONTWAIT) > 0) {
 	}
 	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ETIMEDOUT);
-	CHECK_INT(pthread_create(&thread, NULL, agent, &pair[1]), 0);
-	CHECK_INT(suspend_at_last(&rec), 0);
-	shutdown(pair[0], SHUT_RDWR);
-	pthread_join(thread, NULL);
-	close(pair[0]);
-	close(pair[1]);
+	expect_waited_for(&rec, pair);
 }
 
 /* A job is stopped: the others do not wait for each of its programs. */
@@ -139,11 +146,10 @@ static void test_silent_together(void)
 /* Nobody is there at all. */
 static void test_gone(void)
 {
-	struct rbt_record rec = RBT_RECORD_INIT;
+	struct rbt_record rec;
 	int pair[2];
 
-	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	rec.fd = pair[0];
+	make_link(&rec, pair);
 	close(pair[1]);
 	CHECK_INT(rbt_amd_link_suspend(&rec, RBT_AGENT_COMPUTE), -ENOENT);
 	close(pair[0]);

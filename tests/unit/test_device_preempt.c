@@ -59,24 +59,13 @@ static void put(const char *name, uint32_t turns)
 	device_publish(&p, 0);
 }
 
-static uint32_t mixed(uint32_t i, uint32_t turns)
-{
-	uint32_t x = i;
-
-	for (uint32_t k = 0; k < turns; k++) {
-		x = x * 1664525 + 1013904223;
-		x ^= x >> 13;
-	}
-	return x;
-}
-
 static unsigned wrong_mix(uint32_t turns)
 {
 	const uint32_t *words = device_at(&world, out);
 	unsigned wrong = 0;
 
 	for (uint32_t i = 0; i < N; i++) {
-		wrong += words[i] != mixed(i, turns);
+		wrong += words[i] != device_ptx_mixed(i, turns);
 	}
 	return wrong;
 }
@@ -507,7 +496,7 @@ static void test_flag_half_saved(void)
 	CHECK_INT(device_done(&p, 0), 1);
 	words = device_at(&world, out);
 	for (uint32_t i = 0; i < n; i++) {
-		wrong += words[i] != mixed(i, turns);
+		wrong += words[i] != device_ptx_mixed(i, turns);
 	}
 	CHECK_INT(wrong, 0);
 	end();

@@ -85,3 +85,14 @@ const char device_ptx[] =
 	/* A constant is not to be written. */
 	".visible .entry forge()\n{\n.reg .b64 %rd<4>; .reg .b32 %r<4>;\n"
 	"mov.u64 %rd1, table; mov.u32 %r1, 5; st.u32 [%rd1], %r1; ret;\n}\n";
+
+uint32_t device_ptx_mixed(uint32_t i, uint32_t turns)
+{
+	uint32_t x = i;
+
+	for (uint32_t k = 0; k < turns; k++) {
+		x = x * 1664525 + 1013904223;
+		x ^= x >> 13;
+	}
+	return x;
+}

@@ -73,17 +73,6 @@ static bool is_done(const struct client *c)
 	       device_done(&c->p, 1) == c->p.commands[1];
 }
 
-static uint32_t mixed(uint32_t i, uint32_t turns)
-{
-	uint32_t x = i;
-
-	for (uint32_t k = 0; k < turns; k++) {
-		x = x * 1664525 + 1013904223;
-		x ^= x >> 13;
-	}
-	return x;
-}
-
 static void check_results(const struct client *c)
 {
 	const uint32_t *sums = device_at(&world, c->sums), *mixes = device_at(&world, c->mixes);
@@ -91,7 +80,7 @@ static void check_results(const struct client *c)
 
 	for (uint32_t i = 0; i < N; i++) {
 		wrong += sums[i] != c->bumped;
-		wrong += mixes[i] != mixed(i, c->turns);
+		wrong += mixes[i] != device_ptx_mixed(i, c->turns);
 	}
 	CHECK_INT(wrong, 0);
 	CHECK_INT(c->p.room->error, 0);

@@ -41,14 +41,9 @@ static uint32_t below(uint32_t limit)
 
 static const struct kcase *next_case(void)
 {
-	static unsigned set;
-	static size_t at;
+	static size_t n;
 
-	while (kcase_sets[set] && at >= kcase_sets[set]->count) {
-		set++;
-		at = 0;
-	}
-	return kcase_sets[set] ? &kcase_sets[set]->cases[at++] : NULL;
+	return kcase_at(n++);
 }
 
 static void launch(struct runner *r)

@@ -10,6 +10,8 @@
 
 /* test_device_ptx.c */
 extern const char device_ptx[];
+/* What its kernels mix and polite put into word i, in so many turns. */
+uint32_t device_ptx_mixed(uint32_t i, uint32_t turns);
 
 struct device_world {
 	struct rbt_device *dev;

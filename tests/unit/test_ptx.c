@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
-#include "test_ptx_verify.h"
+#include "test_ptx_parse.h"
 
 #define HEAD ".version 6.4\n.target sm_70\n.address_size 64\n"
 #define REGS                                                                                       \
@@ -26,24 +25,6 @@ static char *dump_of(const struct rbt_ptx_module *module)
 	return text;
 }
 
-static struct rbt_ptx_module *parse(const char *text)
-{
-	struct rbt_ptx_module *module = NULL;
-	struct rbt_ptx_error error;
-	const char *wrong;
-
-	if (rbt_ptx_parse(text, strlen(text), &module, &error) < 0) {
-		fprintf(stderr, "%s\n", error.text);
-		return NULL;
-	}
-	wrong = ptx_verify(module);
-	if (wrong != NULL) {
-		fprintf(stderr, "%s\n", wrong);
-		CHECK(wrong == NULL);
-	}
-	return module;
-}
-
 /* A kernel of this body has this line in its dump. */
 static void check_decoded(const char *body, const char *line)
 {
@@ -54,7 +35,7 @@ static void check_decoded(const char *body, const char *line)
 	if (asprintf(&text, "%s%s\nret;\n}", START, body) < 0) {
 		abort();
 	}
-	module = parse(text);
+	module = ptx_parse(text, strlen(text));
 	if (module != NULL) {
 		dump = dump_of(module);
 		found = strstr(dump, line) != NULL;

@@ -5,34 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
-#include "test_ptx_verify.h"
+#include "test_ptx_parse.h"
 
 #define HEAD ".version 6.4\n.target sm_70\n.address_size 64\n"
 #define ENTRY                                                                                      \
 	".visible .entry k(.param .u64 x) {\n.reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>;\n"
 
-static struct rbt_ptx_module *parse(const char *text, size_t size)
-{
-	struct rbt_ptx_module *module = NULL;
-	struct rbt_ptx_error error;
-	const char *wrong;
-
-	if (rbt_ptx_parse(text, size, &module, &error) < 0) {
-		fprintf(stderr, "%s\n", error.text);
-		return NULL;
-	}
-	wrong = ptx_verify(module);
-	if (wrong != NULL) {
-		fprintf(stderr, "%s\n", wrong);
-		CHECK(wrong == NULL);
-	}
-	return module;
-}
-
 static struct rbt_ptx_module *parse_good(const char *text)
 {
-	struct rbt_ptx_module *module = parse(text, strlen(text));
+	struct rbt_ptx_module *module = ptx_parse(text, strlen(text));
 
 	CHECK(module != NULL);
 	if (module == NULL) {
@@ -371,7 +352,7 @@ static void test_kernels(const char *directory)
 		}
 		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
 		size = read_all(path, &text);
-		m = parse(text, size);
+		m = ptx_parse(text, size);
 		if (m == NULL) {
 			fprintf(stderr, "%s is refused\n", path);
 		}
