@@ -211,6 +211,9 @@ static void look_for_ends(struct daemon *d)
 		if (p->is_hinted && p->board != NULL) {
 			read_board(d, p, rbt_now_ns(), &reading);
 			tell_gaps(p, &reading);
+			if (p->has_open_request && !p->awaits_end) {
+				await_end(d, p);
+			}
 		}
 	}
 	plan_look(d);
@@ -220,6 +223,7 @@ static void look_for_ends(struct daemon *d)
 static void take_woken(struct daemon *d)
 {
 	struct rbt_board *board;
+	bool has_begun = false;
 
 	while ((board = rbt_board_waiter_next(d->waiter)) != NULL) {
 		struct program *p = find_by_board(d, board);
@@ -237,9 +241,11 @@ static void take_woken(struct daemon *d)
 		if (p->awaits_end) {
 			p->awaits_end = false;
 			tell_gaps(p, &reading);
-			/* Or another has begun since. */
+			/* Another has begun since, or none has ended: it is waited for after the
+			 * next look, or a program could keep us here for ever. */
 			if (p->has_open_request) {
-				await_end(d, p);
+				p->hinted_ns = now_ns;
+				has_begun = true;
 			}
 			continue;
 		}
@@ -247,6 +253,9 @@ static void take_woken(struct daemon *d)
 		rbt_sched_busy(d->sched, now_ns, p->sched);
 	}
 	tell_requests(d);
+	if (has_begun) {
+		plan_look(d);
+	}
 }
 
 uint64_t schedule_next(const struct daemon *d)

@@ -114,6 +114,25 @@ def test_boards_and_floods(s):
     assert all(p.ask("check")["wrong_threads"] == 0 for p in [*programs, requests])
 
 
+def test_an_end_that_is_none(s):
+    """A program whose request never ends, and that wakes us as if it had: it is waited for now and then, and no more."""
+    q, = spinners(s, ())
+    daemon = s.daemon()
+    p = hostile(s, "open", under=[binary("rubato"), "run", *BEST_EFFORT, "--"])
+
+    def waits():
+        return s.ps()[p.pid]["requests_late"] or 0
+
+    eventually("its end is waited for", lambda: waits() > 10)
+    before, count, since = waits(), q.count(), time.monotonic()
+    eventually("the other has its turns", lambda: q.count() > count + 5)
+    time.sleep(1)
+    rate = (waits() - before) / (time.monotonic() - since)
+    print(f"     {rate:.0f} times a second")
+    assert rate < 6000, "it spins"
+    assert s.processes("rubatod") == [daemon]
+
+
 def test_a_process_has_a_few_connections(s):
     p = s.run(*BEST_EFFORT)
     eventually("1 us", lambda: s.slices(p.pid) == [1])

@@ -7,6 +7,7 @@
  *   board      writes random bytes all over its board (under `rubato run`, on the software GPU)
  *   wake       wakes whoever waits for its board, for nothing
  *   flip       becomes busy and idle as fast as it can
+ *   open       says that a request is open, and at once that its end has come
  *   garbage    connects, and sends what is no message
  *   hello      sends valid HELLOs, each a little different, on one connection
  *   records    sends the largest records there can be, with a file that is no device
@@ -18,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -171,6 +173,21 @@ static void do_flip(void)
 	}
 }
 
+/* How often the daemon has waited for the end: so many requests were late. */
+static void do_open(void)
+{
+	board->requests_open = 1;
+	board->n_requests = 1;
+	for (int i = 0; i < ROUNDS; i++) {
+		for (int n = 0; n < 20; n++) {
+			uint32_t asleep = atomic_exchange(&board->asleep, 0);
+			board->n_late += asleep == RBT_BOARD_AWAITS_END;
+		}
+		syscall(SYS_futex, &board->asleep, FUTEX_WAKE, 100, NULL, NULL, 0);
+		n_done++;
+	}
+}
+
 static void do_garbage(void)
 {
 	static uint32_t words[16000];
@@ -276,6 +293,7 @@ static const struct {
 	{"board", do_board, true},
 	{"wake", do_wake, true},
 	{"flip", do_flip, true},
+	{"open", do_open, true},
 	{"garbage", do_garbage, false},
 	{"hello", do_hello, false},
 	{"records", do_records, false},
