@@ -71,8 +71,9 @@ static void read_params(struct rbt_sched_params *params)
 	params->timeslice_us = slices[more >> 5];
 	params->max_reserve_ms = (tasks >> 6) * 100u;
 	for (uint32_t g = 0; g < N_GPUS; g++) {
-		params->tasks[g] =
-			(struct rbt_sched_tasks){.n_compute = tasks >> 2 * g & 3, .own_us = 2048};
+		/* Some devices have no slices. */
+		params->tasks[g] = (struct rbt_sched_tasks){.n_compute = tasks >> 2 * g & 3,
+			.own_us = g == N_GPUS - 1 ? RBT_TIMESLICE_OWN : 2048};
 	}
 }
 
@@ -87,7 +88,12 @@ static void read_config(void)
 		.min_share_permille = (byte & 8) != 0 ? RBT_SCHED_NEVER : byte >> 4,
 		.turn_ms = (byte & 16) != 0 ? next_byte() : 0,
 		.max_latency = byte >> 6,
+		.latency_slice_us = (byte & 32) != 0 ? next_byte() * 100u : 0,
 	};
+
+	if (config.latency_slice_us > 25000) {
+		config.latency_slice_us = RBT_SCHED_NEVER;
+	}
 
 	rbt_sched_configure(sched, now_ns, &config);
 }

@@ -70,9 +70,12 @@ static void randomise(struct crowd *c, struct rbt_sched_params *params)
 	params->suspended = pick(c, 10) == 0;
 	params->is_known = pick(c, 3) > 0;
 	params->cannot_suspend = pick(c, 20) == 0;
+	/* Some devices have no slices. */
+	bool has_none = pick(c, 10) == 0;
 	for (unsigned i = 0; i <= pick(c, 2); i++) {
-		params->tasks[pick(c, c->n_gpus)] = (struct rbt_sched_tasks){
-			.n_compute = (uint32_t)pick(c, 10) / 4, .own_us = 1024 << pick(c, 2)};
+		params->tasks[pick(c, c->n_gpus)] =
+			(struct rbt_sched_tasks){.n_compute = (uint32_t)pick(c, 10) / 4,
+				.own_us = has_none ? RBT_TIMESLICE_OWN : 1024 << pick(c, 2)};
 	}
 }
 
@@ -105,6 +108,7 @@ static void reconfigure(struct crowd *c)
 		.policy = &policies[pick(c, n)],
 		.turn_ms = 60 + (uint32_t)pick(c, 41),
 		.max_hold_us = pick(c, 2) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 5000),
+		.latency_slice_us = pick(c, 4) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 4) * 1500,
 		.max_reserve_ms = (uint32_t)pick(c, 300),
 		.min_share_permille = pick(c, 4) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 100),
 		.max_latency = (uint32_t)pick(c, 4),

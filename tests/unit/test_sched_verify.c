@@ -17,12 +17,47 @@ struct tally {
 	bool has_stuck;
 };
 
+/* One that is longer than the driver's, and nobody has asked for it. */
+static const char *check_long_slice(
+	const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
+{
+	const struct rbt_sched_unit *u;
+	const struct rbt_sched_prog *peer;
+
+	if (p->decision.slice_us[g] != s->config.latency_slice_us) {
+		return "a long slice of no known length";
+	}
+	if (rbt_class_of(rbt_prog_priority(p)) != RBT_CLASS_LATENCY ||
+		p->unit->priority < s->config.policy->reserve_from ||
+		p->unit->role != RBT_ROLE_FREE) {
+		return "a long slice for who has no reserve";
+	}
+	if ((s->locks.locked & ~s->locks.marked & UINT32_C(1) << g) == 0) {
+		return "a long slice without the lock, or beside a rival";
+	}
+	if (s->gpus[g].n_short == 0 || p->has_overstayed) {
+		return "a long slice for nothing";
+	}
+	LIST_FOREACH (u, &s->units, link) {
+		LIST_FOREACH (peer, &u->members, member) {
+			if (peer != p && (peer->mask & p->mask) != 0 &&
+				rbt_class_of(rbt_prog_priority(peer)) == RBT_CLASS_LATENCY) {
+				return "a long slice beside another latency program";
+			}
+		}
+	}
+	return NULL;
+}
+
 static const char *check_slice(
 	const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g, struct tally *tally)
 {
-	uint64_t us = p->decision.slice_us[g];
+	uint64_t us = p->decision.slice_us[g], own_us = p->params.tasks[g].own_us;
 
-	if (us == RBT_TIMESLICE_OWN || us >= p->params.tasks[g].own_us) {
+	if (us != RBT_TIMESLICE_OWN && us > own_us && us != p->params.timeslice_us) {
+		return check_long_slice(s, p, g);
+	}
+	if (us == RBT_TIMESLICE_OWN || us >= own_us) {
 		return NULL;
 	}
 	if ((s->locks.locked & ~s->locks.marked & UINT32_C(1) << g) == 0) {
