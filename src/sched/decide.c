@@ -17,7 +17,7 @@ static uint64_t wanted_us(const struct rbt_sched_prog *p)
 /*
  * Beside short slices, a request without gaps is interrupted only where its own slice ends: with a
  * longer one it is not. It gives the device up when it idles, as ever. Who never idles shares at
- * the driver's.
+ * the driver's, and so does everybody with who is owed something.
  */
 bool rbt_prog_is_long(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
 {
@@ -26,6 +26,7 @@ bool rbt_prog_is_long(const struct rbt_sched *s, const struct rbt_sched_prog *p,
 
 	return p->is_sole && u->role == RBT_ROLE_FREE && !p->has_overstayed &&
 	       u->priority >= s->config.policy->reserve_from && s->gpus[g].n_short > 0 &&
+	       s->gpus[g].n_guard_long == 0 &&
 	       rbt_rule_judge_gpu(&s->locks, g) == RBT_DENIED_NOTHING &&
 	       wanted_us(p) == RBT_TIMESLICE_OWN && own_us != RBT_TIMESLICE_OWN &&
 	       own_us < s->config.latency_slice_us;

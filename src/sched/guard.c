@@ -101,6 +101,23 @@ static uint64_t debt_of(struct rbt_sched *s, struct rbt_sched_unit *u)
 	return owed_ns - got_ns;
 }
 
+/* Beside it, who else has a long slice has it no more (decide.c): it would get a sixth, not half. */
+static void set_long(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_long)
+{
+	if (is_long == u->guard_is_long) {
+		return;
+	}
+	u->guard_is_long = is_long;
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
+
+		gpu->n_guard_long += is_long ? 1 : UINT32_MAX;
+		for (uint32_t i = 0; i < gpu->n_free; i++) {
+			rbt_unit_mark(s, gpu->free[i]);
+		}
+	}
+}
+
 static void begin(struct rbt_sched *s, struct rbt_sched_unit *u, uint64_t debt_ns)
 {
 	uint64_t most_ns = MAX_TURN_FACTOR * share_of(u, window_ns(s));
@@ -114,7 +131,7 @@ static void begin(struct rbt_sched *s, struct rbt_sched_unit *u, uint64_t debt_n
 		is_reserved |= rbt_reserve_level(gpu) > u->level;
 	}
 	u->is_guarded = true;
-	u->guard_is_long = n_busy > 0 || is_reserved;
+	set_long(s, u, n_busy > 0 || is_reserved);
 	u->guard_ns = (debt_ns < most_ns ? debt_ns : most_ns) * (n_busy + 1);
 	LIST_FOREACH (p, &u->members, member) {
 		p->stats.guard_turns++;
@@ -138,7 +155,7 @@ void rbt_guard_end(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 	rbt_unit_settle(s, u);
 	u->is_guarded = false;
-	u->guard_is_long = false;
+	set_long(s, u, false);
 	rbt_unit_mark(s, u);
 	rbt_unit_update_on(s, u);
 	if (u->role == RBT_ROLE_TURN) {

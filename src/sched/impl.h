@@ -134,6 +134,7 @@ struct rbt_sched_gpu {
 	/* Levels with a count above 0, a bit each. */
 	uint32_t wanting_bits, busy_bits, reserve_bits;
 	uint32_t n_busy_all;
+	uint32_t n_guard_long; /* units that have a guard's turn with the driver's slice */
 };
 
 struct rbt_sched {

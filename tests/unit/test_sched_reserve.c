@@ -300,6 +300,29 @@ static void test_own_limits(void)
 	sim_finish(&sim);
 }
 
+/* Who is owed something has half of the GPU until it is not, however long the others' slices. */
+static void test_owed_beside_a_long_slice(void)
+{
+	const struct sim_work work = {.burst_ns = 500 * SIM_US,
+		.gap_ns = 30 * SIM_US,
+		.bursts = 3500,
+		.period_ns = 2 * SIM_S,
+		.is_hinted = true};
+	struct sim sim;
+
+	sim_init(&sim, NULL);
+	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, true, NULL);
+	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
+	sim_run(&sim, 4 * SIM_S);
+	CHECK_INT(p->applied.slice_us[0], 10000);
+	sim_reset(&sim);
+	sim_run(&sim, 30 * SIM_S);
+	CHECK(trainer->done_ns >= 0.9 * 0.02 * 30e9);
+	CHECK_INT(p->applied.slice_us[0], 10000);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 /* Where normal programs reserve too, that takes the rights that class latency takes; and the limit
  * and the others' share hold for everybody. */
 static void test_policy_priority(unsigned priority, bool may_reserve, uint32_t min_share_permille)
@@ -529,6 +552,7 @@ int main(void)
 	test_relearns();
 	test_max_reserve();
 	test_own_limits();
+	test_owed_beside_a_long_slice();
 	test_policies();
 	test_beside_normal();
 	test_whom();

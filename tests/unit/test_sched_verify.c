@@ -11,7 +11,7 @@
 
 /* What is counted on one GPU. */
 struct tally {
-	uint32_t n_short_runnable, n_short, n_turn_on, n_queued, n_current;
+	uint32_t n_short_runnable, n_short, n_turn_on, n_queued, n_current, n_guard_long;
 	uint32_t n_ready[RBT_LEVELS], n_wanting[RBT_LEVELS], n_busy[RBT_LEVELS];
 	uint32_t n_reserve[RBT_LEVELS];
 	bool has_stuck;
@@ -37,6 +37,9 @@ static const char *check_long_slice(
 	}
 	if (s->gpus[g].n_short == 0 || p->has_overstayed) {
 		return "a long slice for nothing";
+	}
+	if (s->gpus[g].n_guard_long > 0) {
+		return "a long slice beside one who is owed";
 	}
 	LIST_FOREACH (u, &s->units, link) {
 		LIST_FOREACH (peer, &u->members, member) {
@@ -112,6 +115,7 @@ static void tally_unit(const struct rbt_sched_unit *u, uint32_t g, struct tally 
 {
 	tally->n_wanting[u->level] += u->is_wanting;
 	tally->n_busy[u->level] += u->is_counted_busy;
+	tally->n_guard_long += u->guard_is_long;
 	if (u->role == RBT_ROLE_TURN && !u->is_blocked) {
 		tally->n_turn_on += u->is_on;
 		tally->n_current += u->is_current;
@@ -243,6 +247,9 @@ static const char *check_gpu(const struct rbt_sched *s, uint32_t g, const struct
 	}
 	if (gpu->n_short != tally->n_short) {
 		return "n_short";
+	}
+	if (gpu->n_guard_long != tally->n_guard_long) {
+		return "n_guard_long";
 	}
 	for (uint32_t i = 1; i < gpu->ready.n; i++) {
 		if (rbt_heap_before(gpu->ready.nodes[i], gpu->ready.nodes[(i + 1) / 2 - 1])) {
