@@ -40,6 +40,35 @@ def test_a_long_slice_for_one_of_its_kind(s):
     eventually("as if we had not been there", lambda: s.is_released(p.pid) and s.is_released(q.pid))
 
 
+def test_a_long_slice_is_put_back(s):
+    """In all the ways in which a short one is."""
+    p, q = s.run("--class", "latency"), s.run(*BEST_EFFORT)
+
+    def is_long():
+        return s.slices(p.pid) == [10000] and s.slices(q.pid) == [1]
+
+    eventually("longer", is_long)
+    again = "renice", p.pid, "--class", "latency"
+    for change, wanted, back in ((("renice", p.pid, "--class", "normal"), 2048, again),
+                                 (("renice", p.pid, "--timeslice-us", 3000), 3000, again),
+                                 (("renice", q.pid, "--class", "normal"), 2048, ("renice", q.pid, *BEST_EFFORT)),
+                                 (("suspend", q.pid), 2048, ("resume", q.pid))):
+        s.rubato(*change)
+        eventually(f"after {change}", lambda: s.slices(p.pid) == [wanted])
+        s.rubato(*back)
+        eventually(f"after {back}", is_long)
+    kill(s.hand())
+    eventually("another hand", lambda: s.hand() and is_long())
+    daemon, hand = s.daemon(), s.hand()
+    kill(daemon, signal.SIGSTOP)
+    kill(hand)
+    q.kill()
+    kill(daemon)
+    eventually("both gone", lambda: not alive(daemon) and not alive(hand))
+    s.rubato("resume", p.pid)
+    eventually("healed", lambda: s.is_default(p.pid))
+
+
 def test_killed_in_a_reserve(s):
     """Also those who asked for nothing come back."""
     p, q, r = Spinner(s, "--class", "latency"), Spinner(s, "--class", "normal"), Spinner(s, *BEST_EFFORT)
