@@ -143,11 +143,13 @@ void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)
 		at_ns = next_look(s, p);
 		at_ns = at_ns < next_ns ? at_ns : next_ns;
 		/* Whoever has overstayed is in no hurry, nor is a burst that holds nobody up; but
-		 * with the next it must not be taken for a long one. */
+		 * with the next it must not be taken for a long one: once it has waited, it may end
+		 * at any time. */
 		if (!p->is_holding && p->has_overstayed) {
 			uint64_t later_ns = s->now_ns + rbt_us(s->config.idle_us);
 			at_ns = at_ns > later_ns ? at_ns : later_ns;
-		} else if (!p->is_holding && !p->waiting && p->engage_ns > s->now_ns) {
+		} else if (!p->is_holding && p->submit_ns == RBT_NEVER &&
+			   p->engage_ns > s->now_ns) {
 			at_ns = p->engage_ns;
 		}
 	} else if (p->busy && !p->params.is_known) {

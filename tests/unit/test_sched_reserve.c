@@ -143,6 +143,26 @@ static void test_bursts_within_a_slice(bool is_eager, bool is_alone)
 	sim_finish(&sim);
 }
 
+/* Nor do they when the end of one was seen the moment it came, which may be the end of it or not:
+ * with the next they would be a long one. */
+static void test_bursts_in_a_row(void)
+{
+	const struct sim_work work = {.burst_ns = 3 * SIM_MS, .bursts = 1, .period_ns = 6 * SIM_MS};
+	struct sim sim;
+
+	sim_init(&sim, NULL);
+	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, true, NULL);
+	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
+	sim_run(&sim, 2 * SIM_S);
+	uint64_t reserves = stats_of(p).reserves;
+	sim_reset(&sim);
+	sim_run(&sim, 10 * SIM_S);
+	CHECK_INT(stats_of(p).reserves - reserves, 0);
+	CHECK(trainer->done_ns > 0.499 * 10e9);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 /* A burst beyond the device's slice is reserved for until it ends, and not much longer. */
 static void test_long_bursts(void)
 {
@@ -546,6 +566,7 @@ int main(void)
 	test_bursts_within_a_slice(false, true);
 	test_bursts_within_a_slice(false, false);
 	test_bursts_within_a_slice(true, true);
+	test_bursts_in_a_row();
 	test_long_bursts();
 	test_eager();
 	test_edges_only();
