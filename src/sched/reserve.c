@@ -114,14 +114,43 @@ static bool has_slices(const struct rbt_sched_prog *p)
 	return true;
 }
 
+/* Whether it gives the GPU up at once to whoever comes. */
+static bool is_short(const struct rbt_sched_unit *u, uint32_t g)
+{
+	const struct rbt_sched_prog *p;
+	bool all_short = true;
+
+	LIST_FOREACH (p, &u->members, member) {
+		all_short &= (p->mask >> g & 1) == 0 ||
+			     rbt_rule_is_short(p->decision.slice_us[g], p->params.tasks[g].own_us);
+	}
+	return all_short;
+}
+
+/* Whether everybody does who may be at work there now. */
+static bool is_among_short(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
+{
+	const struct rbt_sched_gpu *gpu = &s->gpus[g];
+
+	for (uint32_t i = 0; i < gpu->n_free; i++) {
+		const struct rbt_sched_unit *u = gpu->free[i];
+		if (u != p->unit && u->is_wanting && !is_short(u, g)) {
+			return false;
+		}
+	}
+	return gpu->current == NULL || !gpu->current->is_wanting || is_short(gpu->current, g);
+}
+
 /* What has been submitted is not interrupted within this time: whoever is kept off before the slice
- * ends is kept off in time. */
+ * ends is kept off in time. But who has the driver's slice when it comes is to be kept off at once,
+ * or it would wait for the end of that. */
 static uint64_t safe_ns(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	bool is_long = p->mask != 0;
 
 	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
-		is_long &= rbt_prog_is_long(s, p, rbt_first_bit(m));
+		uint32_t g = rbt_first_bit(m);
+		is_long = is_long && rbt_prog_is_long(s, p, g) && is_among_short(s, p, g);
 	}
 	return is_long ? rbt_us(s->config.latency_slice_us) / 10 * 9 : rbt_us(s->config.burst_us);
 }

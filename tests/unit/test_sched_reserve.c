@@ -143,6 +143,32 @@ static void test_bursts_within_a_slice(bool is_eager, bool is_alone)
 	sim_finish(&sim);
 }
 
+/* Beside somebody at the driver's slice they are reserved for: it would be waited for otherwise. */
+static void test_bursts_beside_a_normal_one(void)
+{
+	const struct sim_work work = {
+		.burst_ns = 6 * SIM_MS, .bursts = 1, .period_ns = 25 * SIM_MS};
+	struct sim sim;
+
+	sim_init(&sim, NULL);
+	sim_add(&sim, BEST_EFFORT, true, NULL);
+	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
+	struct sim_prog *normal = sim_add(&sim, NORMAL, true, NULL);
+	CHECK_INT(p->applied.slice_us[0], 10000);
+	sim_run(&sim, 2 * SIM_S);
+	sim_reset(&sim);
+	sim_run(&sim, 10 * SIM_S);
+	CHECK(sim_quantile(p, 0.9) <= 6 * SIM_MS + 10 * SIM_US);
+	/* With that gone they are not. */
+	sim_remove(normal);
+	sim_run(&sim, SIM_S);
+	uint64_t reserves = stats_of(p).reserves;
+	sim_run(&sim, 10 * SIM_S);
+	CHECK(stats_of(p).reserves - reserves <= 5);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 /* Nor do they when the end of one was seen the moment it came, which may be the end of it or not:
  * with the next they would be a long one. */
 static void test_bursts_in_a_row(void)
@@ -566,6 +592,7 @@ int main(void)
 	test_bursts_within_a_slice(false, true);
 	test_bursts_within_a_slice(false, false);
 	test_bursts_within_a_slice(true, true);
+	test_bursts_beside_a_normal_one();
 	test_bursts_in_a_row();
 	test_long_bursts();
 	test_eager();
