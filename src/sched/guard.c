@@ -101,7 +101,7 @@ static uint64_t debt_of(struct rbt_sched *s, struct rbt_sched_unit *u)
 	return owed_ns - got_ns;
 }
 
-/* Beside it, who else has a long slice has it no more (decide.c): it would get a sixth, not half. */
+/* Beside it nobody has a long slice (decide.c): it would get a sixth of the GPU, not half. */
 static void set_long(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_long)
 {
 	if (is_long == u->guard_is_long) {

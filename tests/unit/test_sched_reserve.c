@@ -18,14 +18,6 @@ static const struct sim_work tokens = {
 static const struct sim_work single = {
 	.burst_ns = 1100 * SIM_US, .bursts = 1, .period_ns = 25 * SIM_MS, .is_poisson = true};
 
-static struct rbt_sched_stats stats_of(const struct sim_prog *p)
-{
-	struct rbt_sched_stats stats;
-
-	rbt_sched_stats(p->sim->s, p->handle, &stats);
-	return stats;
-}
-
 /* Whom `p` loses GPU time to between its submissions, and what it costs them. */
 static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 {
@@ -55,7 +47,7 @@ static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 	/* Who ticks us is not kept busy: a look a token, most of them towards the end, and one
 	 * every 5 ms of a turn. */
 	CHECK(sim.n_ticks < p->n_requests * 20 + 20 * 220);
-	CHECK(stats_of(p).window_ns >= 100 * SIM_US && stats_of(p).window_ns <= 160 * SIM_US);
+	CHECK(sim_stats(p).window_ns >= 100 * SIM_US && sim_stats(p).window_ns <= 160 * SIM_US);
 	check_kept(&sim);
 	sim_finish(&sim);
 }
@@ -88,11 +80,11 @@ static void test_single_bursts(bool is_known, bool is_poisson)
 	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, true, NULL);
 	struct sim_prog *p = sim_add(&sim, LATENCY, is_known, &work);
 	sim_run(&sim, 2 * SIM_S);
-	uint64_t reserves = stats_of(p).reserves;
+	uint64_t reserves = sim_stats(p).reserves;
 	sim_reset(&sim);
 	sim_run(&sim, 20 * SIM_S);
-	CHECK_INT(stats_of(p).window_ns, 0);
-	reserves = stats_of(p).reserves - reserves;
+	CHECK_INT(sim_stats(p).window_ns, 0);
+	reserves = sim_stats(p).reserves - reserves;
 	CHECK(reserves <= (is_poisson && is_known ? p->n_requests / 50 : 0));
 	CHECK(sim.n_changes <= 2 * reserves + (is_poisson ? 2 : 0));
 	CHECK(sim.idle_ns <= (double)(reserves * 200 * SIM_US + 1));
@@ -100,91 +92,6 @@ static void test_single_bursts(bool is_known, bool is_poisson)
 	CHECK(sim.n_ticks <= p->n_requests * (is_poisson ? 6 : 5) / 5 + 8 * 20 + 4 * reserves);
 	CHECK(trainer->done_ns > 0.999 * (20e9 - (double)(p->n_requests * 1100 * SIM_US)));
 	CHECK(p->n_requests > 700 && p->n_requests < 900);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* Beside short slices a latency program's is long, and bursts that end within it cost nobody
- * anything, however close they come; not so for two of them, nor for who keeps submitting. */
-static void test_bursts_within_a_slice(bool is_eager, bool is_alone)
-{
-	const struct sim_work work = {.burst_ns = is_eager ? 20 * SIM_US : 4 * SIM_MS,
-		.gap_ns = is_eager ? 30 * SIM_US : 0,
-		.bursts = is_eager ? 80 : 1,
-		.period_ns = 25 * SIM_MS,
-		.is_eager = is_eager,
-		.is_poisson = true};
-	struct sim sim;
-	unsigned reserves = 0;
-
-	sim_init(&sim, NULL);
-	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, false, NULL);
-	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
-	if (!is_alone) {
-		sim_add(&sim, LATENCY, false, &single);
-	}
-	sim_run(&sim, 2 * SIM_S);
-	CHECK_INT(p->applied.slice_us[0], is_alone ? 10000 : 0);
-	CHECK_INT(trainer->applied.slice_us[0], 1);
-	reserves = (unsigned)stats_of(p).reserves;
-	sim_reset(&sim);
-	sim_run(&sim, 20 * SIM_S);
-	reserves = (unsigned)stats_of(p).reserves - reserves;
-	if (is_eager || !is_alone) {
-		CHECK(reserves > p->n_requests / 2);
-	} else {
-		CHECK(reserves < p->n_requests / 10);
-		CHECK(trainer->done_ns > 0.995 * (20e9 - (double)(p->n_requests * 4 * SIM_MS)));
-	}
-	/* Without the company of short slices it has the driver's. */
-	sim_remove(trainer);
-	CHECK_INT(p->applied.slice_us[0], 0);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* Beside somebody at the driver's slice they are reserved for: it would be waited for otherwise. */
-static void test_bursts_beside_a_normal_one(void)
-{
-	const struct sim_work work = {
-		.burst_ns = 6 * SIM_MS, .bursts = 1, .period_ns = 25 * SIM_MS};
-	struct sim sim;
-
-	sim_init(&sim, NULL);
-	sim_add(&sim, BEST_EFFORT, true, NULL);
-	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
-	struct sim_prog *normal = sim_add(&sim, NORMAL, true, NULL);
-	CHECK_INT(p->applied.slice_us[0], 10000);
-	sim_run(&sim, 2 * SIM_S);
-	sim_reset(&sim);
-	sim_run(&sim, 10 * SIM_S);
-	CHECK(sim_quantile(p, 0.9) <= 6 * SIM_MS + 10 * SIM_US);
-	/* With that gone they are not. */
-	sim_remove(normal);
-	sim_run(&sim, SIM_S);
-	uint64_t reserves = stats_of(p).reserves;
-	sim_run(&sim, 10 * SIM_S);
-	CHECK(stats_of(p).reserves - reserves <= 5);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* Nor do they when the end of one was seen the moment it came, which may be the end of it or not:
- * with the next they would be a long one. */
-static void test_bursts_in_a_row(void)
-{
-	const struct sim_work work = {.burst_ns = 3 * SIM_MS, .bursts = 1, .period_ns = 6 * SIM_MS};
-	struct sim sim;
-
-	sim_init(&sim, NULL);
-	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, true, NULL);
-	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
-	sim_run(&sim, 2 * SIM_S);
-	uint64_t reserves = stats_of(p).reserves;
-	sim_reset(&sim);
-	sim_run(&sim, 10 * SIM_S);
-	CHECK_INT(stats_of(p).reserves - reserves, 0);
-	CHECK(trainer->done_ns > 0.499 * 10e9);
 	check_kept(&sim);
 	sim_finish(&sim);
 }
@@ -200,10 +107,10 @@ static void test_long_bursts(void)
 	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, false, NULL);
 	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
 	sim_run(&sim, 2 * SIM_S);
-	uint64_t before = stats_of(p).reserved_ns;
+	uint64_t before = sim_stats(p).reserved_ns;
 	sim_reset(&sim);
 	sim_run(&sim, 10 * SIM_S);
-	uint64_t reserved = stats_of(p).reserved_ns - before;
+	uint64_t reserved = sim_stats(p).reserved_ns - before;
 	CHECK(reserved > p->n_requests * 39 * SIM_MS / 2 && reserved < p->n_requests * 21 * SIM_MS);
 	CHECK(trainer->done_ns > 0.98 * (10e9 - (double)(p->n_requests * 20 * SIM_MS)));
 	check_kept(&sim);
@@ -280,13 +187,13 @@ static void test_relearns(void)
 	sim_add(&sim, BEST_EFFORT, true, NULL);
 	struct sim_prog *p = sim_add(&sim, LATENCY, true, &single);
 	sim_run(&sim, 5 * SIM_S);
-	CHECK_INT(stats_of(p).window_ns, 0);
+	CHECK_INT(sim_stats(p).window_ns, 0);
 	p->work = tokens;
 	sim_run(&sim, 3 * SIM_S);
-	CHECK(stats_of(p).window_ns >= 100 * SIM_US);
+	CHECK(sim_stats(p).window_ns >= 100 * SIM_US);
 	p->work = single;
 	sim_run(&sim, 30 * SIM_S);
-	CHECK_INT(stats_of(p).window_ns, 0);
+	CHECK_INT(sim_stats(p).window_ns, 0);
 	check_kept(&sim);
 	sim_finish(&sim);
 }
@@ -303,14 +210,14 @@ static void test_max_reserve(void)
 	sim_run(&sim, 10 * SIM_MS);
 	CHECK_INT(trainer->applied.off, RBT_OFF_SCHEDULING);
 	sim_run(&sim, 1980 * SIM_MS);
-	CHECK_INT(stats_of(p).reserves, 1);
-	CHECK(stats_of(p).reserved_ns > 1900 * SIM_MS);
+	CHECK_INT(sim_stats(p).reserves, 1);
+	CHECK(sim_stats(p).reserved_ns > 1900 * SIM_MS);
 	sim_run(&sim, 20 * SIM_MS);
-	CHECK(stats_of(p).reserved_ns <= 2000 * SIM_MS);
+	CHECK(sim_stats(p).reserved_ns <= 2000 * SIM_MS);
 	sim_reset(&sim);
 	sim_run(&sim, 20 * SIM_S);
 	CHECK_INT(trainer->applied.off, RBT_ON);
-	CHECK(stats_of(p).reserved_ns <= 2000 * SIM_MS);
+	CHECK(sim_stats(p).reserved_ns <= 2000 * SIM_MS);
 	CHECK(trainer->done_ns > 0.019 * 20e9 && trainer->done_ns < 0.04 * 20e9);
 	CHECK(sim.n_ticks < 20 * 230); /* and we do not spin */
 	/* It ends, rests, and begins again. */
@@ -337,34 +244,11 @@ static void test_own_limits(void)
 	owed->params.min_share_permille = 50;
 	sim_change(owed);
 	sim_run(&sim, 3 * SIM_S);
-	CHECK_INT(stats_of(p).reserved_ns, 100 * SIM_MS);
+	CHECK_INT(sim_stats(p).reserved_ns, 100 * SIM_MS);
 	sim_reset(&sim);
 	sim_run(&sim, 20 * SIM_S);
 	CHECK(owed->done_ns > 0.045 * 20e9 && owed->done_ns < 0.07 * 20e9);
 	CHECK(other->done_ns < 0.001 * 20e9);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
-/* Who is owed something has half of the GPU until it is not, however long the others' slices. */
-static void test_owed_beside_a_long_slice(void)
-{
-	const struct sim_work work = {.burst_ns = 500 * SIM_US,
-		.gap_ns = 30 * SIM_US,
-		.bursts = 3500,
-		.period_ns = 2 * SIM_S,
-		.is_hinted = true};
-	struct sim sim;
-
-	sim_init(&sim, NULL);
-	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, true, NULL);
-	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
-	sim_run(&sim, 4 * SIM_S);
-	CHECK_INT(p->applied.slice_us[0], 10000);
-	sim_reset(&sim);
-	sim_run(&sim, 30 * SIM_S);
-	CHECK(trainer->done_ns >= 0.9 * 0.02 * 30e9);
-	CHECK_INT(p->applied.slice_us[0], 10000);
 	check_kept(&sim);
 	sim_finish(&sim);
 }
@@ -388,8 +272,8 @@ static void test_policy_priority(unsigned priority, bool may_reserve, uint32_t m
 	sim_run(&sim, 100 * SIM_MS);
 	CHECK_INT(trainer->applied.off != RBT_ON, reserves);
 	sim_run(&sim, 5 * SIM_S);
-	CHECK_INT(stats_of(p).reserves, reserves);
-	CHECK(stats_of(p).reserved_ns <= 2000 * SIM_MS);
+	CHECK_INT(sim_stats(p).reserves, reserves);
+	CHECK(sim_stats(p).reserved_ns <= 2000 * SIM_MS);
 	sim_reset(&sim);
 	sim_run(&sim, 30 * SIM_S);
 	CHECK_INT(trainer->applied.off, RBT_ON);
@@ -501,7 +385,7 @@ static void test_hints(void)
 	sim.victim = p;
 	sim_run(&sim, 10 * SIM_S);
 	CHECK(sim.stolen_ns < 1);
-	CHECK_INT(stats_of(p).requests, 100);
+	CHECK_INT(sim_stats(p).requests, 100);
 	CHECK(trainer->done_ns > 0.999 * (10e9 - (double)(p->n_requests * 17 * SIM_MS)));
 	work.burst_ns = 0;
 	struct sim_prog *hopeless = sim_add(&sim, LATENCY, false, &work);
@@ -525,7 +409,7 @@ static void test_hints(void)
 	rbt_sched_request_end(sim.s, sim.now_ns, hopeless->handle);
 	CHECK(rbt_sched_decision(trainer->handle)->off == RBT_ON);
 	rbt_sched_request_end(sim.s, sim.now_ns, hopeless->handle); /* one too many */
-	CHECK_INT(stats_of(hopeless).requests, 3);
+	CHECK_INT(sim_stats(hopeless).requests, 3);
 	check_kept(&sim);
 	sim_finish(&sim);
 }
@@ -589,18 +473,12 @@ int main(void)
 	test_single_bursts(true, false);
 	test_single_bursts(true, true);
 	test_single_bursts(false, true);
-	test_bursts_within_a_slice(false, true);
-	test_bursts_within_a_slice(false, false);
-	test_bursts_within_a_slice(true, true);
-	test_bursts_beside_a_normal_one();
-	test_bursts_in_a_row();
 	test_long_bursts();
 	test_eager();
 	test_edges_only();
 	test_relearns();
 	test_max_reserve();
 	test_own_limits();
-	test_owed_beside_a_long_slice();
 	test_policies();
 	test_beside_normal();
 	test_whom();

@@ -83,6 +83,14 @@ uint64_t sim_quantile(const struct sim_prog *p, double q);
 /* (sum x)^2 / (n sum x^2) of done_ns / weight. */
 double sim_jain(struct sim_prog *const *progs, unsigned n);
 
+static inline struct rbt_sched_stats sim_stats(const struct sim_prog *p)
+{
+	struct rbt_sched_stats stats;
+
+	rbt_sched_stats(p->sim->s, p->handle, &stats);
+	return stats;
+}
+
 /* That no promise was broken so far. */
 static inline void check_kept(const struct sim *sim)
 {
