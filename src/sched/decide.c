@@ -24,7 +24,7 @@ bool rbt_prog_is_long(const struct rbt_sched *s, const struct rbt_sched_prog *p,
 	const struct rbt_sched_unit *u = p->unit;
 	uint64_t own_us = p->params.tasks[g].own_us;
 
-	return p->is_sole && u->role == RBT_ROLE_FREE && !p->has_overstayed &&
+	return p->is_sole && p->params.is_known && u->role == RBT_ROLE_FREE && !p->has_overstayed &&
 	       u->priority >= s->config.policy->reserve_from && s->gpus[g].n_short > 0 &&
 	       s->gpus[g].n_guard_long == 0 &&
 	       rbt_rule_judge_gpu(&s->locks, g) == RBT_DENIED_NOTHING &&

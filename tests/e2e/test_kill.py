@@ -85,10 +85,9 @@ def one_round(s, rng):
 
 
 def default_but_wanted(s, p, programs):
-    """Running; and not at its own slice only if it is the best-effort program that a new daemon may have picked up, or
-    the latency program beside it. (Which reserves nothing without a board.)"""
-    wanted = {programs[0]: [1], programs[1]: [10000]}
-    return s.is_running(p.pid) and (s.is_default(p.pid) or s.slices(p.pid) == wanted.get(p))
+    """Running; and short only if it is the one best-effort program that a new daemon may have picked up. (A latency
+    program without a board reserves nothing, and has no longer slice.)"""
+    return s.is_running(p.pid) and (s.is_default(p.pid) or (p is programs[0] and s.slices(p.pid) == [1]))
 
 
 def test_random_kills(_):

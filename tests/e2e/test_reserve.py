@@ -5,7 +5,7 @@ import time
 
 import harness
 from harness import alive, eventually, measured
-from programs import BEST_EFFORT, Daemon, Spinner, cpu_seconds, hinter, kill
+from programs import BEST_EFFORT, Daemon, Requests, Spinner, cpu_seconds, hinter, kill
 
 
 def test_a_reserve_has_a_limit(s):
@@ -22,9 +22,10 @@ def test_a_reserve_has_a_limit(s):
 
 
 def test_a_long_slice_for_one_of_its_kind(s):
-    """Beside short slices, and not beside another: they would wait for each other."""
+    """Beside short slices, and not beside another: they would wait for each other. Nor for one of which it is not known
+    whether it idles."""
     d = Daemon(s, text="latency_slice_us = 7000\n")
-    p = s.run("--class", "latency")
+    p = Requests(s, "--class", "latency")
     assert s.is_default(p.pid)
     q = s.run(*BEST_EFFORT)
     eventually("longer", lambda: s.slices(p.pid) == [7000] and s.slices(q.pid) == [1])
@@ -42,7 +43,7 @@ def test_a_long_slice_for_one_of_its_kind(s):
 
 def test_a_long_slice_is_put_back(s):
     """In all the ways in which a short one is."""
-    p, q = s.run("--class", "latency"), s.run(*BEST_EFFORT)
+    p, q = Requests(s, "--class", "latency"), s.run(*BEST_EFFORT)
 
     def is_long():
         return s.slices(p.pid) == [10000] and s.slices(q.pid) == [1]

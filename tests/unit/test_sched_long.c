@@ -48,6 +48,22 @@ static void test_bursts_within_a_slice(bool is_eager, bool is_alone)
 	sim_finish(&sim);
 }
 
+/* Of whom it is not known whether it idles does not: it may be at work all the time. */
+static void test_unknown(void)
+{
+	struct sim sim;
+
+	sim_init(&sim, NULL);
+	sim_add(&sim, BEST_EFFORT, true, NULL);
+	struct sim_prog *p = sim_add(&sim, LATENCY, false, NULL);
+	struct sim_prog *q = sim_add(&sim, NORMAL, true, NULL);
+	sim_run(&sim, 5 * SIM_S);
+	CHECK_INT(p->applied.slice_us[0], 0);
+	CHECK(q->done_ns > 0.45 * 5e9);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 /* Beside somebody at the driver's slice they are reserved for: it would be waited for otherwise. */
 static void test_bursts_beside_a_normal_one(void)
 {
@@ -119,6 +135,7 @@ static void test_owed_beside_a_long_slice(void)
 
 int main(void)
 {
+	test_unknown();
 	test_bursts_within_a_slice(false, true);
 	test_bursts_within_a_slice(false, false);
 	test_bursts_within_a_slice(true, true);

@@ -29,8 +29,8 @@ static const char *check_long_slice(
 	}
 	if (rbt_class_of(rbt_prog_priority(p)) != RBT_CLASS_LATENCY ||
 		p->unit->priority < s->config.policy->reserve_from ||
-		p->unit->role != RBT_ROLE_FREE) {
-		return "a long slice for who has no reserve";
+		p->unit->role != RBT_ROLE_FREE || !p->params.is_known) {
+		return "a long slice for who has no reserve, or may never idle";
 	}
 	if ((s->locks.locked & ~s->locks.marked & UINT32_C(1) << g) == 0) {
 		return "a long slice without the lock, or beside a rival";
