@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/message.h"
@@ -51,14 +50,6 @@ static struct {
 
 /* In the process that looks */
 
-static uint64_t cpu_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * RBT_NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 static int discover(pid_t pid, struct rbt_record **ret, size_t *ret_n)
 {
 	int pidfd = rbt_pidfd_open(pid);
@@ -80,7 +71,7 @@ static int reply(int sock, const struct question *q)
 	a.error = q->what == ASK_TASKS ? discover(q->pid, &recs, &n)
 				       : rbt_proc_command(q->pid, a.command, sizeof(a.command));
 	a.n_records = (uint32_t)n;
-	a.cpu_ns = cpu_now_ns();
+	a.cpu_ns = rbt_cpu_ns();
 	int r = rbt_send(sock, &a, sizeof(a), NULL, 0, 0);
 	if (r == 0) {
 		r = rbt_records_send(sock, recs, n);

@@ -249,23 +249,15 @@ static int send_report(const struct scan *s, const struct scan_report *report)
 	return rbt_send(s->sock, report, sizeof(*report), NULL, 0, 0);
 }
 
-static uint64_t cpu_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * RBT_NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 /* Finds the program's tasks if we do not have them, and reports it with them. */
 static int report_rule(struct scan *s, struct scan_report *report, bool is_held)
 {
 	struct rbt_record *recs = NULL;
-	uint64_t began_ns = cpu_now_ns();
+	uint64_t began_ns = rbt_cpu_ns();
 	size_t n = 0;
 
 	report->error = is_held ? 0 : discover(report, &recs, &n);
-	s->inside_ns += cpu_now_ns() - began_ns;
+	s->inside_ns += rbt_cpu_ns() - began_ns;
 	report->n_records = (uint32_t)n;
 	int r = send_report(s, report);
 	if (r == 0) {
@@ -385,11 +377,11 @@ void scan_run(int sock, void *data)
 {
 	struct scan s = {.d = data, .sock = sock, .now_ns = rbt_now_ns()};
 	struct scan_report done = {.verdict = SCAN_DONE};
-	uint64_t began_ns = cpu_now_ns();
+	uint64_t began_ns = rbt_cpu_ns();
 
 	alarm(SCAN_WALK_S);
 	if (rbt_proc_each(look_at, &s) == 0) {
-		done.cpu_ns = cpu_now_ns() - began_ns - s.inside_ns;
+		done.cpu_ns = rbt_cpu_ns() - began_ns - s.inside_ns;
 		send_report(&s, &done);
 	}
 }

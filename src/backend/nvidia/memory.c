@@ -258,7 +258,7 @@ static int scan_chunk(struct rbt_nv_memory *mem, struct rbt_nv_region *region,
 }
 
 int rbt_nv_memory_scan(struct rbt_nv_memory *mem, enum rbt_nv_place last, uint64_t max_bytes,
-	uint64_t deadline_ns, struct rbt_nv_scan *scan)
+	uint64_t until_cpu_ns, struct rbt_nv_scan *scan)
 {
 	uint64_t bytes = 0;
 
@@ -268,7 +268,7 @@ int rbt_nv_memory_scan(struct rbt_nv_memory *mem, enum rbt_nv_place last, uint64
 			mem->at++;
 			continue;
 		}
-		if (bytes >= max_bytes || rbt_now_ns() >= deadline_ns) {
+		if (bytes >= max_bytes || rbt_cpu_ns() >= until_cpu_ns) {
 			return 0;
 		}
 		int r = scan_chunk(mem, region, scan, &bytes);

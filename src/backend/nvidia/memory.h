@@ -47,10 +47,10 @@ void rbt_nv_memory_finish(struct rbt_nv_memory *mem);
 
 /*
  * Feeds the scan from where the last call stopped, through regions up to `last` place, at most
- * max_bytes and until deadline_ns. Returns 0 (also when a limit stopped it) or -errno: -ESRCH,
- * -EPERM.
+ * max_bytes and until this thread has used until_cpu_ns of a core. Returns 0 (also when a limit
+ * stopped it) or -errno: -ESRCH, -EPERM.
  */
 int rbt_nv_memory_scan(struct rbt_nv_memory *mem, enum rbt_nv_place last, uint64_t max_bytes,
-	uint64_t deadline_ns, struct rbt_nv_scan *scan);
+	uint64_t until_cpu_ns, struct rbt_nv_scan *scan);
 
 #endif

@@ -300,10 +300,7 @@ static int meet(pid_t pid, void *data)
 /* What we have cost so far. */
 static uint64_t cpu_now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * RBT_NS_PER_S + (uint64_t)ts.tv_nsec + look_cpu_ns();
+	return rbt_cpu_ns() + look_cpu_ns();
 }
 
 static void forget_the_dead(struct top_source *s)
