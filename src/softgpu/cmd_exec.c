@@ -36,6 +36,8 @@ const char help_exec[] =
 	"  --mem MIB           memory of each (default 256)\n"
 	"  --preempt HOW       how one program's kernels make room for another's: timeslice (default), exact,\n"
 	"                      reset, flag or drain\n"
+	"  --quirks LIST       what hardware does beside its interface, of drowsy, setup, slow-calls, with commas;\n"
+	"                      all; none (default)\n"
 	"  --first-client N    number of the first client; a high one (0x9a000) imitates a long uptime\n" KFD_OPTIONS_HELP
 	"  --help              this text\n"
 	"\n"
@@ -44,7 +46,7 @@ const char help_exec[] =
 struct options {
 	struct link_config config;
 	const char *session;
-	bool has_driver, has_gpus, has_memory, has_first, has_sms, has_mechanism;
+	bool has_driver, has_gpus, has_memory, has_first, has_sms, has_mechanism, has_quirks;
 };
 
 static int number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *ret)
@@ -90,6 +92,18 @@ static int take_mechanism(struct options *o, const char *text)
 	return 0;
 }
 
+static int take_quirks(struct options *o, const char *text)
+{
+	if (rbt_rm_quirks_parse(text, &o->config.rm.quirks) < 0) {
+		rbt_error("exec: --quirks wants names of drowsy, setup, slow-calls, all or none, "
+			  "not '%s'",
+			text);
+		return -EINVAL;
+	}
+	o->has_quirks = true;
+	return 0;
+}
+
 /* One option; 0 or -EINVAL after a message. */
 static int take_option(struct options *o, int option, const char *value)
 {
@@ -121,6 +135,9 @@ static int take_option(struct options *o, int option, const char *value)
 	case 'p':
 		r = take_mechanism(o, value);
 		break;
+	case 'q':
+		r = take_quirks(o, value);
+		break;
 	default:
 		r = number("first-client", value, 0, 0xfffff, &v);
 		o->config.rm.first_client = (uint32_t)v;
@@ -140,6 +157,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{"sms", required_argument, NULL, 'n'},
 		{"mem", required_argument, NULL, 'm'},
 		{"preempt", required_argument, NULL, 'p'},
+		{"quirks", required_argument, NULL, 'q'},
 		{"first-client", required_argument, NULL, 'c'},
 		KFD_OPTIONS,
 		{"help", no_argument, NULL, 'h'},
@@ -179,7 +197,8 @@ static bool fits(const struct options *o, const struct link_config *have)
 	       (!o->has_memory || asked->memory_bytes == rm->memory_bytes) &&
 	       (!o->has_first || asked->first_client == rm->first_client) &&
 	       (!o->has_sms || o->config.n_sms == have->n_sms) &&
-	       (!o->has_mechanism || o->config.mechanism == have->mechanism);
+	       (!o->has_mechanism || o->config.mechanism == have->mechanism) &&
+	       (!o->has_quirks || asked->quirks == rm->quirks);
 }
 
 /* Returns an exit status; does not return when the command could be run. */
@@ -227,10 +246,11 @@ static int run_new(struct options *o, char **argv)
 	if (!fits(o, &session.welcome.config)) {
 		const struct link_config *have = &session.welcome.config;
 		rbt_error(
-			"exec: session %s is running with driver %s, %u GPUs of %u SMs and %llu MiB, preempting by %s: other options need another session",
+			"exec: session %s is running with driver %s, %u GPUs of %u SMs and %llu MiB, preempting by %s, %s quirks: other options need another session",
 			session.dir, have->rm.driver_version, have->rm.n_gpus, have->n_sms,
 			(unsigned long long)(have->rm.memory_bytes >> 20),
-			rbt_mechanism_name((enum rbt_mechanism)have->mechanism));
+			rbt_mechanism_name((enum rbt_mechanism)have->mechanism),
+			have->rm.quirks != 0 ? "with" : "without");
 		return EXIT_FAILED;
 	}
 	return supervise(&session, argv);

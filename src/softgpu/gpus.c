@@ -80,6 +80,7 @@ static struct rbt_context_schedule schedule_of(const struct rbt_rm_group *group)
 		.timeslice_ns = us < UINT64_MAX / RBT_NS_PER_US ? us * RBT_NS_PER_US : UINT64_MAX,
 		.interleave = group->interleave,
 		.scheduled = group->scheduled,
+		.copies_wait = group->copies_wait,
 		.enabled = group->enabled,
 	};
 }
@@ -391,7 +392,8 @@ static bool is_same(const struct rbt_rm_group *a, const struct rbt_rm_group *b)
 {
 	return a->timeslice_us == b->timeslice_us && a->n_preempts == b->n_preempts &&
 	       a->interleave == b->interleave && a->scheduled == b->scheduled &&
-	       a->enabled == b->enabled && a->disabled_full == b->disabled_full;
+	       a->copies_wait == b->copies_wait && a->enabled == b->enabled &&
+	       a->disabled_full == b->disabled_full;
 }
 
 void gpus_refresh(struct gpus *g)

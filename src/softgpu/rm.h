@@ -27,7 +27,31 @@ struct rbt_rm_config {
 	 * months. */
 	uint32_t first_client;
 	uint64_t memory_bytes; /* of each GPU */
+	uint32_t quirks;       /* RBT_RM_QUIRK_* */
+	uint32_t pad;
 };
+
+/*
+ * What an H200 (driver 580.159.04) was seen to do, now and then, beside what its interface says;
+ * here always, and in its worst reading.
+ */
+enum {
+	/* A group that was disabled by "scheduling only" sleeps when it is enabled: it is not looked
+	 * at until its timeslice is set, be it to the same value. One that had been preempted by
+	 * command, or disabled fully, before never does. */
+	RBT_RM_QUIRK_DROWSY = 1 << 0,
+	/* A compute group that is disabled, in either form, after it was first scheduled and before
+	 * its own program set its timeslice is stuck: it never runs. */
+	RBT_RM_QUIRK_SETUP = 1 << 1,
+	/* Disabling and enabling channels takes hundreds of microseconds. */
+	RBT_RM_QUIRK_SLOW_CALLS = 1 << 2,
+};
+#define RBT_RM_QUIRKS_ALL (RBT_RM_QUIRK_DROWSY | RBT_RM_QUIRK_SETUP | RBT_RM_QUIRK_SLOW_CALLS)
+
+/* Names with commas between them, `all` or `none`. 0 or -EINVAL. */
+int rbt_rm_quirks_parse(const char *text, uint32_t *ret);
+/* Of a single one; NULL if it is none. */
+const char *rbt_rm_quirk_name(uint32_t quirk);
 
 #define RBT_RM_GPU_NAME "Rubato software GPU"
 void rbt_rm_gpu_pci(uint32_t gpu, char *buf, size_t size); /* 0000:1b:00.0 */
@@ -64,7 +88,8 @@ uint32_t rbt_rm_open_uid(const struct rbt_rm_open *open);
 
 /*
  * One ioctl. Returns what the system call does (0 or -errno), or -ERESTART. *ret_delay_us: an
- * injected fault wants the answer to come that much later; the call's effect is there already.
+ * injected fault, or a quirk, wants the answer to come that much later; the call's effect is there
+ * already.
  */
 int rbt_rm_ioctl(struct rbt_rm_open *open, uint32_t request, uint64_t arg,
 	const struct rbt_rm_env *env, uint64_t *ret_delay_us);
@@ -103,6 +128,7 @@ struct rbt_rm_tsg_info {
 	uint64_t timeslice_us, n_preempts;
 	uint64_t n_suspends, n_resumes; /* calls that took its channels off, and let them on */
 	bool scheduled, realtime;
+	bool asleep, stuck; /* by quirks: scheduled, and yet never looked at */
 	uint32_t n_channels, n_enabled, n_disabled_full, n_disabled_scheduling;
 };
 void rbt_rm_each_tsg(
@@ -113,8 +139,9 @@ struct rbt_rm_group {
 	uint64_t timeslice_us, n_preempts;
 	uint32_t gpu, interleave;
 	enum rbt_rm_engine engine;
-	int open_pid; /* who opened the device */
-	uint32_t scheduled;
+	int open_pid;         /* who opened the device */
+	uint32_t scheduled;   /* and looked at */
+	uint32_t copies_wait; /* the program's copy groups are not looked at */
 	uint32_t enabled, disabled_full;
 };
 /* -ENOENT: no such group, or a channel (at most 32) that is not one of its own. */

@@ -161,7 +161,7 @@ static int call_or_fail(struct rm_call *c, const struct ioctl_def *def, uint64_t
 	if (r == -ERESTART) {
 		return r;
 	}
-	*ret_delay_us = fault != NULL ? fault->delay_us : 0;
+	*ret_delay_us = fault != NULL ? fault->delay_us : r == 0 ? rm_quirk_delay_us(c) : 0;
 	if (fault != NULL) {
 		use_fault(c->rm, fault);
 	}

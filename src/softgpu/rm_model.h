@@ -31,6 +31,9 @@ struct rm_tsg {
 	uint64_t timeslice_us, n_preempts;
 	uint64_t n_suspends, n_resumes; /* calls that its first channel was named in */
 	bool scheduled, realtime;
+	/* Quirks. drowsy: will sleep when it is enabled; wakeful: will not get drowsy any more. */
+	bool drowsy, asleep, wakeful;
+	bool in_setup, is_set_up, stuck;
 };
 
 struct rm_channel {
@@ -187,6 +190,17 @@ uint32_t rm_tsg_set_interleave(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_tsg_make_realtime(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_channel_get_token(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj);
+
+/* rm_quirk.c: what a group is told of by the rest, whether or not there are quirks. */
+void rm_quirk_scheduled(struct rm_object *tsg);
+void rm_quirk_slice_set(struct rm_call *c, struct rm_object *tsg);
+void rm_quirk_disabled(struct rm_object *tsg, bool scheduling_only);
+void rm_quirk_preempted(struct rm_object *tsg);
+void rm_quirk_enabled(struct rm_object *tsg);
+bool rm_tsg_is_looked_at(const struct rm_object *tsg);
+bool rm_copies_wait(const struct rm_object *compute);
+/* How much longer the call takes that has just been made. */
+uint64_t rm_quirk_delay_us(const struct rm_call *c);
 
 /* rm_card.c: facts about the fake cards. */
 uint32_t rm_gpu_id(uint32_t gpu);

@@ -35,6 +35,8 @@ static void describe(const struct rm_object *obj, struct rbt_rm_tsg_info *ret)
 		.n_resumes = obj->tsg.n_resumes,
 		.scheduled = obj->tsg.scheduled,
 		.realtime = obj->tsg.realtime,
+		.asleep = obj->tsg.asleep,
+		.stuck = obj->tsg.stuck,
 	};
 	for (const struct rm_object *o = obj->first_child; o != NULL; o = o->next_sibling) {
 		if (o->kind != RM_KIND_CHANNEL) {
@@ -86,7 +88,8 @@ int rbt_rm_get_group(struct rbt_rm *rm, uint32_t client, uint32_t tsg, const uin
 		.interleave = group->tsg.interleave,
 		.engine = rm_engine_of(group->tsg.engine_type),
 		.open_pid = group->client->open->pid,
-		.scheduled = group->tsg.scheduled,
+		.scheduled = rm_tsg_is_looked_at(group),
+		.copies_wait = rm_copies_wait(group),
 		.enabled = enabled,
 		.disabled_full = disabled_full,
 	};
@@ -138,6 +141,8 @@ static void json_tsg(const struct rbt_rm_tsg_info *t, void *data)
 	rbt_json_u64(j, "interleave", t->interleave);
 	rbt_json_bool(j, "scheduled", t->scheduled);
 	rbt_json_bool(j, "realtime", t->realtime);
+	rbt_json_bool(j, "asleep", t->asleep);
+	rbt_json_bool(j, "stuck", t->stuck);
 	rbt_json_u64(j, "preempts", t->n_preempts);
 	rbt_json_u64(j, "suspends", t->n_suspends);
 	rbt_json_u64(j, "resumes", t->n_resumes);
@@ -236,9 +241,21 @@ static void json_faults(const struct rbt_rm *rm, struct rbt_json *j)
 	rbt_json_end(j, ']');
 }
 
+static void json_quirks(const struct rbt_rm *rm, struct rbt_json *j)
+{
+	rbt_json_array(j, "quirks");
+	for (uint32_t quirk = 1; rbt_rm_quirk_name(quirk) != NULL; quirk <<= 1) {
+		if (rm->config.quirks & quirk) {
+			rbt_json_string(j, NULL, rbt_rm_quirk_name(quirk));
+		}
+	}
+	rbt_json_end(j, ']');
+}
+
 void rbt_rm_write_json(struct rbt_rm *rm, struct rbt_json *json)
 {
 	rbt_json_string(json, "driver", rm->config.driver_version);
+	json_quirks(rm, json);
 	rbt_json_u64(json, "next_client", NV_CLIENT_HANDLE_BASE + rm->next_client);
 	json_gpus(rm, json);
 	json_opens(rm, json);
@@ -249,14 +266,22 @@ void rbt_rm_write_json(struct rbt_rm *rm, struct rbt_json *json)
 	json_faults(rm, json);
 }
 
+static const char *run_word(const struct rbt_rm_tsg_info *t)
+{
+	if (!t->scheduled) {
+		return "no";
+	}
+	return t->stuck ? "stuck" : t->asleep ? "asleep" : "yes";
+}
+
 static void text_tsg(const struct rbt_rm_tsg_info *t, void *data)
 {
 	fprintf(data,
 		"%7d  %3u  %08x  %08x  %-7s  %2u/%-4u  %9" PRIu64
-		"  %u  %-3s  %u of %u enabled, %u off, %u held\n",
+		"  %u  %-6s  %u of %u enabled, %u off, %u held\n",
 		t->client_pid, t->gpu, t->client, t->handle, engine_name(t->engine), t->runlist,
-		t->id, t->timeslice_us, t->interleave, t->scheduled ? "yes" : "no", t->n_enabled,
-		t->n_channels, t->n_disabled_full, t->n_disabled_scheduling);
+		t->id, t->timeslice_us, t->interleave, run_word(t), t->n_enabled, t->n_channels,
+		t->n_disabled_full, t->n_disabled_scheduling);
 }
 
 void rbt_rm_write_text(struct rbt_rm *rm, FILE *out)
@@ -272,7 +297,7 @@ void rbt_rm_write_text(struct rbt_rm *rm, FILE *out)
 		fprintf(out, "open %s by pid %d, user %u\n", path, o->pid, o->uid);
 	}
 	fprintf(out,
-		"    PID  GPU    CLIENT       TSG  ENGINE   RUNLIST  SLICE(us)  I  RUN  CHANNELS\n");
+		"    PID  GPU    CLIENT       TSG  ENGINE   RUNLIST  SLICE(us)  I  RUN     CHANNELS\n");
 	rbt_rm_each_tsg(rm, text_tsg, out);
 	fprintf(out,
 		"%" PRIu64 " allocations, %" PRIu64 " frees, %" PRIu64 " controls, %" PRIu64

@@ -5,6 +5,7 @@
 uint32_t rm_tsg_schedule(struct rm_call *c, struct rm_object *obj)
 {
 	obj->tsg.scheduled = c->params.schedule.enable != 0;
+	rm_quirk_scheduled(obj);
 	return NV_OK;
 }
 
@@ -15,6 +16,7 @@ uint32_t rm_tsg_set_timeslice(struct rm_call *c, struct rm_object *obj)
 		return NV_ERR_INVALID_ARGUMENT;
 	}
 	obj->tsg.timeslice_us = c->params.timeslice.timeslice_us;
+	rm_quirk_slice_set(c, obj);
 	return NV_OK;
 }
 
@@ -27,6 +29,7 @@ uint32_t rm_tsg_get_timeslice(struct rm_call *c, struct rm_object *obj)
 uint32_t rm_tsg_preempt(struct rm_call *c, struct rm_object *obj)
 {
 	obj->tsg.n_preempts++;
+	rm_quirk_preempted(obj);
 	return NV_OK;
 }
 
@@ -114,6 +117,11 @@ uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj)
 
 		channel->channel.state = state;
 		count_call(channel, p->disable);
+		if (p->disable) {
+			rm_quirk_disabled(channel->parent, p->only_disable_scheduling);
+		} else {
+			rm_quirk_enabled(channel->parent);
+		}
 	}
 	return NV_OK;
 }

@@ -20,6 +20,7 @@ import traceback
 
 BUILD = os.environ.get("BUILD", "build")
 LONG = os.environ.get("RUBATO_TEST_LONG", "0") == "1"
+QUIRKS = os.environ.get("RUBATO_TEST_QUIRKS", "none")  # of the software GPU, where a test does not say
 SKIP = 77
 
 
@@ -118,7 +119,7 @@ class Session:
         # (meson names the folders of all libraries that were built.)
         for name in ("RUBATO_SOFTGPU", "RUBATO_RUNTIME_DIR", "LD_PRELOAD", "LD_LIBRARY_PATH"):
             self.env.pop(name, None)
-        self.server_options = server_options
+        self.server_options = server_options if "--quirks" in server_options else ("--quirks", QUIRKS, *server_options)
         # Keeps the device server alive while programs come and go.
         self.keeper = subprocess.Popen(self.inside(["cat"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env)
         self.keeper.stdin.write(b"up\n")
@@ -174,7 +175,7 @@ class Session:
 
     def is_running(self, pid):
         tasks = self.tasks(pid, None)
-        return bool(tasks) and all(t["enabled"] == t["channels"] for t in tasks)
+        return bool(tasks) and all(t["enabled"] == t["channels"] and not t["asleep"] and not t["stuck"] for t in tasks)
 
     def is_off(self, pid):
         """Its compute tasks may not run, its others may: kept off by turns or a reserve."""

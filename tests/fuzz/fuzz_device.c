@@ -191,6 +191,7 @@ static void manage(void)
 	uint8_t how = next_byte(), slot = next_byte() % MAX_ALLOCS;
 	size_t n;
 
+	s.copies_wait = s.enabled >> 7;
 	switch (how % 8) {
 	case 0:
 	case 1:

@@ -306,7 +306,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rbt_rm_config config = {.driver_version = "580.1",
 		.n_gpus = 2,
 		.first_client = 0xffff0,
-		.memory_bytes = 1 << 20};
+		.memory_bytes = 1 << 20,
+		.quirks = RBT_RM_QUIRKS_ALL};
 	struct rbt_rm_open *opens[N_OPENS];
 	struct rbt_rm_fault fault = {
 		.nr = NV_ESC_RM_FREE, .has_status = 1, .status = 3, .count = 2};

@@ -132,6 +132,36 @@ static void test_copies(void)
 	end();
 }
 
+/* While its engine does not look, a copy neither starts nor goes on; kernels and fills do. */
+static void test_copies_wait(void)
+{
+	const uint64_t size = 5u << 20;
+	struct rbt_context_schedule s = {
+		.timeslice_ns = 1000000, .scheduled = true, .copies_wait = true, .enabled = 3};
+	uint64_t a, b;
+
+	begin(2);
+	a = device_program_alloc(&p, size);
+	b = device_program_alloc(&p, size);
+	device_copy(&p, 0, b, a, size);
+	device_publish(&p, 0);
+	CHECK(rbt_device_step(world.dev, 1000)); /* in the midst of it */
+	rbt_context_set_schedule(p.ctx, &s);
+	device_fill(&p, 1, a, 1, 7, 1);
+	device_copy(&p, 1, b, a, 1);
+	device_publish(&p, 1);
+	CHECK(device_world_run(&world, 1000000));
+	CHECK_INT(device_done(&p, 0), 0);
+	CHECK_INT(device_done(&p, 1), 1);
+	CHECK(!device_stats(&p).has_work);
+	s.copies_wait = false;
+	rbt_context_set_schedule(p.ctx, &s);
+	CHECK(device_world_run(&world, 1000000));
+	CHECK_INT(device_done(&p, 0), 1);
+	CHECK_INT(device_done(&p, 1), 2);
+	end();
+}
+
 /* A large copy is done in pieces: a step returns after about its budget. */
 static void test_copy_in_pieces(void)
 {
@@ -410,6 +440,7 @@ int main(int argc, char **argv)
 	test_vector_add();
 	test_variables();
 	test_copies();
+	test_copies_wait();
 	test_copy_in_pieces();
 	test_pinned();
 	test_order();

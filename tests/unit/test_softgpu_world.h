@@ -17,6 +17,8 @@ static struct rbt_rm *rm;
 static struct rbt_rm_open *mine, *other;
 static bool nice_caller, hesitant;
 static unsigned n_hesitations, n_logged, reads_left;
+#define CALLER 42
+static int caller = CALLER; /* the pid of who makes calls */
 
 /* When hesitant, the k-th attempt at a call gets k reads: as by a relay that fetches one piece
  * after another. */
@@ -44,7 +46,7 @@ static inline int copy_out(void *data, uint64_t addr, const void *buf, size_t si
 
 static inline int caller_pid(void *data)
 {
-	return 42;
+	return caller;
 }
 
 static inline bool may_nice(void *data)
@@ -128,7 +130,7 @@ static inline uint32_t free_as(struct rbt_rm_open *open, uint32_t client, uint32
 
 /* A client with a device, subdevice and groups, as a program has it. */
 struct program {
-	uint32_t client, device, subdevice, tsg, copy, channels[80];
+	uint32_t client, device, subdevice, tsg, copy, channels[80], copies[2];
 };
 
 static inline void make_group(
@@ -152,7 +154,6 @@ static inline struct program make_program(uint32_t gpu, int n_channels)
 	struct program p = {0};
 	struct nv_device_params device = {.device_id = gpu};
 	struct nv_subdevice_params subdevice = {0};
-	uint32_t copies[2];
 
 	CHECK_INT(alloc_as(mine, 0, 0, &p.client, NV_CLASS_ROOT_CLIENT, NULL, 0), NV_OK);
 	CHECK_INT(alloc_as(mine, p.client, p.client, &p.device, NV_CLASS_DEVICE, &device,
@@ -162,7 +163,7 @@ static inline struct program make_program(uint32_t gpu, int n_channels)
 			  sizeof(subdevice)),
 		NV_OK);
 	make_group(&p, &p.tsg, NV_ENGINE_TYPE_GRAPHICS, p.channels, n_channels);
-	make_group(&p, &p.copy, NV_ENGINE_TYPE_COPY0 + 2, copies, 2);
+	make_group(&p, &p.copy, NV_ENGINE_TYPE_COPY0 + 2, p.copies, 2);
 	return p;
 }
 
@@ -173,7 +174,7 @@ static inline void begin(const char *driver)
 
 	strcpy(config.driver_version, driver);
 	rm = rbt_rm_create(&config);
-	mine = rbt_rm_open(rm, RBT_RM_NODE_CONTROL, 0, 1, 42, 0);
+	mine = rbt_rm_open(rm, RBT_RM_NODE_CONTROL, 0, 1, CALLER, 0);
 	other = rbt_rm_open(rm, RBT_RM_NODE_CONTROL, 0, 2, 43, 0);
 	nice_caller = hesitant = false;
 	n_logged = 0;

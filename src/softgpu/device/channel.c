@@ -134,8 +134,13 @@ bool dev_channel_ready(const struct rbt_context *ctx, uint32_t index)
 	if (!dev_channel_enabled(ctx, index)) {
 		return false;
 	}
-	return ch->n_todo > 0 || ch->state == DEV_COPYING ||
-	       (ch->state == DEV_FETCHED && can_start(ctx, ch));
+	if (ch->n_todo > 0) {
+		return true;
+	}
+	if (ctx->schedule.copies_wait && ch->head.command == GPU_CMD_COPY) {
+		return false;
+	}
+	return ch->state == DEV_COPYING || (ch->state == DEV_FETCHED && can_start(ctx, ch));
 }
 
 void dev_channel_wake(struct gpu_channel *shared)

@@ -109,6 +109,7 @@ struct rbt_context_schedule {
 	uint64_t timeslice_ns; /* > 0 */
 	uint32_t interleave;   /* 0…2 */
 	bool scheduled;        /* on the runlist at all */
+	bool copies_wait;      /* neither start nor go on: their engine is not looking */
 	uint32_t enabled;      /* channels, a bit each: may start and go on with commands */
 };
 /* What RM's controls changed. Takes effect at the next decision; a context that has the SMs and
