@@ -129,7 +129,7 @@ static int execute(struct hand *hand, const struct rbt_hand_request *req, struct
 	case RBT_HAND_HOLD:
 		return hold(hand, req, p);
 	case RBT_HAND_DROP:
-		rbt_holdings_drop(&hand->holdings, req->id);
+		rbt_holdings_let_go(&hand->holdings, req->id);
 		return 0;
 	case RBT_HAND_SET_SLICE:
 	case RBT_HAND_SUSPEND:

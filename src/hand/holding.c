@@ -77,6 +77,16 @@ void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id)
 	}
 }
 
+void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id)
+{
+	struct rbt_holding *h = rbt_holdings_find(hs, id);
+
+	if (h != NULL && h->rouse_at_ns != 0) {
+		rbt_holding_rouse(h, rbt_now_ns());
+	}
+	rbt_holdings_drop(hs, id);
+}
+
 /* The backend to write through, or NULL with *ret_error set. */
 static const struct rbt_backend *writer(const struct rbt_holding *h, int *ret_error)
 {
@@ -178,7 +188,7 @@ void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns)
 	if (b == NULL || b->rouse == NULL) {
 		return;
 	}
-	h->roused_ns = now_ns;
+	h->roused_ns = h->rouse_scope != RBT_SCOPE_REST ? now_ns : h->roused_ns;
 	int r = b->rouse(&h->rec, h->rouse_scope);
 	if (r < 0) {
 		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));

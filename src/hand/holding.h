@@ -23,7 +23,7 @@ struct rbt_holding {
 	bool in_turns;        /* only its compute tasks, which may be back at any time */
 	uint64_t deadline_ns; /* of the suspend, on the monotonic clock */
 	uint64_t since_ns;    /* when it was first held */
-	uint64_t roused_ns;   /* when the device was last made to look at it */
+	uint64_t roused_ns;   /* when the device was last made to look at its compute tasks */
 	uint64_t rouse_at_ns; /* when it is to be, unless it is suspended again; 0: never */
 	enum rbt_scope rouse_scope;
 };
@@ -42,6 +42,8 @@ int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rb
 
 /* Closes its fd; nothing is restored. */
 void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id);
+/* The same, but tasks that were resumed are made to run before: nobody will later. */
+void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id);
 
 /*
  * Actions on the device. Errors of single tasks do not stop the others; the first is returned,

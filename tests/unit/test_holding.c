@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Holdings: that whatever is resumed is also roused, now or in time, whoever lets go of it. */
+#include "hand/holding.h"
+
+#include <string.h>
+
+#include "check.h"
+#include "util/time.h"
+
+static struct {
+	unsigned rouses;
+	enum rbt_scope scope; /* of the last rouse */
+	bool is_off, is_roused;
+} seen;
+
+static int may_write(bool force)
+{
+	return 0;
+}
+
+static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *task, uint64_t us)
+{
+	return 0;
+}
+
+static int suspend(const struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+{
+	seen.is_off = true;
+	return 0;
+}
+
+static int resume(const struct rbt_record *rec, enum rbt_scope scope)
+{
+	seen.is_off = scope == RBT_SCOPE_REST && seen.is_off;
+	seen.is_roused = false;
+	return 0;
+}
+
+static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
+{
+	seen.rouses++;
+	seen.scope = scope;
+	seen.is_roused = !seen.is_off;
+	return 0;
+}
+
+/* In place of the registry. */
+const struct rbt_backend *rbt_backend_by_id(uint32_t id)
+{
+	static const struct rbt_backend backend = {.may_write = may_write,
+		.set_timeslice = set_timeslice,
+		.suspend = suspend,
+		.resume = resume,
+		.rouse = rouse};
+
+	return id == RBT_BACKEND_NVIDIA ? &backend : NULL;
+}
+
+/* One that has been held for so long that not every resume rouses it, and was roused just now. */
+static struct rbt_holding *old_holding(struct rbt_holdings *hs)
+{
+	struct rbt_record rec = RBT_RECORD_INIT;
+
+	rec.backend = RBT_BACKEND_NVIDIA;
+	CHECK_INT(rbt_holdings_put(hs, 1, false, &rec), 0);
+	struct rbt_holding *h = rbt_holdings_find(hs, 1);
+	h->since_ns = 1;
+	h->roused_ns = rbt_now_ns();
+	memset(&seen, 0, sizeof(seen));
+	return h;
+}
+
+/* As the hand does, once it has answered. */
+static void let_back(struct rbt_holding *h, enum rbt_scope scope)
+{
+	CHECK_INT(rbt_holding_resume(h, scope), 0);
+	if (h->rouse_at_ns != 0 && h->rouse_at_ns <= rbt_now_ns()) {
+		rbt_holding_rouse(h, rbt_now_ns());
+	}
+}
+
+static void off_and_on(struct rbt_holding *h)
+{
+	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
+	let_back(h, RBT_SCOPE_COMPUTE);
+}
+
+static void test_young(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = old_holding(&hs);
+
+	h->since_ns = rbt_now_ns();
+	off_and_on(h);
+	CHECK(seen.is_roused);
+	CHECK_INT(h->rouse_at_ns, 0);
+	rbt_holdings_finish(&hs);
+}
+
+static void test_old(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = old_holding(&hs);
+
+	/* Put off, */
+	off_and_on(h);
+	CHECK_INT(seen.rouses, 0);
+	CHECK(h->rouse_at_ns != 0);
+	/* and not needed where it is taken off again before, */
+	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
+	CHECK_INT(h->rouse_at_ns, 0);
+	/* but for ever is too long. */
+	h->roused_ns -= 2 * RBT_NS_PER_S;
+	let_back(h, RBT_SCOPE_COMPUTE);
+	CHECK(seen.is_roused);
+	/* By command: all of it, at once. */
+	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 1), 0);
+	let_back(h, RBT_SCOPE_ALL);
+	CHECK(seen.is_roused);
+	CHECK_INT(seen.scope, RBT_SCOPE_ALL);
+	rbt_holdings_finish(&hs);
+}
+
+/* As when a program is reniced back to normal, and let go. */
+static void test_dropped(void)
+{
+	struct rbt_holdings hs = {0};
+
+	off_and_on(old_holding(&hs));
+	rbt_holdings_let_go(&hs, 1);
+	CHECK(seen.is_roused);
+	/* There is nothing to do for one that is off, or was roused. */
+	struct rbt_holding *h = old_holding(&hs);
+	off_and_on(h);
+	rbt_holding_rouse(h, rbt_now_ns());
+	rbt_holdings_let_go(&hs, 1);
+	CHECK_INT(seen.rouses, 1);
+	h = old_holding(&hs);
+	off_and_on(h);
+	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL, 1), 0);
+	rbt_holdings_let_go(&hs, 1);
+	CHECK_INT(seen.rouses, 0);
+	rbt_holdings_finish(&hs);
+}
+
+static void test_restored(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = old_holding(&hs);
+
+	off_and_on(h);
+	CHECK_INT(rbt_holdings_restore(&hs), 0);
+	CHECK(seen.is_roused);
+	CHECK_INT(seen.rouses, 1);
+	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
+	CHECK_INT(rbt_holdings_restore(&hs), 0);
+	CHECK(seen.is_roused && !seen.is_off);
+	CHECK_INT(seen.rouses, 2);
+	CHECK_INT(rbt_holdings_restore(&hs), 0);
+	CHECK_INT(seen.rouses, 2);
+	rbt_holdings_finish(&hs);
+}
+
+/* What is not compute is back: the rest of it is off, and is no less to be roused later. */
+static void test_rest(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = old_holding(&hs);
+
+	h->roused_ns = 1;
+	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 1), 0);
+	let_back(h, RBT_SCOPE_REST);
+	CHECK_INT(seen.scope, RBT_SCOPE_REST);
+	let_back(h, RBT_SCOPE_COMPUTE);
+	CHECK(seen.is_roused);
+	rbt_holdings_finish(&hs);
+}
+
+int main(void)
+{
+	test_young();
+	test_old();
+	test_dropped();
+	test_restored();
+	test_rest();
+	return check_result();
+}
