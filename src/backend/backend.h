@@ -161,6 +161,12 @@ extern const struct rbt_backend *const rbt_backends[];
 /* A program's tasks, with the first backend that knows it, as its discover(); -ENXIO: none does. */
 int rbt_backends_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n);
 
+/* For who will act on a program: looks again while it is setting up a task, for a second at most.
+ * None of the tasks is new any more. As what `look` answers. */
+typedef int (*rbt_look_fn)(const void *data, struct rbt_record **ret, size_t *ret_n);
+int rbt_discover_set_up(rbt_look_fn look, const void *data, struct rbt_record **ret, size_t *ret_n);
+void rbt_records_free(struct rbt_record *recs, size_t n);
+
 /* NULL when unknown: ids arrive from other processes. */
 const struct rbt_backend *rbt_backend_by_id(uint32_t id);
 

@@ -26,6 +26,24 @@ void rbt_record_finish(struct rbt_record *rec)
 	*rec = RBT_RECORD_INIT;
 }
 
+bool rbt_record_is_new(const struct rbt_record *rec)
+{
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		if (rec->tasks[i].kind == RBT_TASK_COMPUTE &&
+			(rec->tasks[i].valid & RBT_TASK_IS_NEW) != 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void rbt_record_make_old(struct rbt_record *rec)
+{
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		rec->tasks[i].valid &= ~(uint32_t)RBT_TASK_IS_NEW;
+	}
+}
+
 static int copy_array(const void *src, size_t n, size_t size, void *ret)
 {
 	void *copy = NULL;

@@ -11,6 +11,7 @@
 #define RBT_BACKEND_RECORD_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -81,6 +82,10 @@ void rbt_record_finish(struct rbt_record *rec);
 
 /* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
 int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
+
+/* Whether the program is setting up one of its compute tasks; and that it no longer counts. */
+bool rbt_record_is_new(const struct rbt_record *rec);
+void rbt_record_make_old(struct rbt_record *rec);
 
 /* 0, or -EBADMSG when counts, kinds, flags or channel ranges do not
  * hold together. Run on everything received. */

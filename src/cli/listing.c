@@ -226,10 +226,7 @@ int listing_outside(pid_t pid, int (*fn)(const struct listed *l, void *data), vo
 	}
 	r = fn(&l, data);
 out:
-	for (size_t i = 0; i < n; i++) {
-		rbt_record_finish(&recs[i]);
-	}
-	free(recs);
+	rbt_records_free(recs, n);
 	free(tasks);
 	return r;
 }

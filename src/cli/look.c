@@ -76,10 +76,7 @@ static int reply(int sock, const struct question *q)
 	if (r == 0) {
 		r = rbt_records_send(sock, recs, n);
 	}
-	for (size_t i = 0; i < n; i++) {
-		rbt_record_finish(&recs[i]);
-	}
-	free(recs);
+	rbt_records_free(recs, n);
 	return r;
 }
 

@@ -107,13 +107,18 @@ static int hand_over(
 	return r;
 }
 
+static int look(const void *data, struct rbt_record **ret, size_t *ret_n)
+{
+	return look_tasks(*(const pid_t *)data, ret, ret_n);
+}
+
 static int attach(int sock, pid_t pid, char *why)
 {
 	struct rbt_msg_result result = {0};
 	struct rbt_record *recs = NULL;
 	size_t n = 0;
 
-	int r = look_tasks(pid, &recs, &n);
+	int r = rbt_discover_set_up(look, &pid, &recs, &n);
 	if (r == 0 && sock < 0) {
 		sock = daemon_start();
 		if (sock < 0) {
@@ -129,10 +134,7 @@ static int attach(int sock, pid_t pid, char *why)
 		target_error(why, pid, r, result.text);
 	}
 out:
-	for (size_t i = 0; i < n; i++) {
-		rbt_record_finish(&recs[i]);
-	}
-	free(recs);
+	rbt_records_free(recs, n);
 	if (r < 0 && sock >= 0) {
 		close(sock);
 	}

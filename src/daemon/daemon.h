@@ -308,6 +308,8 @@ bool program_is_plain(const struct program *p);
 bool program_is_changed(const struct program *p);
 /* Whether a compute task of it is not to be touched yet; and until when, at the latest. */
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
+/* One that has had its time for that is like any other. */
+void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns);
 /* Whether it has tasks that its records do not name. */
 bool program_is_partial(struct daemon *d, const struct program *p);
 /* Attached programs that have exec'ed or closed the device have

@@ -298,17 +298,6 @@ static void leave_out(struct daemon *d, struct program *p)
 	p->has_more = true;
 }
 
-static bool has_new_task(const struct rbt_record *rec)
-{
-	for (uint32_t i = 0; i < rec->n_tasks; i++) {
-		if (rec->tasks[i].kind == RBT_TASK_COMPUTE &&
-			(rec->tasks[i].valid & RBT_TASK_IS_NEW) != 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Clients are one process's, whoever else has a copy of the file: or a few forked processes would
  * have turns for a single task. */
 static bool is_anothers(struct daemon *d, const struct program *p, const struct rbt_record *rec)
@@ -362,10 +351,12 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 {
 	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 
-	if (!has_new_task(&mine->rec)) {
+	if (!rbt_record_is_new(&mine->rec)) {
 		h->new_since_ns = 0;
 	} else if (h->new_since_ns == 0) {
 		h->new_since_ns = rbt_now_ns();
+	} else if (rbt_now_ns() >= h->new_since_ns + SETUP_NS) {
+		rbt_record_make_old(&mine->rec);
 	}
 	if (state_take_unhealed(d, p->pid, h->backend, h->client)) {
 		/* Left behind by a scheduler that was killed: put it back before anything else. */
@@ -473,6 +464,21 @@ bool hold_is_writable(const struct rbt_holding *mine)
 uint64_t program_wanted_us(const struct program *p)
 {
 	return p->timeslice_us != 0 ? p->timeslice_us : rbt_priority_timeslice_us(p->priority);
+}
+
+void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
+		if (h->new_since_ns != 0 && now_ns >= h->new_since_ns + SETUP_NS &&
+			rbt_record_is_new(rec)) {
+			rbt_record_make_old(rec);
+			h->in_hand = false;
+			h->stale = true;
+		}
+	}
 }
 
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns)

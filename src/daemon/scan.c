@@ -225,8 +225,9 @@ static void find_group(const struct rule *rule, struct scan_report *report)
 	}
 }
 
-static int discover(const struct scan_report *report, struct rbt_record **ret, size_t *ret_n)
+static int discover(const void *data, struct rbt_record **ret, size_t *ret_n)
 {
+	const struct scan_report *report = data;
 	uint64_t start_time = 0;
 	int pidfd = rbt_pidfd_open(report->pid);
 
@@ -256,17 +257,14 @@ static int report_rule(struct scan *s, struct scan_report *report, bool is_held)
 	uint64_t began_ns = rbt_cpu_ns();
 	size_t n = 0;
 
-	report->error = is_held ? 0 : discover(report, &recs, &n);
+	report->error = is_held ? 0 : rbt_discover_set_up(discover, report, &recs, &n);
 	s->inside_ns += rbt_cpu_ns() - began_ns;
 	report->n_records = (uint32_t)n;
 	int r = send_report(s, report);
 	if (r == 0) {
 		r = rbt_records_send(s->sock, recs, n);
 	}
-	for (size_t i = 0; i < n; i++) {
-		rbt_record_finish(&recs[i]);
-	}
-	free(recs);
+	rbt_records_free(recs, n);
 	return r;
 }
 

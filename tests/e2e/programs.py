@@ -87,13 +87,18 @@ def work(s, programs, seconds):
 class Asked:
     """A program that answers a line with a line of JSON; the first tells its pid."""
 
-    def __init__(self, s, argv, run_options):
+    def __init__(self, s, argv, run_options, is_awaited=True):
         under = [binary("rubato"), "run", *run_options, "--"] if run_options else []
         self.process = subprocess.Popen(s.inside([*under, *argv]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=s.env, start_new_session=True)
+        self.pid = self.process.pid
+        s.programs.append(self)
+        if is_awaited:
+            self.await_ready()
+
+    def await_ready(self):
         self.ready = json.loads(self.process.stdout.readline())
         self.pid = self.ready["pid"]
-        s.programs.append(self)
 
     def ask(self, line):
         self.process.stdin.write(line + "\n")
@@ -107,8 +112,8 @@ class Asked:
 class Spinner(Asked):
     """bench/besteffort: kernels without end; counts those that are done."""
 
-    def __init__(self, s, *run_options):
-        super().__init__(s, [binary("besteffort"), "--steps", "300"], run_options)
+    def __init__(self, s, *run_options, is_awaited=True):
+        super().__init__(s, [binary("besteffort"), "--steps", "300"], run_options, is_awaited)
 
     def count(self):
         return self.ask("count")["count"]

@@ -16,6 +16,7 @@
 #include "check.h"
 #include "test_nvidia_world.h"
 #include "util/proc.h"
+#include "util/time.h"
 
 static struct rbt_record *records;
 static size_t n_records;
@@ -201,6 +202,58 @@ static void test_left_over_slice(uint64_t us)
 	world_stop(pid);
 }
 
+static int setup_fd;
+
+static void set_slice(void *us)
+{
+	struct nv_timeslice_params slice = {.timeslice_us = *(uint64_t *)us};
+
+	world_control(
+		setup_fd, 0xc1d00010, 0x5c000003, NV_CTRL_TSG_SET_TIMESLICE, &slice, sizeof(slice));
+}
+
+static int look(const void *data, struct rbt_record **ret, size_t *ret_n)
+{
+	int r = discover(*(const pid_t *)data);
+
+	*ret = records;
+	*ret_n = n_records;
+	return r;
+}
+
+/* Before libcuda has set the slice, its task is new: who will act on it waits, and no longer than
+ * makes sense. */
+static void test_setup(void)
+{
+	uint64_t driver_us = 1024, own_us = 2048;
+
+	world_reset(0x10);
+	int fd = world_open();
+	world_context(fd, world_client(fd), 1, 0x5c000001);
+	setup_fd = dup(fd);
+	set_slice(&driver_us);
+	pid_t pid = world_start(&fd, 1, (const char *const[]){"data,c1d00010,3,5c000001", NULL});
+	CHECK_INT(discover(pid), 0);
+	CHECK(rbt_record_is_new(&records[0]));
+	drop_records();
+
+	uint64_t began_ns = rbt_now_ns();
+	CHECK_INT(rbt_discover_set_up(look, &pid, &records, &n_records), 0);
+	CHECK(rbt_now_ns() - began_ns >= RBT_NS_PER_S);
+	CHECK(!rbt_record_is_new(&records[0]));
+	CHECK_INT(records[0].tasks[0].own_timeslice_us, 1024);
+	drop_records();
+
+	began_ns = rbt_now_ns();
+	world_before_ioctl(1000, set_slice, &own_us);
+	CHECK_INT(rbt_discover_set_up(look, &pid, &records, &n_records), 0);
+	CHECK(rbt_now_ns() - began_ns < RBT_NS_PER_S);
+	check_context(&records[0], 1);
+	drop_records();
+	close(setup_fd);
+	world_stop(pid);
+}
+
 static void test_nothing_to_find(void)
 {
 	world_reset(0x10);
@@ -331,6 +384,7 @@ int main(int argc, char **argv)
 	test_files_and_contexts();
 	test_left_over_slice(1);
 	test_left_over_slice(10000);
+	test_setup();
 	test_nothing_to_find();
 	test_forked_worker();
 	test_races(kill_target, -ESRCH);

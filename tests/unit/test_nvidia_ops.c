@@ -166,6 +166,30 @@ static void test_scopes_and_modes(void)
 	CHECK_INT(n_calls, 0);
 }
 
+/* A task in setup is not taken off, and let back in any case. */
+static void test_new_task(void)
+{
+	struct rbt_record rec = make_record();
+
+	tasks[0].valid = RBT_TASK_IS_NEW;
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(n_calls, 3);
+	CHECK(calls[0].object == 0x5c000003 && calls[0].count == 40);
+	CHECK(calls[0].first == 0x5c001000 + 150);
+	n_calls = 0;
+	CHECK_INT(be->resume(&rec, RBT_SCOPE_COMPUTE), 0);
+	CHECK_INT(n_calls, 4);
+	CHECK(rbt_record_is_new(&rec));
+	rbt_record_make_old(&rec);
+	CHECK(!rbt_record_is_new(&rec));
+	n_calls = 0;
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(n_calls, 4);
+	/* Of others nothing says when they are ready. */
+	tasks[2].valid = RBT_TASK_IS_NEW;
+	CHECK(!rbt_record_is_new(&rec));
+}
+
 /* One channel that has gone must not keep the others from being resumed. */
 static void test_dead_channel(void)
 {
@@ -254,6 +278,7 @@ int main(void)
 {
 	test_batches();
 	test_scopes_and_modes();
+	test_new_task();
 	test_dead_channel();
 	test_dead_and_refused();
 	test_errors();

@@ -233,6 +233,10 @@ static void read_timeslice(const struct objects *objs, struct rbt_task *task)
 		return;
 	}
 	task->own_timeslice_us = slice.timeslice_us;
+	/* The last that libcuda does to a compute task is to set its slice. */
+	if (task->kind == RBT_TASK_COMPUTE && slice.timeslice_us == NV_DEFAULT_TIMESLICE_US) {
+		task->valid |= RBT_TASK_IS_NEW;
+	}
 	if (slice.timeslice_us < SHORTEST_OWN_TIMESLICE_US ||
 		slice.timeslice_us > LONGEST_OWN_TIMESLICE_US) {
 		task->own_timeslice_us = task->kind == RBT_TASK_COMPUTE

@@ -153,6 +153,12 @@ static bool subdevice_seen_before(const struct rbt_record *rec, uint32_t at, enu
 	return false;
 }
 
+/* What is being set up is not taken off, or it may never run; it will be, when that is done. */
+static bool is_spared(const struct rbt_task *task, bool disable)
+{
+	return disable && (task->valid & RBT_TASK_IS_NEW) != 0;
+}
+
 /* Goes on after an error, so that a resume reaches everything it can. Channels that have gone are
  * no error as long as others obeyed. */
 static int switch_channels(
@@ -174,7 +180,8 @@ static int switch_channels(
 		}
 		for (uint32_t j = i; j < rec->n_tasks; j++) {
 			if (in_scope(&rec->tasks[j], scope) &&
-				rec->tasks[j].subdevice == w.subdevice) {
+				rec->tasks[j].subdevice == w.subdevice &&
+				!is_spared(&rec->tasks[j], disable)) {
 				add_channels(&w, &rec->tasks[j]);
 			}
 		}
