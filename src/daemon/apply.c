@@ -63,9 +63,13 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 	}
 }
 
-/* What only lets the running slice expire needs one that is short, and in force. */
+/* What only lets the running slice expire needs one that is short, and in force. And what is off
+ * altogether stays so: no task is told both ways, one over the other. */
 static enum rbt_off way_off(const struct program *p, const struct hold *h, enum rbt_off off)
 {
+	if (off == RBT_OFF_SCHEDULING && (h->off == RBT_OFF_COMMAND || h->off == RBT_OFF_FULL)) {
+		return RBT_OFF_FULL;
+	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
 		if (off == RBT_OFF_SCHEDULING && tasks->n_compute > 0 &&
