@@ -48,6 +48,7 @@ def copies_are_right(programs):
 @quirky
 def test_turns(s):
     """Among those under run, those attached, and those that come later."""
+    assert s.state()["quirks"] == ["drowsy", "setup", "slow-calls"]
     programs = under_run(s, 1) + attached(s, 2)
     taking_turns(s, programs)
     go_on(programs)

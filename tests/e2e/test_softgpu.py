@@ -40,7 +40,8 @@ def test_exit_codes(s):
     for argv, code in ((["/nonexistent"], 127), (["/etc/passwd"], 126)):
         done = alone(s, *argv)
         assert done.returncode == code and done.stderr.count("\n") == 1, done
-    for options in (["--gpus", "0"], ["--gpus", "33"], ["--driver", "new"], ["--mem", "-1"], ["--nix"], ["--session"]):
+    for options in (["--gpus", "0"], ["--gpus", "33"], ["--driver", "new"], ["--mem", "-1"], ["--nix"], ["--session"],
+                    ["--quirks", "odd"], ["--quirks", ""]):
         done = subprocess.run([SOFTGPU, "exec", *options], capture_output=True, text=True, timeout=10, env=s.env)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done
     for argv in ([], ["frobnicate"], ["exec"], ["state"], ["kill"], ["fault", "--status", "3", "--errno", "5"], ["fault"],
@@ -235,9 +236,10 @@ def test_sessions(s):
     assert done.stdout.strip() == s.dir, done
     done = s.command(SOFTGPU, "exec", "--session", "/tmp", "--", "true")
     assert done.returncode == 1 and "already inside" in done.stderr, done
-    done = subprocess.run([SOFTGPU, "exec", "--session", s.dir, "--gpus", "4", "--", "true"], capture_output=True, text=True,
-                          timeout=10, env=s.env)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1, done
+    for options in (["--gpus", "4"], ["--quirks", "setup"]):
+        done = subprocess.run([SOFTGPU, "exec", "--session", s.dir, *options, "--", "true"], capture_output=True, text=True,
+                              timeout=10, env=s.env)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done
 
 
 def test_sessions_do_not_see_each_other(s):
