@@ -10,6 +10,7 @@ from programs import BEST_EFFORT, Requests, Spinner, is_right, kill, start, taki
 
 NORMAL = "--class", "normal"
 SET_CTXSW = "20801210"  # the last call before libcuda sets its slice
+PREEMPT, SET_TIMESLICE = "a06c0105", "a06c0103"
 quirky = device("--quirks", "all")
 
 
@@ -43,6 +44,26 @@ def go_on(programs, seconds=6):
 def copies_are_right(programs):
     """Results come by copies, for which each waits."""
     assert all([p.ask("check")["wrong_threads"] == 0 for p in programs])
+
+
+@quirky
+def test_asleep(s):
+    """One of the two remedies is enough; with neither, kernels do not run. (Who came later was off altogether once.)"""
+    s.softgpu("fault", "--cmd", PREEMPT, "--status", "1b")
+    programs = under_run(s, 1)
+    eventually("short", lambda: s.slices(programs[0].pid) == [1])
+    programs += attached(s, 1)
+    taking_turns(s, programs)
+    go_on(programs)
+    s.softgpu("fault", "--cmd", SET_TIMESLICE, "--status", "1b")
+    eventually("asleep", lambda: s.tasks(programs[0].pid)[0]["asleep"])
+    go_on(programs[1:])  # what was done is counted
+    before = programs[0].count()
+    go_on(programs[1:])
+    assert programs[0].count() == before
+    s.softgpu("fault", "clear")
+    go_on(programs)
+    copies_are_right(programs)
 
 
 @quirky
