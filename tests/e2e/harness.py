@@ -217,7 +217,8 @@ class Session:
         return eventually("rubatod runs", lambda: self.processes("rubatod"))[0]
 
     def hand(self):
-        return eventually("the hand runs", lambda: self.processes("rubato-hand"))[0]
+        """After three quick deaths there is none for 5 s, and a second until somebody looks."""
+        return eventually("the hand runs", lambda: self.processes("rubato-hand"), 10)[0]
 
     def log(self):
         try:

@@ -9,7 +9,8 @@ import time
 from harness import Program, binary, eventually
 
 BEST_EFFORT = "--class", "best-effort"
-KERNELS = os.environ["KERNELS"]  # where the .ptx files are
+# Where the .ptx files are.
+KERNELS = os.environ.get("KERNELS", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kernels"))
 
 
 def cpu_seconds(pid):

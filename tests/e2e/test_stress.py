@@ -137,6 +137,7 @@ def one_kill(s, load, rng, seconds=30, is_alone=True):
 
 def is_back(s, programs):
     """As if nobody had ever touched them."""
+    s.hand()  # without one, nothing can be changed
     s.rubato("renice", *[p.pid for p in programs], "--class", "normal", timeout=60)
     eventually("default slices, all enabled", lambda: all(s.is_default(p.pid) for p in programs), 10)
 
