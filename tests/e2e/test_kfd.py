@@ -122,7 +122,7 @@ def test_monitor_ends_with_statistics(s):
     assert watcher.returncode == 0 and "samples: 4 to 4 queues" in out, (out, err)
     # The program's end ends it too.
     watcher = start(s, "monitor", p.pid, "60", "0.1", "--addresses")
-    eventually("attached", lambda: tool_pid(s, p.pid))
+    assert watcher.stdout.readline(), "the first sample"
     p.kill()
     out, err = watcher.communicate(timeout=10)
     assert watcher.returncode == 0 and re.search("samples?: 4 to 4 queues", out), (out, err)
