@@ -27,18 +27,26 @@ def left_by_requests(run, mode, number):
     return 1 - sum(cells[0]["service_us"]) / 1e6 / cells[0]["took_s"] if cells else None
 
 
+def left_of_gpu(run, mode, cell):
+    """The part of the GPU's time that a cell's requests leave, when only their time on the GPU counts."""
+    return 1 - run.request_gpu_us[mode] * len(cell["service_us"]) / 1e6 / cell["took_s"]
+
+
 def neighbours_summary(run, mode, cells):
     each = [sum(cell["best_effort_per_s"][i] * cell["took_s"] for cell in cells) / sum(cell["took_s"] for cell in cells)
             for i in range(run.crowd_of(cells[0]["regime"]))]
-    kept, of_left = [], []
+    kept, of_left, of_gpu_left = [], [], []
     for cell in cells:
         if cell["round"] < len(run.own_rates) and run.own_rates[cell["round"]] > 0:
             kept.append(sum(cell["best_effort_per_s"]) / run.own_rates[cell["round"]])
             left = left_by_requests(run, mode, cell["round"])
             if left is not None:
                 of_left.append(kept[-1] / left)
+            if mode in run.request_gpu_us:
+                of_gpu_left.append(kept[-1] / left_of_gpu(run, mode, cell))
     return {"best_effort_per_s": sum(each), "each_per_s": each,
             "best_effort_kept": median(kept) if kept else None, "of_left": median(of_left) if of_left else None,
+            "of_gpu_left": median(of_gpu_left) if of_gpu_left else None,
             "jain": jain(each) if len(each) > 1 else None}
 
 
@@ -103,6 +111,11 @@ def note_lines(args, run, rows, renice_ms):
         if len(row.get("each_per_s", [])) > 1:
             yield (f"- {row['mode']}, {row['regime']}: the neighbours' rates "
                    f"{' + '.join(f'{one:.2f}' for one in row['each_per_s'])} /s")
+    for mode, gpu_us in run.request_gpu_us.items():
+        parts = [f"{row['regime']} {row['of_gpu_left']:.1%}" for row in rows
+                 if row["mode"] == mode and row.get("of_gpu_left")]
+        yield (f"- {mode}: a request is {gpu_us / 1e3:.2f} ms of GPU work when nothing waits for the host; of what "
+               f"that leaves, the neighbours have: {', '.join(parts)}")
     if run.weighed:
         yield from weight_lines(args, run)
     if renice_ms:
@@ -168,5 +181,5 @@ def report(args, facts, run, failure):
 def document(args, facts, run, failure):
     """All that was measured: to be kept whatever becomes of the report."""
     return {"tool": "colocate", "machine": facts, "options": vars(args), "rounds": run.cells,
-            "own_rates": run.own_rates, "weighed": run.weighed, "programs": [p.ready for p in run.session.programs],
+            "own_rates": run.own_rates, "request_gpu_us": run.request_gpu_us, "weighed": run.weighed, "programs": [p.ready for p in run.session.programs],
             "rubato_calls": run.session.calls, "ps": run.ps, "notes": run.notes, "failure": failure and str(failure)}

@@ -131,6 +131,18 @@ class Server:
         benchlib.answer(latency_us=latency_us[WARM_REQUESTS:], service_us=service_us[WARM_REQUESTS:],
                         late_us=late_us[WARM_REQUESTS:])
 
+    def cost(self, mode):
+        """What a request takes of the GPU when nothing waits for the host: replayed back to back."""
+        graph, replays = (self.step, TOKENS) if mode == "gaps" else (self.graph, 1)
+        begin, end, requests = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True), 20
+        graph.replay()
+        begin.record()
+        for _ in range(requests * replays):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        benchlib.answer(gpu_us=begin.elapsed_time(end) * 1e3 / requests)
+
 
 def wait_until(when_ns):
     ahead_ns = when_ns - time.monotonic_ns()
@@ -148,7 +160,7 @@ def main():
     server = Server(args.batch, args.modes.split(","))
     benchlib.answer(ready="torch_latency", pid=os.getpid(), gpu=torch.cuda.get_device_name(),
                     torch=torch.__version__)
-    benchlib.obey({"measure": server.measure})
+    benchlib.obey({"measure": server.measure, "cost": server.cost})
 
 
 main()
