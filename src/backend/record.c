@@ -18,6 +18,7 @@ void rbt_record_finish(struct rbt_record *rec)
 	}
 	free(rec->tasks);
 	free(rec->channels);
+	free(rec->is_off);
 	if (rec->fd >= 0) {
 		int saved_errno = errno;
 		close(rec->fd);
@@ -44,6 +45,61 @@ void rbt_record_make_old(struct rbt_record *rec)
 	}
 }
 
+int rbt_record_note_off(struct rbt_record *rec)
+{
+	if (rec->is_off == NULL && rec->n_channels > 0) {
+		rec->is_off = calloc(rec->n_channels, sizeof(*rec->is_off));
+	}
+	return rec->is_off == NULL && rec->n_channels > 0 ? -ENOMEM : 0;
+}
+
+int rbt_record_mark_off(struct rbt_record *rec)
+{
+	int r = rbt_record_note_off(rec);
+
+	for (uint32_t i = 0; r == 0 && i < rec->n_channels; i++) {
+		rec->is_off[i] = true;
+	}
+	return r;
+}
+
+/* The same object: a handle may be used again, but not the task's number with it. */
+static bool is_same_task(const struct rbt_task *a, const struct rbt_task *b)
+{
+	return a->handle == b->handle && a->gpu == b->gpu && a->kind == b->kind &&
+	       a->runlist == b->runlist && a->id == b->id;
+}
+
+static bool was_off(const struct rbt_record *rec, const struct rbt_task *task, uint32_t channel)
+{
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		const struct rbt_task *t = &rec->tasks[i];
+		for (uint32_t j = 0; is_same_task(t, task) && j < t->n_channels; j++) {
+			uint32_t at = t->first_channel + j;
+			if (rec->is_off[at] && rec->channels[at] == channel) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *before)
+{
+	int r = before->is_off != NULL ? rbt_record_note_off(rec) : 0;
+
+	if (before->is_off == NULL || r < 0) {
+		return r;
+	}
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		const struct rbt_task *t = &rec->tasks[i];
+		for (uint32_t at = t->first_channel; at < t->first_channel + t->n_channels; at++) {
+			rec->is_off[at] = was_off(before, t, rec->channels[at]);
+		}
+	}
+	return 0;
+}
+
 static int copy_array(const void *src, size_t n, size_t size, void *ret)
 {
 	void *copy = NULL;
@@ -67,6 +123,7 @@ int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret)
 	copy.fd = -1;
 	copy.tasks = NULL;
 	copy.channels = NULL;
+	copy.is_off = NULL;
 	r = copy_array(rec->tasks, rec->n_tasks, sizeof(*rec->tasks), &copy.tasks);
 	if (r == 0) {
 		r = copy_array(

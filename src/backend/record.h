@@ -73,12 +73,22 @@ struct rbt_record {
 	uint32_t n_tasks, n_channels;
 	struct rbt_task *tasks; /* owned */
 	uint32_t *channels;     /* owned; handles, grouped by task */
+	/* Owned, as many as channels: which of them suspend() has taken off. NULL: none. What one
+	 * process knows: it does not travel, nor is it copied. */
+	bool *is_off;
 };
 
 #define RBT_RECORD_INIT ((struct rbt_record){.fd = -1, .target_fd = -1})
 
 /* Frees the arrays and closes the fd; accepts an initialised, half-built or NULL record. */
 void rbt_record_finish(struct rbt_record *rec);
+
+/* Makes room to note what is off; and notes that all of it is. 0 or -ENOMEM. */
+int rbt_record_note_off(struct rbt_record *rec);
+int rbt_record_mark_off(struct rbt_record *rec);
+
+/* What is off stays so in a newer record of the same client. 0 or -ENOMEM. */
+int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *before);
 
 /* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
 int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);

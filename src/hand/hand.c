@@ -60,6 +60,8 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 	if ((req->value & RBT_HAND_SUSPENDED) != 0 && !h->suspended) {
 		h->suspended = true;
 		h->deadline_ns = rbt_now_ns() + RETRY_NS;
+		/* Or some of it: who is off must not be taken off twice. */
+		return rbt_record_mark_off(&h->rec);
 	}
 	return 0;
 }

@@ -8,12 +8,10 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* Rousing takes the time of a suspend. So it is done at every resume while the program may still be
- * setting up, later only where it has not been done for long, and when a holding that was resumed
- * has been left alone for a while. */
+/* Rousing takes as long as a suspend and a resume. So it is done at every resume while the program
+ * may still be setting up, and later once in a while. */
 #define ROUSE_YOUNG_NS (30 * RBT_NS_PER_S)
 #define ROUSE_EVERY_NS RBT_NS_PER_S
-#define ROUSE_AFTER_NS (50 * RBT_NS_PER_MS)
 
 void rbt_holdings_finish(struct rbt_holdings *hs)
 {
@@ -59,6 +57,10 @@ int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rb
 		h = &hs->list[hs->n++];
 		*h = (struct rbt_holding){
 			.id = id, .rec = RBT_RECORD_INIT, .since_ns = rbt_now_ns()};
+	}
+	if (rbt_record_inherit_off(rec, &h->rec) < 0) {
+		rbt_record_finish(rec);
+		return -ENOMEM;
 	}
 	rbt_record_finish(&h->rec);
 	h->rec = *rec;
@@ -175,7 +177,7 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	bool may_wait = scope == RBT_SCOPE_COMPUTE && now_ns >= h->since_ns + ROUSE_YOUNG_NS &&
 			now_ns < h->roused_ns + ROUSE_EVERY_NS;
 	h->rouse_scope = scope;
-	h->rouse_at_ns = may_wait ? now_ns + ROUSE_AFTER_NS : now_ns;
+	h->rouse_at_ns = may_wait ? h->roused_ns + ROUSE_EVERY_NS : now_ns;
 	return first;
 }
 

@@ -8,13 +8,17 @@
 
 /* No look sooner than this after the last: the clock of whoever ticks us is no better. */
 #define POLL_NS UINT64_C(50000)
-/* While a program waits for the device it is looked at less and less often; and less often while
- * the end of its request is not expected. Each look wakes us, at 10 us of a core. */
+/* While a program waits for the device it is looked at less and less often; hardly while the end of
+ * its request is not expected, and closely when it is, if its requests are all of a length. Each
+ * look wakes us, at 15 us of a core. */
 #define WAIT_MIN_NS   UINT64_C(200000)
 #define WAIT_MAX_NS   UINT64_C(2000000)
 #define WAIT_SHARE    32
 #define EXPECT_MAX_NS UINT64_C(1000000)
 #define EXPECT_SHARE  4
+#define BLIND_MAX_NS  UINT64_C(10000000)
+#define CLOSE_MIN_NS  UINT64_C(100000)
+#define CLOSE_SHARE   4
 /* How often the wait for the next probe is doubled: up to 8 times. */
 #define PROBE_MOST 8
 
@@ -110,13 +114,22 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 /* How long it is left alone while it waits for the device. */
 static uint64_t wait_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
+	const struct rbt_learn *l = &p->learn;
 	uint64_t so_far_ns = s->now_ns - p->first_ns, expect_ns = 0;
+	uint64_t spread_ns = 2 * l->deviation_ns, close_ns = l->deviation_ns / CLOSE_SHARE;
 	uint64_t wait_ns = (s->now_ns - p->last_ns) / WAIT_SHARE;
 
+	if (l->request_ns > so_far_ns + spread_ns) {
+		expect_ns = l->request_ns - spread_ns - so_far_ns;
+		return expect_ns < BLIND_MAX_NS ? expect_ns : BLIND_MAX_NS;
+	}
+	if (so_far_ns < l->request_ns + spread_ns && close_ns < WAIT_MIN_NS) {
+		return close_ns > CLOSE_MIN_NS ? close_ns : CLOSE_MIN_NS;
+	}
 	wait_ns = wait_ns < WAIT_MAX_NS ? wait_ns : WAIT_MAX_NS;
 	wait_ns = wait_ns > WAIT_MIN_NS ? wait_ns : WAIT_MIN_NS;
-	if (p->learn.request_ns > so_far_ns) {
-		expect_ns = (p->learn.request_ns - so_far_ns) / EXPECT_SHARE;
+	if (l->request_ns > so_far_ns) {
+		expect_ns = (l->request_ns - so_far_ns) / EXPECT_SHARE;
 		expect_ns = expect_ns < EXPECT_MAX_NS ? expect_ns : EXPECT_MAX_NS;
 	}
 	return wait_ns > expect_ns ? wait_ns : expect_ns;

@@ -43,6 +43,7 @@ void rbt_learn_gap(struct rbt_learn *l, uint64_t gap_ns, uint32_t n)
 	if (l->total + n > TOTAL_MAX) {
 		halve(l);
 	}
+	l->n_gaps += gap_ns <= l->max_ns ? n : 0;
 	unsigned bucket = bucket_of(gap_ns);
 	l->counts[bucket] = (uint16_t)(l->counts[bucket] + n);
 	l->total = (uint16_t)(l->total + n);
@@ -62,8 +63,18 @@ static void smooth(uint64_t *mean, uint64_t value)
 
 void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns)
 {
+	uint64_t mean_ns = l->request_ns != 0 ? l->request_ns : took_ns;
+
+	smooth(&l->deviation_ns, took_ns > mean_ns ? took_ns - mean_ns : mean_ns - took_ns);
 	smooth(&l->request_ns, took_ns);
 	smooth(&l->submit_ns, submit_ns);
+	smooth(&l->gaps_milli, UINT64_C(1000) * l->n_gaps);
+	l->n_gaps = 0;
+}
+
+bool rbt_learn_has_gaps(const struct rbt_learn *l)
+{
+	return l->gaps_milli == 0 || l->gaps_milli >= 500;
 }
 
 static uint64_t best_window(const struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns)
@@ -85,6 +96,7 @@ static uint64_t best_window(const struct rbt_learn *l, uint64_t max_ns, uint64_t
 
 uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns)
 {
+	l->max_ns = max_ns;
 	if (l->total < TOTAL_FEW) {
 		return max_ns;
 	}

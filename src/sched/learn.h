@@ -36,9 +36,12 @@ struct rbt_learn {
 	uint16_t total;
 	bool stale;         /* the window is to be computed again */
 	uint64_t window_ns; /* as of the last computation */
-	/* From the first submission to the last activity, and to the first wait for the device;
-	 * smoothed; 0: unknown. */
-	uint64_t request_ns, submit_ns;
+	uint64_t max_ns;    /* what it was bounded by: longer gaps are between requests */
+	uint32_t n_gaps;    /* inside the request that is under way */
+	/* From the first submission to the last activity, and to the first wait for the device; how
+	 * far a request is from the first of these; and thousandths of gaps inside a request.
+	 * Smoothed; 0: unknown. */
+	uint64_t request_ns, submit_ns, deviation_ns, gaps_milli;
 };
 
 /* n gaps of about gap_ns each. */
@@ -47,5 +50,8 @@ void rbt_learn_gap(struct rbt_learn *l, uint64_t gap_ns, uint32_t n);
 void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns);
 /* The window, at most max_ns; that while too few gaps are known to tell. */
 uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns);
+
+/* Whether requests have gaps: half of them at least, as far as is known. */
+bool rbt_learn_has_gaps(const struct rbt_learn *l);
 
 #endif

@@ -163,7 +163,8 @@ static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *
 	if (!has_slices(p)) {
 		return true;
 	}
-	if (p->window_ns > 0 && (lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
+	if (p->window_ns > 0 && rbt_learn_has_gaps(&p->learn) &&
+		(lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
 		return true;
 	}
 	return p->learn.submit_ns >= long_ns || lasts_ns >= safe_ns(s, p) + WORTH_NS;

@@ -39,6 +39,7 @@ struct rm_tsg {
 struct rm_channel {
 	uint32_t id;
 	enum rm_channel_state state;
+	uint32_t n_disabled; /* calls that have disabled it and were not undone */
 };
 
 struct rm_object {

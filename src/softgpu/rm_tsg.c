@@ -93,6 +93,20 @@ static void count_call(const struct rm_object *channel, bool disable)
 	tsg->n_resumes += channel == first && !disable;
 }
 
+/* Disables are counted: a channel runs again when as many calls have enabled it (H200, 580.159.04).
+ * One call too many does no harm. */
+static void set_state(struct rm_channel *channel, enum rm_channel_state state)
+{
+	if (state != RM_CHANNEL_ENABLED) {
+		channel->n_disabled++;
+	} else if (channel->n_disabled > 0) {
+		channel->n_disabled--;
+	}
+	if (state != RM_CHANNEL_ENABLED || channel->n_disabled == 0) {
+		channel->state = state;
+	}
+}
+
 /* All or nothing: the list is checked before the first channel changes (assumed). */
 uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj)
 {
@@ -115,7 +129,7 @@ uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj)
 	for (uint32_t i = 0; i < p->count; i++) {
 		struct rm_object *channel = channel_of(c, obj, i, &status);
 
-		channel->channel.state = state;
+		set_state(&channel->channel, state);
 		count_call(channel, p->disable);
 		if (p->disable) {
 			rm_quirk_disabled(channel->parent, p->only_disable_scheduling);

@@ -70,7 +70,7 @@ static int each_record(const struct target *t, const char *word, enum rbt_scope 
 	int first = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
-		const struct rbt_record *rec = &t->records[i];
+		struct rbt_record *rec = &t->records[i];
 		int r = -EINVAL;
 		if (strcmp(word, "off") == 0) {
 			r = t->backend->suspend(rec, scope, RBT_SUSPEND_FULL);

@@ -92,6 +92,7 @@ int ioctl(int fd, unsigned long request, ...)
 
 static struct rbt_task tasks[4];
 static uint32_t channels[200];
+static bool is_off[200];
 
 /* Tasks 0 (compute, 80 channels) and 2 (copy, 40) on one GPU, 1 (compute, 70) and 3 (other, none)
  * on another. */
@@ -122,6 +123,8 @@ static struct rbt_record make_record(void)
 	rec.n_tasks = 4;
 	rec.channels = channels;
 	rec.n_channels = at;
+	memset(is_off, 0, sizeof(is_off));
+	rec.is_off = is_off;
 	n_calls = 0;
 	dead_channel = dead_object = refused_channel = always_status = 0;
 	CHECK_INT(rbt_record_check(&rec), 0);
@@ -182,12 +185,53 @@ static void test_new_task(void)
 	CHECK(rbt_record_is_new(&rec));
 	rbt_record_make_old(&rec);
 	CHECK(!rbt_record_is_new(&rec));
+	/* Then only what is not off yet: the other GPU's compute task was let back. */
 	n_calls = 0;
 	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(n_calls, 4);
+	CHECK(calls[1].object == 0x5c000003 && calls[1].count == 16);
 	/* Of others nothing says when they are ready. */
 	tasks[2].valid = RBT_TASK_IS_NEW;
 	CHECK(!rbt_record_is_new(&rec));
+}
+
+/* RM counts: nobody is disabled twice. What is let back is told in any case. */
+static void test_not_twice(void)
+{
+	struct rbt_record rec = make_record();
+
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
+	n_calls = 0;
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(n_calls, 0);
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(n_calls, 1);
+	CHECK(calls[0].count == 40 && calls[0].first == 0x5c001000 + 150);
+	n_calls = 0;
+	CHECK_INT(be->resume(&rec, RBT_SCOPE_REST), 0);
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(n_calls, 2);
+	CHECK(calls[1].disable == 1 && calls[1].count == 40);
+	n_calls = 0;
+	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), 0);
+	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), 0);
+	CHECK_INT(n_calls, 8);
+	/* Who refused may be asked again; who had gone may be there again, under its handle. */
+	refused_channel = channels[0];
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), -EPERM);
+	CHECK(!is_off[0] && !is_off[63] && is_off[64] && is_off[79] && is_off[149]);
+	refused_channel = 0;
+	dead_channel = channels[5];
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
+	CHECK(is_off[4] && !is_off[5] && is_off[6]);
+	dead_channel = 0;
+	n_calls = 0;
+	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
+	CHECK(n_calls == 1 && calls[0].count == 1 && calls[0].first == 0x5c001005);
+	dead_channel = channels[5];
+	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), 0);
+	CHECK(!is_off[4] && !is_off[5] && !is_off[149]);
 }
 
 /* One channel that has gone must not keep the others from being resumed. */
@@ -279,6 +323,7 @@ int main(void)
 	test_batches();
 	test_scopes_and_modes();
 	test_new_task();
+	test_not_twice();
 	test_dead_channel();
 	test_dead_and_refused();
 	test_errors();

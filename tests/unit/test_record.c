@@ -106,6 +106,35 @@ static void test_copy(void)
 	close(rec.fd);
 }
 
+/* What is off is known of the object, not of its handle. */
+static void test_off(void)
+{
+	struct rbt_record rec = good_record(), copy = RBT_RECORD_INIT, newer = RBT_RECORD_INIT;
+
+	tasks[0].id = 6;
+	tasks[1].id = 7;
+	CHECK_INT(rbt_record_copy(&rec, &copy), 0);
+	CHECK_INT(rbt_record_copy(&rec, &newer), 0);
+	CHECK_INT(rbt_record_inherit_off(&newer, &copy), 0);
+	CHECK(newer.is_off == NULL);
+	CHECK_INT(rbt_record_mark_off(&copy), 0);
+	copy.is_off[1] = false;
+	/* The first task has another channel in place of its third; the second is another. */
+	newer.channels[2] = 0x5c000099;
+	newer.tasks[1].id = 8;
+	CHECK_INT(rbt_record_inherit_off(&newer, &copy), 0);
+	CHECK(newer.is_off[0] && !newer.is_off[1] && !newer.is_off[2]);
+	CHECK(!newer.is_off[3] && !newer.is_off[4]);
+	rbt_record_finish(&copy);
+	CHECK(copy.is_off == NULL);
+	CHECK_INT(rbt_record_copy(&newer, &copy), 0);
+	CHECK(copy.is_off == NULL);
+	rbt_record_finish(&copy);
+	rbt_record_finish(&newer);
+	rec = RBT_RECORD_INIT;
+	CHECK_INT(rbt_record_mark_off(&rec), 0);
+}
+
 static void test_copy_failure_touches_nothing(void)
 {
 	struct rbt_record rec = good_record(), copy = RBT_RECORD_INIT;
@@ -137,6 +166,7 @@ int main(void)
 	test_check_refuses_counts();
 	test_check_refuses_tasks();
 	test_copy();
+	test_off();
 	test_copy_failure_touches_nothing();
 	test_registry();
 	return check_result();

@@ -64,9 +64,10 @@ static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *ta
 
 /* What one walk over a record's channels does, and how it went. */
 struct walk {
-	const struct rbt_record *rec;
+	struct rbt_record *rec;
 	uint32_t subdevice;
 	struct nv_disable_channels_params params; /* the batch being filled */
+	uint32_t at[NV_DISABLE_CHANNELS_MAX];     /* where its channels stand in the record */
 	uint32_t done;                            /* channels that obeyed */
 	int error;                                /* 0 if none; see note_error() */
 };
@@ -91,6 +92,17 @@ static bool may_be_one_channels_fault(int error)
 	return error == -ENOENT || error == -EINVAL || error == -EBUSY;
 }
 
+/* What has gone will not be off when its handle comes back. */
+static void note_done(struct walk *w, uint32_t first, uint32_t count, int error)
+{
+	w->done += error == 0 ? count : 0;
+	for (uint32_t i = first; i < first + count && (error == 0 || error == -ENOENT); i++) {
+		if (w->rec->is_off != NULL) {
+			w->rec->is_off[w->at[i]] = w->params.disable && error == 0;
+		}
+	}
+}
+
 /* A channel that its program has freed since the record was made must not keep its neighbours from
  * being suspended, and still less from being resumed: a batch that fails is sent again one by one.
  */
@@ -104,28 +116,39 @@ static void flush(struct walk *w)
 	}
 	int r = send_batch(w, p);
 	if (r == 0) {
-		w->done += count;
+		note_done(w, 0, count, 0);
 	} else if (count > 1 && may_be_one_channels_fault(r)) {
 		for (uint32_t i = 0; i < count; i++) {
 			struct nv_disable_channels_params one = *p;
 			one.count = 1;
 			one.channel[0] = p->channel[i];
 			r = send_batch(w, &one);
-			w->done += r == 0;
+			note_done(w, i, 1, r);
 			note_error(w, r);
 		}
 	} else {
+		note_done(w, 0, count == 1, r);
 		note_error(w, r);
 	}
 	p->count = 0;
 }
 
+/*
+ * RM counts: a channel that is disabled twice, in whatever forms, must be enabled twice (H200,
+ * 580.159.04: tests/hw/orders). So nobody is disabled twice. What is enabled is not asked for: one
+ * call too many does no harm, and somebody who died may have left it disabled.
+ */
 static void add_channels(struct walk *w, const struct rbt_task *task)
 {
 	for (uint32_t i = 0; i < task->n_channels; i++) {
-		uint32_t at = w->params.count++;
+		uint32_t from = task->first_channel + i, at = w->params.count;
+		if (w->params.disable && w->rec->is_off[from]) {
+			continue;
+		}
+		w->params.count++;
+		w->at[at] = from;
 		w->params.client[at] = w->rec->client;
-		w->params.channel[at] = w->rec->channels[task->first_channel + i];
+		w->params.channel[at] = w->rec->channels[from];
 		if (w->params.count == NV_DISABLE_CHANNELS_MAX) {
 			flush(w);
 		}
@@ -161,8 +184,7 @@ static bool is_spared(const struct rbt_task *task, bool disable)
 
 /* Goes on after an error, so that a resume reaches everything it can. Channels that have gone are
  * no error as long as others obeyed. */
-static int switch_channels(
-	const struct rbt_record *rec, enum rbt_scope scope, bool disable, bool only)
+static int switch_channels(struct rbt_record *rec, enum rbt_scope scope, bool disable, bool only)
 {
 	struct walk w = {
 		.rec = rec,
@@ -194,12 +216,17 @@ static int switch_channels(
 	return w.error;
 }
 
-static int suspend(const struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
 {
+	int r = rbt_record_note_off(rec);
+
+	if (r < 0) {
+		return r;
+	}
 	return switch_channels(rec, scope, true, mode == RBT_SUSPEND_SCHEDULING_ONLY);
 }
 
-static int resume(const struct rbt_record *rec, enum rbt_scope scope)
+static int resume(struct rbt_record *rec, enum rbt_scope scope)
 {
 	return switch_channels(rec, scope, false, false);
 }
