@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +95,36 @@ static void load_calls(struct cuda *cuda)
 #define CUDA_FIND(name, args) *(void **)&cuda->name = find_symbol(lib, #name);
 	CUDA_CALLS(CUDA_FIND)
 #undef CUDA_FIND
+}
+
+static int take_if_driver(struct dl_phdr_info *info, size_t size, void *ret)
+{
+	const char *slash = strrchr(info->dlpi_name, '/');
+
+	if (slash == NULL || strncmp(slash, "/libcuda.so", strlen("/libcuda.so")) != 0) {
+		return 0;
+	}
+	void *lib = dlopen(info->dlpi_name, RTLD_NOW | RTLD_NOLOAD);
+	if (lib != NULL && dlsym(lib, "rubato_standin") == NULL) {
+		*(void **)ret = lib;
+		return 1;
+	}
+	return 0;
+}
+
+bool cuda_drivers_own(const struct cuda *cuda, struct cuda *ret)
+{
+	void *lib = NULL;
+
+	dl_iterate_phdr(take_if_driver, &lib);
+	*ret = *cuda;
+	if (lib == NULL) {
+		return false;
+	}
+#define CUDA_FIND(name, args) *(void **)&ret->name = find_symbol(lib, #name);
+	CUDA_CALLS(CUDA_FIND)
+#undef CUDA_FIND
+	return ret->cuLaunchKernel != cuda->cuLaunchKernel;
 }
 
 void cuda_open(struct cuda *cuda)

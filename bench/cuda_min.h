@@ -9,6 +9,7 @@
 #ifndef RBT_BENCH_CUDA_MIN_H
 #define RBT_BENCH_CUDA_MIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -76,6 +77,10 @@ struct cuda_spin {
 /* Ends the program when rc is not 0; use through CUDA_DO. */
 void cuda_check(const struct cuda *cuda, int rc, const char *call);
 #define CUDA_DO(cuda, call, ...) cuda_check(cuda, (cuda)->call(__VA_ARGS__), #call)
+
+/* Where something stands between programs and the driver's library: the same with the calls of that
+ * library itself, to compare. False where nothing does. */
+bool cuda_drivers_own(const struct cuda *cuda, struct cuda *ret);
 
 /* Loads libcuda, takes the first device's primary context and makes the stream and kernels. */
 void cuda_open(struct cuda *cuda);

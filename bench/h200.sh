@@ -52,6 +52,7 @@ find "$BUILD" -maxdepth 1 -type f \( -perm -u+x -o -name '*.so*' \) -exec cp -t 
 for program in latency besteffort launch shim_overhead; do
 	cp "$BUILD/bench/$program" "$stage/build/bench/" || exit 2
 done
+cp -rL "$BUILD/standin" "$stage/build/" || exit 2
 cp "$here"/*.py "$here"/{colocate,collapse,overhead} "$stage/bench/"
 cp -r "$here/../python" "$stage/python"
 chmod -R a+rX "$stage"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a launch costs: an empty kernel, launched in batches that are drained every 1024, and
- * launched and synchronised one by one. Prints one line of JSON with the median over batches;
- * bench/overhead runs it with and without the preloaded library.
+ * launched and synchronised one by one. Where what programs get is not the driver's own function,
+ * that is measured too, in alternating batches. Prints one line of JSON with medians over batches,
+ * of the differences too; bench/overhead runs it with and without the preloaded library.
  */
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "cuda_min.h"
@@ -13,13 +15,13 @@
 #define BATCH       1024
 #define MAX_BATCHES 4096
 
-static void launch(struct cuda *cuda)
+static void launch(const struct cuda *cuda)
 {
 	CUDA_DO(cuda, cuLaunchKernel, cuda->nothing, 1, 1, 1, 32, 1, 1, 0, cuda->stream, NULL,
 		NULL);
 }
 
-static double time_batch_ns(struct cuda *cuda, int sync_each)
+static double time_batch_ns(const struct cuda *cuda, int sync_each)
 {
 	uint64_t start_ns = rbt_now_ns();
 
@@ -33,31 +35,61 @@ static double time_batch_ns(struct cuda *cuda, int sync_each)
 	return (double)(rbt_now_ns() - start_ns) / BATCH;
 }
 
-static double median_ns(struct cuda *cuda, int sync_each, uint64_t duration_ns)
+/* Of what programs get, of the driver's own, and of how much more the first takes. */
+struct cost {
+	double ns, driver_ns, added_ns;
+};
+
+static struct cost measure(
+	const struct cuda *cuda, const struct cuda *driver, int sync_each, uint64_t for_ns)
 {
-	static double batches[MAX_BATCHES];
-	uint64_t end_ns = rbt_now_ns() + duration_ns;
-	int n = 0;
+	static double ns[MAX_BATCHES], driver_ns[MAX_BATCHES], added_ns[MAX_BATCHES];
+	uint64_t end_ns = rbt_now_ns() + for_ns;
+	size_t n = 0;
 
 	do {
-		batches[n++] = time_batch_ns(cuda, sync_each);
+		/* In turns first and second: whoever comes second finds caches warm. */
+		if (driver != NULL && n % 2 == 0) {
+			driver_ns[n] = time_batch_ns(driver, sync_each);
+		}
+		ns[n] = time_batch_ns(cuda, sync_each);
+		if (driver != NULL && n % 2 == 1) {
+			driver_ns[n] = time_batch_ns(driver, sync_each);
+		}
+		added_ns[n] = ns[n] - driver_ns[n];
+		n++;
 	} while (n < MAX_BATCHES && rbt_now_ns() < end_ns);
-	return median(batches, (size_t)n);
+	return (struct cost){median(ns, n), median(driver_ns, n), median(added_ns, n)};
+}
+
+static void print_cost(const char *name, const struct cost *cost, bool has_driver)
+{
+	printf("\"%s_ns\": %.1f", name, cost->ns);
+	if (has_driver) {
+		printf(", \"driver_%s_ns\": %.1f, \"added_%s_ns\": %.1f", name, cost->driver_ns,
+			name, cost->added_ns);
+	}
 }
 
 int main(int argc, char **argv)
 {
 	static const char *const names[] = {"--ms", NULL};
-	static struct cuda cuda;
+	static struct cuda cuda, driver;
 
 	bench_options_check(argc, argv, names);
-	uint64_t duration_ns = bench_option(argc, argv, "--ms", 100000, 300) * RBT_NS_PER_MS;
+	uint64_t for_ns = bench_option(argc, argv, "--ms", 100000, 300) * RBT_NS_PER_MS;
 
 	cuda_open(&cuda);
-	median_ns(&cuda, 0, 200 * RBT_NS_PER_MS); /* warm: clocks, caches, lazy loading */
-	double launch_ns = median_ns(&cuda, 0, duration_ns);
-	double launch_sync_ns = median_ns(&cuda, 1, duration_ns);
+	bool has_driver = cuda_drivers_own(&cuda, &driver);
+	const struct cuda *other = has_driver ? &driver : NULL;
+	measure(&cuda, other, 0, 200 * RBT_NS_PER_MS); /* warm: clocks, caches, lazy loading */
+	struct cost launch = measure(&cuda, other, 0, for_ns);
+	struct cost launch_sync = measure(&cuda, other, 1, for_ns);
 
-	printf("{\"launch_ns\": %.1f, \"launch_sync_ns\": %.1f}\n", launch_ns, launch_sync_ns);
+	printf("{");
+	print_cost("launch", &launch, has_driver);
+	printf(", ");
+	print_cost("launch_sync", &launch_sync, has_driver);
+	printf("}\n");
 	return 0;
 }
