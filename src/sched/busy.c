@@ -16,6 +16,7 @@
 #define WAIT_SHARE    32
 #define EXPECT_MAX_NS UINT64_C(1000000)
 #define EXPECT_SHARE  4
+#define SUBMIT_SHARE  16
 #define BLIND_MAX_NS  UINT64_C(10000000)
 #define CLOSE_MIN_NS  UINT64_C(100000)
 #define CLOSE_SHARE   4
@@ -111,21 +112,32 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 	return since_ns + rbt_us(s->config.idle_us);
 }
 
+/* How long it is until its request may end, if that is like those before. */
+static uint64_t blind_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	uint64_t early_ns = p->first_ns + p->learn.request_ns, spread_ns = 2 * p->learn.deviation_ns;
+
+	if (early_ns <= s->now_ns + spread_ns) {
+		return 0;
+	}
+	early_ns -= s->now_ns + spread_ns;
+	return early_ns < BLIND_MAX_NS ? early_ns : BLIND_MAX_NS;
+}
+
 /* How long it is left alone while it waits for the device. */
 static uint64_t wait_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	const struct rbt_learn *l = &p->learn;
 	uint64_t so_far_ns = s->now_ns - p->first_ns, expect_ns = 0;
-	uint64_t spread_ns = 2 * l->deviation_ns, close_ns = l->deviation_ns / CLOSE_SHARE;
-	uint64_t wait_ns = (s->now_ns - p->last_ns) / WAIT_SHARE;
+	uint64_t wait_ns = blind_time(s, p), close_ns = l->deviation_ns / CLOSE_SHARE;
 
-	if (l->request_ns > so_far_ns + spread_ns) {
-		expect_ns = l->request_ns - spread_ns - so_far_ns;
-		return expect_ns < BLIND_MAX_NS ? expect_ns : BLIND_MAX_NS;
+	if (wait_ns > 0) {
+		return wait_ns;
 	}
-	if (so_far_ns < l->request_ns + spread_ns && close_ns < WAIT_MIN_NS) {
+	if (so_far_ns < l->request_ns + 2 * l->deviation_ns && close_ns < WAIT_MIN_NS) {
 		return close_ns > CLOSE_MIN_NS ? close_ns : CLOSE_MIN_NS;
 	}
+	wait_ns = (s->now_ns - p->last_ns) / WAIT_SHARE;
 	wait_ns = wait_ns < WAIT_MAX_NS ? wait_ns : WAIT_MAX_NS;
 	wait_ns = wait_ns > WAIT_MIN_NS ? wait_ns : WAIT_MIN_NS;
 	if (l->request_ns > so_far_ns) {
@@ -135,15 +147,27 @@ static uint64_t wait_time(const struct rbt_sched *s, const struct rbt_sched_prog
 	return wait_ns > expect_ns ? wait_ns : expect_ns;
 }
 
+/* The same while it goes on submitting: its end is found a few per cent late at most. */
+static uint64_t submit_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	uint64_t wait_ns = blind_time(s, p), share_ns = (s->now_ns - p->first_ns) / SUBMIT_SHARE;
+
+	share_ns = share_ns < EXPECT_MAX_NS ? share_ns : EXPECT_MAX_NS;
+	return wait_ns > share_ns ? wait_ns : share_ns;
+}
+
 /* When to look next, for a program whose end matters. */
 static uint64_t next_look(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	uint64_t at_ns = idle_at(s, p);
+	uint64_t at_ns = idle_at(s, p), later_ns = s->now_ns + submit_time(s, p);
 
 	if (has_open_request(s, p)) {
 		return p->deadline_ns == 0 ? RBT_NEVER : p->deadline_ns;
 	}
-	return p->waiting ? s->now_ns + wait_time(s, p) : at_ns;
+	if (p->waiting) {
+		return s->now_ns + wait_time(s, p);
+	}
+	return p->in_flight && at_ns < later_ns ? later_ns : at_ns;
 }
 
 void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)

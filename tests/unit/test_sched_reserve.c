@@ -139,6 +139,8 @@ static void test_eager(void)
 	/* It is busy for 1.6 ms of each 4. */
 	CHECK(sim.stolen_ns < 0.02 * (double)(p->n_requests * 2400 * SIM_US));
 	CHECK(trainer->done_ns > 0.97 * (20e9 - (double)(p->n_requests * 4 * SIM_MS)));
+	/* Nor is it looked at all the time that it submits. */
+	CHECK(sim.n_ticks < p->n_requests * 5);
 	check_kept(&sim);
 	sim_finish(&sim);
 }

@@ -14,6 +14,7 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 
 	ret->last_ns = p->work.burst_ns == UINT64_MAX ? p->sim->now_ns : p->last_ns;
 	ret->waiting = p->in_burst && !p->work.hides_waiting && (!p->work.is_eager || p->left == 0);
+	ret->in_flight = p->work.is_eager && p->left > 0;
 	return true;
 }
 
