@@ -25,7 +25,7 @@ static int config_fill(const struct rbt_sched_config *given, struct rbt_sched_co
 	size_t n;
 	struct rbt_sched_config c = {
 		.policy = given->policy != NULL ? given->policy : rbt_sched_policies(&n),
-		.turn_ms = or_default(given->turn_ms, 80),
+		.turn_ms = or_default(given->turn_ms, 100),
 		.idle_us = or_default(given->idle_us, 5000),
 		.max_hold_us = or_never(given->max_hold_us, 1000),
 		.max_reserve_ms = or_default(given->max_reserve_ms, 2000),

@@ -40,7 +40,7 @@ struct rbt_sched_prog;
 /* 0 stands for the default where a default is named. */
 struct rbt_sched_config {
 	const struct rbt_sched_policy *policy; /* NULL: turns */
-	/* A turn; 60 to 100, default 80. Shorter ones lose to switching, longer ones are felt. */
+	/* A turn; 60 to 100, default 100. Shorter ones lose to switching, longer ones are felt. */
 	uint32_t turn_ms;
 	/* Who has the turn, has nothing in flight and shows no activity for this long is idle;
 	 * default 5000. */

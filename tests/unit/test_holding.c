@@ -105,12 +105,12 @@ static void test_old(void)
 	/* Put off, */
 	off_and_on(h);
 	CHECK_INT(seen.rouses, 0);
-	CHECK_INT(h->rouse_at_ns, h->roused_ns + RBT_NS_PER_S);
+	CHECK_INT(h->rouse_at_ns, h->roused_ns + 3 * RBT_NS_PER_S);
 	/* and not needed where it is taken off again before, */
 	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
 	CHECK_INT(h->rouse_at_ns, 0);
 	/* but for ever is too long. */
-	h->roused_ns -= 2 * RBT_NS_PER_S;
+	h->roused_ns -= 4 * RBT_NS_PER_S;
 	let_back(h, RBT_SCOPE_COMPUTE);
 	CHECK(seen.is_roused);
 	/* By command: all of it, at once. */
