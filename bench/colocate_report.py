@@ -70,7 +70,7 @@ def cell_summary(run, mode, regime):
 def weight_lines(args, run):
     """What each weighed neighbour had, and by how much its share misses its weight's."""
     parts = [weight / sum(args.weights) for weight in args.weights]
-    shares = [one / sum(run.weighed) for one in run.weighed]
+    shares = [one / (sum(run.weighed) or 1) for one in run.weighed]
     off = max(abs(share / part - 1) for share, part in zip(shares, parts))
     yield (f"- weights {':'.join(map(str, args.weights))}, {args.weigh_seconds:g} s without requests: "
            f"{' + '.join(f'{one:.2f}' for one in run.weighed)} /s; shares off by {off:.1%} at most")
@@ -97,6 +97,9 @@ def target_lines(args, rows, renice_ms):
         for words, key, target, form in at_least:
             if target and row[key]:
                 yield line(f"({name}) {words.format(target)}", format(row[key], form), row[key] >= target)
+        if args.target_daemon:
+            yield line(f"({name}) daemon ≤ {args.target_daemon:.0%} of a core", f"{row['daemon_share']:.2%}",
+                       row["daemon_share"] <= args.target_daemon)
     if args.target_renice_ms and renice_ms:
         yield line(f"renice < {args.target_renice_ms:g} ms", f"at most {max(renice_ms):.1f} ms",
                    max(renice_ms) < args.target_renice_ms)

@@ -16,7 +16,7 @@
 #
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), RATE (requests
 # per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A and BATCH_B (1), FLAGS_A (more options of colocate for step
-# a), LIMIT_A and LIMIT_B (seconds), BENCH_USER (nobody).
+# a), LIMIT_A and LIMIT_B (seconds), MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
 # Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -119,13 +119,14 @@ run_step() {
 	crowd)
 		colocate crowd "${LIMIT_CROWD:-560}" --modes "${MODES_CROWD:-graph,eager}" --batch "${BATCH_CROWD:-32}" \
 			--skip-default --latency-run --trainers 8 --trainer-run 4 --crowds 1,3,8 --own-seconds 3 \
-			--weights 1,2,4 --weigh-seconds 30 \
+			--weights "${WEIGHTS-1,2,4}" --weigh-seconds 30 \
 			--target-p50 1.1 --target-p99 1.12 --target-left 0.97 --target-jain 0.98 --target-weights 0.05 \
+			--target-daemon 0.02 \
 			--title '1, 3 and 8 trainers beside an inference program'
 		;;
 	gaps)
 		RATE=20 colocate gaps "${LIMIT_GAPS:-560}" --modes gaps --train resnet50 --skip-default --hints --latency-run \
-			--trainer-run --own-seconds 4 --target-p99 1.05 --target-left 0.97 \
+			--trainer-run --own-seconds 4 --target-p99 1.05 --target-left 0.97 --target-daemon 0.02 \
 			--title 'requests with gaps beside ResNet-50 training'
 		;;
 	d)
