@@ -98,7 +98,8 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 		return RBT_NEVER;
 	}
 	if (rbt_reserve_applies(s, p)) {
-		return since_ns + (p->window_ns > POLL_NS ? p->window_ns : POLL_NS);
+		uint64_t window_ns = p->in_flight ? p->flight_ns : p->window_ns;
+		return since_ns + (window_ns > POLL_NS ? window_ns : POLL_NS);
 	}
 	if (u->role == RBT_ROLE_TURN) {
 		/* While it is kept off, what it submitted before cannot end: that it is silent says

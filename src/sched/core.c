@@ -134,7 +134,7 @@ int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 	rbt_timer_set(s, &s->guard_timer, RBT_NEVER);
 	LIST_FOREACH (u, &s->units, link) {
 		LIST_FOREACH (p, &u->members, member) {
-			p->learn.stale = true;
+			p->learn.stale = p->flight.stale = true;
 		}
 		rbt_unit_enter(s, u);
 	}
@@ -372,7 +372,10 @@ void rbt_sched_busy(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p
 		return;
 	}
 	uint64_t gap_ns = s->now_ns - p->last_ns;
-	if (p->was_seen && (!p->gaps_are_told || gap_ns <= rbt_us(s->config.max_hold_us))) {
+	if (p->was_seen && p->in_flight) {
+		rbt_learn_gap(&p->flight, gap_ns, 1);
+	} else if (p->was_seen &&
+		   (!p->gaps_are_told || gap_ns <= rbt_us(s->config.max_hold_us))) {
 		rbt_learn_gap(&p->learn, gap_ns, 1);
 	}
 	rbt_busy_begin(s, p);

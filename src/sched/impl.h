@@ -54,8 +54,10 @@ struct rbt_sched_prog {
 	uint64_t hold_ns;       /* when the present hold began */
 	uint64_t engage_ns;     /* when to begin */
 	uint64_t submit_ns;     /* how long it submitted before it waited; RBT_NEVER: it has not */
-	uint64_t window_ns;
-	struct rbt_learn learn;
+	/* How long to hold after it has synchronised; and after it was last seen to submit, as long
+	 * as it has not. */
+	uint64_t window_ns, flight_ns;
+	struct rbt_learn learn, flight;
 
 	struct rbt_timer check; /* when to look whether it is idle */
 	struct rbt_decision decision;

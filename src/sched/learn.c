@@ -72,6 +72,11 @@ void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns
 	l->n_gaps = 0;
 }
 
+bool rbt_learn_holds(const struct rbt_learn *l)
+{
+	return l->total >= TOTAL_FEW && l->window_ns > 0;
+}
+
 bool rbt_learn_has_gaps(const struct rbt_learn *l)
 {
 	return l->gaps_milli == 0 || l->gaps_milli >= 500;

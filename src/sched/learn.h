@@ -51,6 +51,8 @@ void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns
 /* The window, at most max_ns; that while too few gaps are known to tell. */
 uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns);
 
+/* Whether enough gaps are known to tell, and they are worth a window. */
+bool rbt_learn_holds(const struct rbt_learn *l);
 /* Whether requests have gaps: half of them at least, as far as is known. */
 bool rbt_learn_has_gaps(const struct rbt_learn *l);
 

@@ -163,8 +163,10 @@ static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *
 	if (!has_slices(p)) {
 		return true;
 	}
-	if (p->window_ns > 0 && rbt_learn_has_gaps(&p->learn) &&
-		(lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
+	/* After its waits, or while it submits: then its ring may run empty. */
+	bool has_gaps = (p->window_ns > 0 && rbt_learn_has_gaps(&p->learn)) ||
+			(rbt_learn_holds(&p->flight) && p->learn.submit_ns >= WORTH_NS);
+	if (has_gaps && (lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
 		return true;
 	}
 	return p->learn.submit_ns >= long_ns || lasts_ns >= safe_ns(s, p) + WORTH_NS;
@@ -175,8 +177,9 @@ void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 	if (!rbt_reserve_applies(s, p)) {
 		return;
 	}
-	p->window_ns = rbt_learn_window(
-		&p->learn, rbt_us(s->config.max_hold_us), rbt_us(s->config.switch_cost_us));
+	uint64_t max_ns = rbt_us(s->config.max_hold_us), cost_ns = rbt_us(s->config.switch_cost_us);
+	p->window_ns = rbt_learn_window(&p->learn, max_ns, cost_ns);
+	p->flight_ns = rbt_learn_window(&p->flight, max_ns, cost_ns);
 	p->stats.window_ns = p->window_ns;
 	p->engage_ns = s->now_ns;
 	if (p->requests == 0 && !is_worth_it(s, p)) {

@@ -18,6 +18,13 @@ static const struct sim_work tokens = {
 static const struct sim_work single = {
 	.burst_ns = 1100 * SIM_US, .bursts = 1, .period_ns = 25 * SIM_MS, .is_poisson = true};
 
+/* Launches without waiting, slower than the device works: 4 ms. */
+static const struct sim_work eager = {.burst_ns = 20 * SIM_US,
+	.gap_ns = 30 * SIM_US,
+	.bursts = 80,
+	.period_ns = 25 * SIM_MS,
+	.is_eager = true};
+
 /* Whom `p` loses GPU time to between its submissions, and what it costs them. */
 static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 {
@@ -122,16 +129,11 @@ static void test_long_bursts(void)
  * submissions nobody counts, but that it was let go of too early is seen. */
 static void test_eager(void)
 {
-	const struct sim_work work = {.burst_ns = 20 * SIM_US,
-		.gap_ns = 30 * SIM_US,
-		.bursts = 80,
-		.period_ns = 25 * SIM_MS,
-		.is_eager = true};
 	struct sim sim;
 
 	sim_init(&sim, NULL);
 	struct sim_prog *trainer = sim_add(&sim, BEST_EFFORT, false, NULL);
-	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
+	struct sim_prog *p = sim_add(&sim, LATENCY, true, &eager);
 	sim.victim = p;
 	sim_run(&sim, 2 * SIM_S);
 	sim_reset(&sim);
@@ -139,6 +141,9 @@ static void test_eager(void)
 	/* It is busy for 1.6 ms of each 4. */
 	CHECK(sim.stolen_ns < 0.02 * (double)(p->n_requests * 2400 * SIM_US));
 	CHECK(trainer->done_ns > 0.97 * (20e9 - (double)(p->n_requests * 4 * SIM_MS)));
+	/* It is let go of when it has waited for the end, however long its pauses before. */
+	CHECK(trainer->done_ns > 0.985 * (20e9 - (double)(p->n_requests * 4 * SIM_MS)));
+	CHECK_INT(sim_stats(p).window_ns, 0);
 	/* Nor is it looked at all the time that it submits. */
 	CHECK(sim.n_ticks < p->n_requests * 5);
 	check_kept(&sim);
@@ -181,6 +186,16 @@ static void test_edges_only(void)
 	rbt_sched_destroy(s);
 }
 
+/* That requests have no gaps any more is seen sooner than how long they were is forgotten. */
+static void forget_gaps(struct sim *sim, struct sim_prog *p)
+{
+	p->work = single;
+	sim_run(sim, SIM_S);
+	uint64_t reserves = sim_stats(p).reserves;
+	sim_run(sim, SIM_S);
+	CHECK_INT(sim_stats(p).reserves, reserves);
+}
+
 /* What a program does changes: so does what is done for it. */
 static void test_relearns(void)
 {
@@ -194,16 +209,15 @@ static void test_relearns(void)
 	p->work = tokens;
 	sim_run(&sim, 3 * SIM_S);
 	CHECK(sim_stats(p).window_ns >= 100 * SIM_US);
-	/* That requests have no gaps any more is seen sooner than how long they were is forgotten. */
-	p->work = single;
-	sim_run(&sim, SIM_S);
+	forget_gaps(&sim, p);
 	CHECK(sim_stats(p).window_ns > 0);
-	uint64_t reserves = sim_stats(p).reserves;
-	sim_run(&sim, SIM_S);
-	CHECK(sim_stats(p).window_ns > 0);
-	CHECK_INT(sim_stats(p).reserves, reserves);
 	sim_run(&sim, 30 * SIM_S);
 	CHECK_INT(sim_stats(p).window_ns, 0);
+	p->work = eager;
+	uint64_t reserves = sim_stats(p).reserves;
+	sim_run(&sim, 3 * SIM_S);
+	CHECK(sim_stats(p).reserves > reserves + 100);
+	forget_gaps(&sim, p);
 	check_kept(&sim);
 	sim_finish(&sim);
 }
