@@ -61,7 +61,7 @@ struct rbt_board {
 	 * which sets it to 0 and wakes it. The tick changes with it, so that a submission has one
 	 * thing to look at. RBT_BOARD_AWAITS_END: until the last open request has ended. */
 	_Atomic uint32_t asleep;
-	_Atomic uint64_t window_ns; /* learnt: a pause longer than this ends a burst */
+	_Atomic uint64_t window_ns; /* learnt: a pause longer than this ends a burst; 0: unknown */
 	uint8_t pad1[48];
 
 	/* The program's, seldom written. */

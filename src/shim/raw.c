@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -24,6 +25,53 @@ uint64_t shim_raw_now_ns(void)
 {
 	return rbt_now_ns();
 }
+
+#if defined(__x86_64__)
+
+bool shim_raw_has_counter(void)
+{
+	int mode = 0;
+
+	return syscall(SYS_prctl, PR_GET_TSC, &mode, 0, 0, 0) == 0 && mode == PR_TSC_ENABLE;
+}
+
+uint64_t shim_raw_counter(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+
+#elif defined(__aarch64__)
+
+bool shim_raw_has_counter(void)
+{
+	int mode = 0;
+
+	/* EINVAL: Linux before 6.12, which never traps it, or reads it in our place. */
+	return syscall(SYS_prctl, PR_GET_TSC, &mode, 0, 0, 0) == 0 ? mode == PR_TSC_ENABLE
+								   : errno == EINVAL;
+}
+
+uint64_t shim_raw_counter(void)
+{
+	uint64_t count;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
+	return count;
+}
+
+#else
+
+bool shim_raw_has_counter(void)
+{
+	return false;
+}
+
+uint64_t shim_raw_counter(void)
+{
+	return 0;
+}
+
+#endif
 
 /* "/proc/self/fd/N" leads to the node. */
 static bool is_called(int fd, const char *name, size_t name_len)

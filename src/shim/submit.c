@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "shim/clock.h"
 #include "shim/sys.h"
 
 __thread struct rbt_board_slot *shim_slot __attribute__((tls_model("initial-exec")));
@@ -184,13 +185,11 @@ struct rbt_board_slot *shim_board_claim(uint32_t tid)
 	return b != NULL ? find_slot(b, tid) : NULL;
 }
 
-/* If it sleeps in this way. */
-static void wake_from(struct rbt_board *b, uint32_t way)
+static __attribute__((noinline)) void wake(struct rbt_board *b, uint32_t way)
 {
 	uint32_t expected = way;
 
-	if (atomic_load_explicit(&b->asleep, memory_order_relaxed) != way ||
-		!atomic_compare_exchange_strong(&b->asleep, &expected, 0)) {
+	if (!atomic_compare_exchange_strong(&b->asleep, &expected, 0)) {
 		return;
 	}
 	int saved_errno = errno;
@@ -199,7 +198,17 @@ static void wake_from(struct rbt_board *b, uint32_t way)
 	errno = saved_errno;
 }
 
-static void wake_daemon(struct rbt_board *b)
+/* If it sleeps in this way. */
+static inline void wake_from(struct rbt_board *b, uint32_t way)
+{
+	uint32_t asleep = atomic_load_explicit(&b->asleep, memory_order_relaxed);
+
+	if (__builtin_expect(asleep == way, 0)) {
+		wake(b, way);
+	}
+}
+
+static inline void wake_daemon(struct rbt_board *b)
 {
 	wake_from(b, RBT_BOARD_ASLEEP);
 }
@@ -216,9 +225,24 @@ static uint64_t last_activity_ns(struct rbt_board *b)
 	return last_ns;
 }
 
-static void note_gap(struct rbt_board *b, uint64_t now_ns)
+/* When somebody was last active, or a moment before that if it makes no difference to the gap: the
+ * other slots need not be looked at for a gap of the shortest class, which theirs are within. */
+static uint64_t before_gap_ns(struct rbt_board_slot *s, uint64_t window_ns, uint64_t now_ns)
 {
-	uint64_t last_ns = last_activity_ns(b);
+	uint64_t own_ns = atomic_load_explicit(&s->last_ns, memory_order_relaxed);
+	uint64_t limit_ns = window_ns != 0 && window_ns < RBT_BOARD_GAP_UNIT_NS
+				    ? window_ns
+				    : RBT_BOARD_GAP_UNIT_NS;
+
+	return own_ns != 0 && now_ns - own_ns < limit_ns ? own_ns
+							 : last_activity_ns(shim_board_of(s));
+}
+
+static void note_gap(struct rbt_board_slot *s, uint64_t now_ns)
+{
+	struct rbt_board *b = shim_board_of(s);
+	uint64_t window_ns = atomic_load_explicit(&b->window_ns, memory_order_relaxed);
+	uint64_t last_ns = before_gap_ns(s, window_ns, now_ns);
 
 	if (last_ns == 0 || last_ns >= now_ns) {
 		return;
@@ -227,7 +251,7 @@ static void note_gap(struct rbt_board *b, uint64_t now_ns)
 	atomic_fetch_add_explicit(
 		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], 1,
 		memory_order_relaxed);
-	if (gap_ns > atomic_load_explicit(&b->window_ns, memory_order_relaxed)) {
+	if (window_ns != 0 && gap_ns > window_ns) {
 		atomic_fetch_add_explicit(&b->n_bursts, 1, memory_order_relaxed);
 	}
 }
@@ -239,9 +263,9 @@ static void note(struct rbt_board_slot *s)
 
 	/* First of all: this is what somebody sleeps for. */
 	wake_daemon(b);
-	uint64_t now_ns = shim_raw_now_ns();
+	uint64_t now_ns = shim_clock_now_ns();
 	if (atomic_load_explicit(&s->tick, memory_order_relaxed) == 0) {
-		note_gap(b, now_ns);
+		note_gap(s, now_ns);
 	}
 	atomic_store_explicit(&s->last_ns, now_ns, memory_order_relaxed);
 	/* Read again: the board may be another by now. */
@@ -268,15 +292,19 @@ void shim_count_rest(uint32_t kind)
 	}
 }
 
-static void set_in_sync(struct rbt_board_slot *s, uint32_t depth)
+/* Added and taken away modulo 2^32. */
+static __attribute__((noinline)) void add_in_sync(struct rbt_board_slot *s, uint32_t change)
 {
-	struct rbt_board *b = shim_board_of(s);
+	atomic_fetch_add(&ongoing.in_sync[0], change);
+	publish32(&s->in_sync, &ongoing.in_sync[0]);
+}
 
-	if (shares) {
-		/* Added and taken away modulo 2^32. */
-		atomic_fetch_add(&ongoing.in_sync[0], depth - sync_depth);
-		publish32(&s->in_sync, &ongoing.in_sync[0]);
+static inline void set_in_sync(struct rbt_board_slot *s, uint32_t depth)
+{
+	if (__builtin_expect(shares, 0)) {
+		add_in_sync(s, depth - sync_depth);
 	} else {
+		struct rbt_board *b = shim_board_of(s);
 		atomic_store_explicit(&ongoing.in_sync[s - b->slots], depth, memory_order_relaxed);
 		atomic_store_explicit(&s->in_sync, depth, memory_order_release);
 	}
@@ -308,7 +336,7 @@ void shim_sync_end(uint32_t depth)
 	/* Only for somebody who looks; the time before the rest, which says that it is exact. */
 	void (*then)(uint64_t) = atomic_load_explicit(&also, memory_order_relaxed);
 	bool is_watched = atomic_load_explicit(&shim_board_of(s)->tick, memory_order_relaxed) != 0;
-	uint64_t now_ns = is_watched || then != NULL ? shim_raw_now_ns() : 0;
+	uint64_t now_ns = is_watched || then != NULL ? shim_clock_now_ns() : 0;
 	if (is_watched) {
 		atomic_store_explicit(&s->last_ns, now_ns, memory_order_relaxed);
 	}
@@ -425,7 +453,10 @@ void shim_request_end(void)
 
 void shim_submit_enable(void)
 {
-	atomic_store_explicit(&enabled, true, memory_order_relaxed);
+	if (!atomic_load_explicit(&enabled, memory_order_relaxed)) {
+		shim_clock_start();
+		atomic_store_explicit(&enabled, true, memory_order_relaxed);
+	}
 }
 
 bool shim_submit_enabled(void)

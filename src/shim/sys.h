@@ -118,6 +118,11 @@ void shim_say(const char *const parts[]);
 int shim_raw_ioctl(int fd, unsigned long request, void *arg);
 uint64_t shim_raw_now_ns(void);
 
+/* The processor's counter, which does not wait for the instructions before it. Whether there is one
+ * that may be read: where it is trapped, reading it is the program's end. */
+bool shim_raw_has_counter(void);
+uint64_t shim_raw_counter(void);
+
 /* Whether the file is the driver's control node. */
 bool shim_raw_is_control(int fd);
 

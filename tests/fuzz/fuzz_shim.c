@@ -59,6 +59,16 @@ uint64_t shim_raw_now_ns(void)
 	return clock_ns += 1000;
 }
 
+bool shim_raw_has_counter(void)
+{
+	return false;
+}
+
+uint64_t shim_raw_counter(void)
+{
+	return 0;
+}
+
 bool shim_raw_is_control(int fd)
 {
 	return fd >= 0;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -19,6 +20,7 @@
 #include "board/board.h"
 #include "shim/hints.h"
 #include "shim/submit.h"
+#include "shim/sys.h"
 #include "shim/wrap.h"
 #include "util/time.h"
 
@@ -500,6 +502,19 @@ static void requests_nest(void)
 	CHECK(r.n_requests == 23 && r.requests_open == 0 && n == 11);
 }
 
+/* Where reading it ends the program; so may libc's clock, whatever comes after. */
+static void a_trapped_counter_is_none(void)
+{
+#if defined(__x86_64__)
+	CHECK(shim_raw_has_counter());
+	CHECK(prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0);
+	bool has_counter = shim_raw_has_counter();
+	prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);
+	CHECK(!has_counter);
+#endif
+	CHECK(shim_raw_has_counter() == (shim_raw_counter() != 0));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -518,6 +533,7 @@ static const struct {
 	{"threads lose nothing", threads_lose_nothing, false},
 	{"shared anew while others wait", shared_anew_while_others_wait, false},
 	{"requests nest", requests_nest, false},
+	{"a trapped counter is none", a_trapped_counter_is_none, false},
 };
 
 int main(void)
