@@ -162,8 +162,11 @@ static void test_not_started(void)
 
 	world.rate = 1;
 	world.now_ns = RBT_NS_PER_S;
-	CHECK_INT(pthread_create(&thread, NULL, never_told, NULL), 0);
-	pthread_join(thread, NULL);
+	int r = pthread_create(&thread, NULL, never_told, NULL);
+	if (r == 0) {
+		pthread_join(thread, NULL);
+	}
+	CHECK_INT(r, 0);
 	CHECK_INT(world.n_counter, 0);
 }
 
