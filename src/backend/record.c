@@ -63,11 +63,14 @@ int rbt_record_mark_off(struct rbt_record *rec)
 	return r;
 }
 
-/* The same object: a handle may be used again, but not the task's number with it. */
+/* The same object, as far as is known: a handle may be used again. */
 static bool is_same_task(const struct rbt_task *a, const struct rbt_task *b)
 {
-	return a->handle == b->handle && a->gpu == b->gpu && a->kind == b->kind &&
-	       a->runlist == b->runlist && a->id == b->id;
+	uint32_t both = a->valid & b->valid;
+
+	return a->handle == b->handle && a->gpu == b->gpu &&
+	       ((both & RBT_TASK_HAS_RUNLIST) == 0 || a->runlist == b->runlist) &&
+	       ((both & RBT_TASK_HAS_ID) == 0 || a->id == b->id);
 }
 
 static bool was_off(const struct rbt_record *rec, const struct rbt_task *task, uint32_t channel)

@@ -119,13 +119,13 @@ static void undo_last_deed(struct daemon *d)
 	struct program *p;
 	struct hold *h;
 
-	if (d->hand_pid <= 0) {
-		for (size_t i = 0; i < d->mine.n; i++) {
-			d->mine.list[i].slices_changed = d->mine.list[i].suspended = true;
-		}
-		rbt_holdings_restore(&d->mine);
-		forget_applied(d);
+	/* The one beside it may have done the same: then it takes two to undo it. */
+	hand_lost(d, "the one before it was still at work");
+	for (size_t i = 0; i < d->mine.n; i++) {
+		d->mine.list[i].slices_changed = d->mine.list[i].suspended = true;
 	}
+	rbt_holdings_restore(&d->mine);
+	forget_applied(d);
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
 			h->stale = true;

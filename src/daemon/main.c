@@ -137,8 +137,8 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
 			h->stale = true;
+			/* Who is let back once too often takes no harm: h->off stays. */
 			if (!failed) {
-				h->off = RBT_ON;
 				memset(h->slice_us, 0, sizeof(h->slice_us));
 			}
 		}

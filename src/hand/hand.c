@@ -51,19 +51,23 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 		return r;
 	}
 	rec.fd = take_fd(p);
+	bool is_known = rbt_holdings_find(&hand->holdings, req->id) != NULL;
 	r = rbt_holdings_put(&hand->holdings, req->id, req->force != 0, &rec);
 	if (r < 0) {
 		return r;
 	}
 	struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
 	h->slices_changed = h->slices_changed || (req->value & RBT_HAND_SLICES_CHANGED) != 0;
-	if ((req->value & RBT_HAND_SUSPENDED) != 0 && !h->suspended) {
+	/* Another hand left some of it off, nobody knows which, and who is off must not be taken off
+	 * twice: so all of it is let back first. Of what it has had from the start, this one knows
+	 * better than whoever asks. */
+	if ((req->value & RBT_HAND_SUSPENDED) != 0 && !is_known) {
 		h->suspended = true;
 		h->deadline_ns = rbt_now_ns() + RETRY_NS;
-		/* Or some of it: who is off must not be taken off twice. */
-		return rbt_record_mark_off(&h->rec);
+		r = rbt_record_mark_off(&h->rec);
+		(void)rbt_holding_resume(h, RBT_SCOPE_ALL);
 	}
-	return 0;
+	return r;
 }
 
 static void renew(struct hand *hand, uint64_t deadline_ns)

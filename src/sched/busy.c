@@ -116,12 +116,15 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 /* How long it is until its request may end, if that is like those before. */
 static uint64_t blind_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	uint64_t early_ns = p->first_ns + p->learn.request_ns, spread_ns = 2 * p->learn.deviation_ns;
+	uint64_t so_far_ns = s->now_ns - p->first_ns, spread_ns = 2 * p->learn.deviation_ns;
+	uint64_t early_ns = p->learn.request_ns > spread_ns ? p->learn.request_ns - spread_ns : 0;
+	uint64_t least_ns = rbt_learn_least(&p->learn);
 
-	if (early_ns <= s->now_ns + spread_ns) {
+	early_ns = early_ns < least_ns ? early_ns : least_ns;
+	if (early_ns <= so_far_ns) {
 		return 0;
 	}
-	early_ns -= s->now_ns + spread_ns;
+	early_ns -= so_far_ns;
 	return early_ns < BLIND_MAX_NS ? early_ns : BLIND_MAX_NS;
 }
 
@@ -135,7 +138,8 @@ static uint64_t wait_time(const struct rbt_sched *s, const struct rbt_sched_prog
 	if (wait_ns > 0) {
 		return wait_ns;
 	}
-	if (so_far_ns < l->request_ns + 2 * l->deviation_ns && close_ns < WAIT_MIN_NS) {
+	if (so_far_ns + 2 * l->deviation_ns >= l->request_ns &&
+		so_far_ns < l->request_ns + 2 * l->deviation_ns && close_ns < WAIT_MIN_NS) {
 		return close_ns > CLOSE_MIN_NS ? close_ns : CLOSE_MIN_NS;
 	}
 	wait_ns = (s->now_ns - p->last_ns) / WAIT_SHARE;

@@ -5,6 +5,7 @@
 #define TOTAL_MAX  128u
 #define TOTAL_FEW  4u
 #define SMOOTHNESS 8
+#define LEAST_OF   16u
 
 /* The upper edge of a bucket. */
 static uint64_t edge_ns(unsigned bucket)
@@ -68,8 +69,18 @@ void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns
 	smooth(&l->deviation_ns, took_ns > mean_ns ? took_ns - mean_ns : mean_ns - took_ns);
 	smooth(&l->request_ns, took_ns);
 	smooth(&l->submit_ns, submit_ns);
+	if (l->n_requests++ % LEAST_OF == 0) {
+		l->least_ns[1] = l->n_requests > 1 ? l->least_ns[0] : took_ns;
+		l->least_ns[0] = took_ns;
+	}
+	l->least_ns[0] = took_ns < l->least_ns[0] ? took_ns : l->least_ns[0];
 	smooth(&l->gaps_milli, UINT64_C(1000) * l->n_gaps);
 	l->n_gaps = 0;
+}
+
+uint64_t rbt_learn_least(const struct rbt_learn *l)
+{
+	return l->least_ns[0] < l->least_ns[1] ? l->least_ns[0] : l->least_ns[1];
 }
 
 bool rbt_learn_holds(const struct rbt_learn *l)
@@ -79,7 +90,7 @@ bool rbt_learn_holds(const struct rbt_learn *l)
 
 bool rbt_learn_has_gaps(const struct rbt_learn *l)
 {
-	return l->gaps_milli == 0 || l->gaps_milli >= 500;
+	return l->gaps_milli == 0 || l->gaps_milli >= 250;
 }
 
 static uint64_t best_window(const struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns)

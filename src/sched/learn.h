@@ -42,6 +42,9 @@ struct rbt_learn {
 	 * far a request is from the first of these; and thousandths of gaps inside a request.
 	 * Smoothed; 0: unknown. */
 	uint64_t request_ns, submit_ns, deviation_ns, gaps_milli;
+	/* The shortest of the latest requests, up to 16, and of the 16 before. */
+	uint64_t least_ns[2];
+	uint32_t n_requests;
 };
 
 /* n gaps of about gap_ns each. */
@@ -51,9 +54,11 @@ void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns
 /* The window, at most max_ns; that while too few gaps are known to tell. */
 uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns);
 
+/* No request of late was shorter. */
+uint64_t rbt_learn_least(const struct rbt_learn *l);
 /* Whether enough gaps are known to tell, and they are worth a window. */
 bool rbt_learn_holds(const struct rbt_learn *l);
-/* Whether requests have gaps: half of them at least, as far as is known. */
+/* Whether requests have gaps: one in four of them at least, as far as is known. */
 bool rbt_learn_has_gaps(const struct rbt_learn *l);
 
 #endif

@@ -72,6 +72,9 @@ static int each_record(const struct target *t, const char *word, enum rbt_scope 
 	for (size_t i = 0; i < t->n; i++) {
 		struct rbt_record *rec = &t->records[i];
 		int r = -EINVAL;
+		/* The device itself is asked, and not what we know of it. */
+		free(rec->is_off);
+		rec->is_off = NULL;
 		if (strcmp(word, "off") == 0) {
 			r = t->backend->suspend(rec, scope, RBT_SUSPEND_FULL);
 		} else if (strcmp(word, "keep") == 0) {

@@ -113,6 +113,7 @@ static void test_off(void)
 
 	tasks[0].id = 6;
 	tasks[1].id = 7;
+	tasks[0].valid = tasks[1].valid = RBT_TASK_HAS_ID;
 	CHECK_INT(rbt_record_copy(&rec, &copy), 0);
 	CHECK_INT(rbt_record_copy(&rec, &newer), 0);
 	CHECK_INT(rbt_record_inherit_off(&newer, &copy), 0);
@@ -122,6 +123,8 @@ static void test_off(void)
 	/* The first task has another channel in place of its third; the second is another. */
 	newer.channels[2] = 0x5c000099;
 	newer.tasks[1].id = 8;
+	newer.tasks[0].runlist = 3; /* is known by now */
+	newer.tasks[0].valid |= RBT_TASK_HAS_RUNLIST;
 	CHECK_INT(rbt_record_inherit_off(&newer, &copy), 0);
 	CHECK(newer.is_off[0] && !newer.is_off[1] && !newer.is_off[2]);
 	CHECK(!newer.is_off[3] && !newer.is_off[4]);

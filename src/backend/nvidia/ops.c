@@ -122,6 +122,12 @@ static void flush(struct walk *w)
 			struct nv_disable_channels_params one = *p;
 			one.count = 1;
 			one.channel[0] = p->channel[i];
+			/* It may have been disabled by the batch before that failed, or not. */
+			one.disable = false;
+			if (p->disable) {
+				(void)send_batch(w, &one);
+			}
+			one.disable = p->disable;
 			r = send_batch(w, &one);
 			note_done(w, i, 1, r);
 			note_error(w, r);
