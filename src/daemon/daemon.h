@@ -169,6 +169,7 @@ struct daemon {
 	uint64_t hint_look_ns; /* when that is to be done next; UINT64_MAX: not at all */
 	struct rbt_sched *sched;
 	struct rbt_board_waiter *waiter;
+	int hand_cpu; /* that the hand is to run on; -1: any */
 	pid_t hand_pid;
 	uint32_t hand_seq;
 	uint64_t hand_started_ns;

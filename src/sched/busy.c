@@ -8,18 +8,18 @@
 
 /* No look sooner than this after the last: the clock of whoever ticks us is no better. */
 #define POLL_NS UINT64_C(50000)
-/* While a program waits for the device it is looked at less and less often; hardly while the end of
- * its request is not expected, and closely when it is, if its requests are all of a length. Each
- * look wakes us, at 15 us of a core. */
-#define WAIT_MIN_NS   UINT64_C(200000)
-#define WAIT_MAX_NS   UINT64_C(2000000)
-#define WAIT_SHARE    32
-#define EXPECT_MAX_NS UINT64_C(1000000)
-#define EXPECT_SHARE  4
-#define SUBMIT_SHARE  16
-#define BLIND_MAX_NS  UINT64_C(10000000)
-#define CLOSE_MIN_NS  UINT64_C(100000)
-#define CLOSE_SHARE   4
+/*
+ * Each look wakes us, at 15 to 40 us of a core. So a program is not looked at before its request has
+ * lasted as long as the shortest of late did, then closely when its end is expected, and less and
+ * less often otherwise: the end is found a few per cent of the request late at most.
+ */
+#define BLIND_MAX_NS UINT64_C(10000000)
+#define WAIT_MIN_NS  UINT64_C(200000)
+#define WAIT_MAX_NS  UINT64_C(2000000)
+#define WAIT_SHARE   16
+#define EARLY_SHARE  8
+#define CLOSE_MIN_NS UINT64_C(100000)
+#define CLOSE_SHARE  4
 /* How often the wait for the next probe is doubled: up to 8 times. */
 #define PROBE_MOST 8
 
@@ -113,52 +113,46 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 	return since_ns + rbt_us(s->config.idle_us);
 }
 
-/* How long it is until its request may end, if that is like those before. */
+static uint64_t clamp(uint64_t ns, uint64_t min_ns, uint64_t max_ns)
+{
+	return ns < min_ns ? min_ns : ns > max_ns ? max_ns : ns;
+}
+
+/* How long it is until its request may end, if that is like those before; 0: it may now. */
 static uint64_t blind_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	uint64_t so_far_ns = s->now_ns - p->first_ns, spread_ns = 2 * p->learn.deviation_ns;
-	uint64_t early_ns = p->learn.request_ns > spread_ns ? p->learn.request_ns - spread_ns : 0;
-	uint64_t least_ns = rbt_learn_least(&p->learn);
+	uint64_t so_far_ns = s->now_ns - p->first_ns, least_ns = rbt_learn_least(&p->learn);
 
-	early_ns = early_ns < least_ns ? early_ns : least_ns;
-	if (early_ns <= so_far_ns) {
-		return 0;
-	}
-	early_ns -= so_far_ns;
-	return early_ns < BLIND_MAX_NS ? early_ns : BLIND_MAX_NS;
+	return least_ns > so_far_ns ? clamp(least_ns - so_far_ns, 0, BLIND_MAX_NS) : 0;
 }
 
 /* How long it is left alone while it waits for the device. */
 static uint64_t wait_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	const struct rbt_learn *l = &p->learn;
-	uint64_t so_far_ns = s->now_ns - p->first_ns, expect_ns = 0;
-	uint64_t wait_ns = blind_time(s, p), close_ns = l->deviation_ns / CLOSE_SHARE;
+	uint64_t so_far_ns = s->now_ns - p->first_ns, spread_ns = 2 * l->deviation_ns;
+	uint64_t wait_ns = blind_time(s, p);
 
 	if (wait_ns > 0) {
 		return wait_ns;
 	}
-	if (so_far_ns + 2 * l->deviation_ns >= l->request_ns &&
-		so_far_ns < l->request_ns + 2 * l->deviation_ns && close_ns < WAIT_MIN_NS) {
-		return close_ns > CLOSE_MIN_NS ? close_ns : CLOSE_MIN_NS;
+	if (so_far_ns + spread_ns < l->request_ns) {
+		return clamp(so_far_ns / EARLY_SHARE, WAIT_MIN_NS, WAIT_MAX_NS);
 	}
-	wait_ns = (s->now_ns - p->last_ns) / WAIT_SHARE;
-	wait_ns = wait_ns < WAIT_MAX_NS ? wait_ns : WAIT_MAX_NS;
-	wait_ns = wait_ns > WAIT_MIN_NS ? wait_ns : WAIT_MIN_NS;
-	if (l->request_ns > so_far_ns) {
-		expect_ns = (l->request_ns - so_far_ns) / EXPECT_SHARE;
-		expect_ns = expect_ns < EXPECT_MAX_NS ? expect_ns : EXPECT_MAX_NS;
+	wait_ns = so_far_ns / WAIT_SHARE;
+	if (so_far_ns < l->request_ns + spread_ns) {
+		uint64_t close_ns = l->deviation_ns / CLOSE_SHARE;
+		return clamp(wait_ns < close_ns ? wait_ns : close_ns, CLOSE_MIN_NS, WAIT_MAX_NS);
 	}
-	return wait_ns > expect_ns ? wait_ns : expect_ns;
+	return clamp(wait_ns, WAIT_MIN_NS, WAIT_MAX_NS);
 }
 
-/* The same while it goes on submitting: its end is found a few per cent late at most. */
+/* The same while it goes on submitting. */
 static uint64_t submit_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	uint64_t wait_ns = blind_time(s, p), share_ns = (s->now_ns - p->first_ns) / SUBMIT_SHARE;
+	uint64_t wait_ns = blind_time(s, p), share_ns = (s->now_ns - p->first_ns) / WAIT_SHARE;
 
-	share_ns = share_ns < EXPECT_MAX_NS ? share_ns : EXPECT_MAX_NS;
-	return wait_ns > share_ns ? wait_ns : share_ns;
+	return wait_ns > 0 ? wait_ns : clamp(share_ns, 0, WAIT_MAX_NS);
 }
 
 /* When to look next, for a program whose end matters. */

@@ -374,8 +374,7 @@ void rbt_sched_busy(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p
 	uint64_t gap_ns = s->now_ns - p->last_ns;
 	if (p->was_seen && p->in_flight) {
 		rbt_learn_gap(&p->flight, gap_ns, 1);
-	} else if (p->was_seen &&
-		   (!p->gaps_are_told || gap_ns <= rbt_us(s->config.max_hold_us))) {
+	} else if (p->was_seen && (!p->gaps_are_told || gap_ns <= rbt_us(s->config.max_hold_us))) {
 		rbt_learn_gap(&p->learn, gap_ns, 1);
 	}
 	rbt_busy_begin(s, p);

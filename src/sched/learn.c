@@ -90,7 +90,7 @@ bool rbt_learn_holds(const struct rbt_learn *l)
 
 bool rbt_learn_has_gaps(const struct rbt_learn *l)
 {
-	return l->gaps_milli == 0 || l->gaps_milli >= 250;
+	return l->gaps_milli == 0 || l->gaps_milli >= 750;
 }
 
 static uint64_t best_window(const struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns)

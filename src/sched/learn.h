@@ -58,7 +58,7 @@ uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_
 uint64_t rbt_learn_least(const struct rbt_learn *l);
 /* Whether enough gaps are known to tell, and they are worth a window. */
 bool rbt_learn_holds(const struct rbt_learn *l);
-/* Whether requests have gaps: one in four of them at least, as far as is known. */
+/* Whether requests have gaps: three in four of them at least, as far as is known. */
 bool rbt_learn_has_gaps(const struct rbt_learn *l);
 
 #endif
