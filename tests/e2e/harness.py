@@ -25,7 +25,7 @@ SKIP = 77
 
 
 def binary(name):
-    for folder in ("", "tests/progs", "tests/conformance", "tests/kernels", "bench"):
+    for folder in ("", "tests/progs", "tests/conformance", "tests/kernels", "tests/hw", "bench"):
         path = os.path.join(os.path.abspath(BUILD), folder, name)
         if os.path.isfile(path):
             return path

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 
-from harness import alive, binary, eventually, main, measured
+from harness import LONG, alive, binary, eventually, main, measured
 
 MAGIC = 0x74627201
 SET_TIMESLICE, DISABLE_CHANNELS = "a06c0103", "2080110b"
@@ -218,14 +218,21 @@ def test_a_lost_hand_and_a_refused_resume(s):
     eventually("resumed", lambda: s.is_running(p.pid), 8)
 
 
+def seize(hand):
+    """Killed, it then stays until it is waited for, as one does that hangs in the driver. False: not here."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(0x4206, hand, None, None) != 0:  # PTRACE_SEIZE
+        print("     the hand cannot be traced here:", os.strerror(ctypes.get_errno()))
+        return False
+    return True
+
+
 @measured
 def test_a_hand_that_does_not_go(s):
-    """Killed, it stays for a while, as one does that hangs in the driver: here, because of who traces it."""
-    libc = ctypes.CDLL(None, use_errno=True)
     p, daemon = started(s)
     hand = s.hand()
-    if libc.ptrace(0x4206, hand, None, None) != 0:  # PTRACE_SEIZE
-        return print("     the hand cannot be traced here:", os.strerror(ctypes.get_errno()))
+    if not seize(hand):
+        return
     before = time.monotonic()
     os.kill(hand, signal.SIGKILL)
     eventually("restored", lambda: s.is_default(p.pid))
@@ -237,6 +244,29 @@ def test_a_hand_that_does_not_go(s):
     os.waitpid(hand, 0)
     eventually("as before", lambda: s.slices(p.pid) == [1])
     assert s.daemon() == daemon and s.hand() != hand
+
+
+def test_a_late_deed_beside_a_new_hand(s):
+    """A hand hangs in the driver until there is another, and what it was asked for is carried out in the end."""
+    if not LONG:
+        return  # 10 s without a hand
+    p = s.run("--class", "normal")
+    s.rubato("suspend", p.pid)
+    hand = s.hand()
+    if not seize(hand):
+        return
+    os.kill(hand, signal.SIGKILL)
+    eventually("restored", lambda: s.is_running(p.pid))
+    eventually("suspended anew, by another", lambda: s.is_suspended(p.pid), 15)
+    with subprocess.Popen(s.inside([binary("ops"), str(p.pid)]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env=s.env) as late:  # what the first one was at
+        late.stdin.write("off all\n")
+        late.stdin.flush()
+        assert [late.stdout.readline().split()[0] for _ in range(2)] == ["0", "0"]
+        os.waitpid(hand, 0)
+        eventually("the first is gone", lambda: not os.path.exists(f"/proc/{hand}"))
+        s.rubato("resume", p.pid)
+        assert s.is_running(p.pid), "disabled twice, enabled once"
 
 
 def test_a_killed_daemon_and_a_refused_restore(s):

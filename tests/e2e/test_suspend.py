@@ -6,6 +6,8 @@ import time
 
 from harness import alive, eventually, main, measured
 
+DISABLE_CHANNELS = "2080110b"
+
 
 def kill(pid, number=signal.SIGKILL):
     os.kill(pid, number)
@@ -111,6 +113,19 @@ def test_the_hand_is_killed(s):
     assert s.is_running(p.pid)
 
 
+def test_the_hand_is_killed_and_half_is_restored(s):
+    """The driver refuses some of it: the next hand cannot know what is still off, and takes all of it off."""
+    p = s.run("--class", "normal", args=("--channels", 150))
+    s.rubato("suspend", p.pid)
+    s.softgpu("fault", "--cmd", DISABLE_CHANNELS, "--status", "65", "--count", "1")
+    old = s.hand()
+    kill(old)
+    eventually("a new hand", lambda: s.processes("rubato-hand") not in ([], [old]))
+    eventually("still meant", lambda: s.is_suspended(p.pid), 3)
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid)
+
+
 def test_both_are_killed(s):
     p = s.program()
     s.rubato("suspend", p.pid)
@@ -137,6 +152,31 @@ def test_the_daemon_is_stopped(s):
     eventually("the hand's deadline", lambda: s.is_running(p.pid), 4)
     kill(daemon, signal.SIGCONT)
     eventually("still meant", lambda: s.is_suspended(p.pid))
+
+
+def test_new_tasks_while_the_daemon_is_stopped(s):
+    """It learns of them before it learns that the hand has let the program back: all of it is taken off anew."""
+    p = s.run("--class", "normal")
+    s.rubato("suspend", p.pid)
+    daemon = s.daemon()
+    kill(daemon, signal.SIGSTOP)
+    p.ask("more")
+    eventually("the hand's deadline", lambda: s.is_running(p.pid), 4)
+    kill(daemon, signal.SIGCONT)
+    eventually("still meant", lambda: s.is_suspended(p.pid), 3)
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid)
+
+
+def test_one_of_a_group_for_a_while(s):
+    """When its time is over, whoever was kept off with it is let back too; a third stays suspended."""
+    a, b = (s.run("--group", "g", "--class", "best-effort") for _ in range(2))
+    c = s.run("--class", "normal")
+    s.rubato("suspend", c.pid)
+    for _ in range(2):
+        s.rubato("suspend", a.pid, "--for", "0.1")
+        eventually("both are back", lambda: s.is_running(a.pid) and s.is_running(b.pid), 3)
+    assert s.is_suspended(c.pid)
 
 
 def test_the_hand_is_stopped(s):

@@ -128,5 +128,6 @@ int main(int argc, char **argv)
 		each_record(&t, "on", RBT_SCOPE_ALL);
 		each_compute(&t, "slice", 0);
 	}
+	rbt_records_free(t.records, t.n);
 	return r == 0 ? 0 : 1;
 }
