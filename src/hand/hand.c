@@ -58,9 +58,9 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 	}
 	struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
 	h->slices_changed = h->slices_changed || (req->value & RBT_HAND_SLICES_CHANGED) != 0;
-	/* Another hand left some of it off, nobody knows which, and who is off must not be taken off
-	 * twice: so all of it is let back first. Of what it has had from the start, this one knows
-	 * better than whoever asks. */
+	/* Another hand left some of it off, nobody knows which, and who is off must not be taken
+	 * off twice: so all of it is let back first. Of what it has had from the start, this one
+	 * knows better than whoever asks. */
 	if ((req->value & RBT_HAND_SUSPENDED) != 0 && !is_known) {
 		h->suspended = true;
 		h->deadline_ns = rbt_now_ns() + RETRY_NS;
