@@ -9,9 +9,9 @@
 /* No look sooner than this after the last: the clock of whoever ticks us is no better. */
 #define POLL_NS UINT64_C(50000)
 /*
- * Each look wakes us, at 15 to 40 us of a core. So a program is not looked at before its request has
- * lasted as long as the shortest of late did, then closely when its end is expected, and less and
- * less often otherwise: the end is found a few per cent of the request late at most.
+ * Each look wakes us, at 15 to 40 us of a core. So a program is not looked at before its request
+ * has lasted as long as the shortest of late did, then closely when its end is expected, and less
+ * and less often otherwise: the end is found a few per cent of the request late at most.
  */
 #define BLIND_MAX_NS UINT64_C(10000000)
 #define WAIT_MIN_NS  UINT64_C(200000)

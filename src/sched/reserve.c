@@ -169,7 +169,7 @@ static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *
 	if (has_gaps && (lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
 		return true;
 	}
-	/* Who submits for less than that, with pauses, is not known for it: nobody looks so soon. */
+	/* Who submits for less, with pauses, is not known for it: nobody looks so soon. */
 	return p->learn.submit_ns >= long_ns || lasts_ns >= safe_ns(s, p) + WORTH_NS;
 }
 
