@@ -94,7 +94,7 @@ class Trainer:
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        event = torch.cuda.Event()
+        event = torch.cuda.Event(blocking=True)  # eight that spin would disturb whom they stand beside
         event.record()
         return event
 

@@ -10,7 +10,7 @@
 
 /* Rousing takes as long as a suspend and a resume. So it is done at every resume while the program
  * may still be setting up, and later once in a while. */
-#define ROUSE_YOUNG_NS (30 * RBT_NS_PER_S)
+#define ROUSE_YOUNG_NS (10 * RBT_NS_PER_S)
 #define ROUSE_EVERY_NS (3 * RBT_NS_PER_S)
 
 void rbt_holdings_finish(struct rbt_holdings *hs)

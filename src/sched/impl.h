@@ -220,6 +220,8 @@ void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u);
 void rbt_turns_expire(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* Looks at the GPUs in `resched`. */
 void rbt_turns_run(struct rbt_sched *s);
+/* A reserve ends that has kept it off, in its turn. */
+void rbt_turns_let_back(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* Whether somebody waits for what it has. */
 bool rbt_turns_is_contested(struct rbt_sched *s, const struct rbt_sched_unit *u);
 

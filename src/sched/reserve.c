@@ -60,6 +60,9 @@ static void review(struct rbt_sched *s, struct rbt_sched_gpu *gpu, unsigned befo
 		}
 		rbt_unit_update_on(s, u);
 	}
+	if (gpu->current != NULL && after < before) {
+		rbt_turns_let_back(s, gpu->current);
+	}
 	if (gpu->current != NULL) {
 		rbt_unit_update_on(s, gpu->current);
 	}

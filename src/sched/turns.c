@@ -9,6 +9,9 @@
  * the policy. A turn ends when its time is up and somebody else is first, when its unit idles, or
  * at once when a higher level wants the GPU. Where nobody else wants it, it does not end: no timer.
  *
+ * Who is let back by a reserve when most of its turn is over gives way then: the next comes in its
+ * place, and two calls of the driver, with a millisecond of nobody's, are saved.
+ *
  * A unit on several GPUs needs all of them at once, when it is its turn on each. While some are in
  * the midst of another's turn, the next in line may use the others; after one turn of such waiting
  * it takes them all.
@@ -369,6 +372,19 @@ static void end_turn(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 	rbt_guard_end(s, u);
 	s->resched |= u->mask;
+}
+
+void rbt_turns_let_back(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	bool is_on_one = (u->mask & (u->mask - 1)) == 0;
+
+	if (u->role == RBT_ROLE_TURN && !u->is_on && !u->is_guarded && is_on_one &&
+		s->config.policy->key == rbt_fair_key && u->left_ns > 0 &&
+		u->left_ns <= turn_ns(s) / 5 * 2 && has_rival(s, u)) {
+		u->left_ns = 0;
+		u->is_over = true;
+		s->resched |= u->mask;
+	}
 }
 
 void rbt_turns_expire(struct rbt_sched *s, struct rbt_sched_unit *u)

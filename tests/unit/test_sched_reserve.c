@@ -55,6 +55,8 @@ static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 	 * 5 ms of a turn. */
 	CHECK(sim.n_ticks <
 		p->n_requests * (is_poisson ? 10 : 6) + (n_trainers > 1 ? 20 * 220 : 0));
+	/* Turns change when a request ends, and cost no change of their own. */
+	CHECK(sim.n_changes <= p->n_requests * 9 / 4);
 	CHECK(sim_stats(p).window_ns >= 100 * SIM_US && sim_stats(p).window_ns <= 160 * SIM_US);
 	check_kept(&sim);
 	sim_finish(&sim);
