@@ -41,6 +41,14 @@ static int wait_for_nothing(a_ a)
 	return 0;
 }
 
+/* As much code as the first cache holds, and as many jumps as are predicted. */
+static __attribute__((noinline)) void walk_code(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile(".rept 1024\n\tjmp 1f\n\t.p2align 6\n1:\n\t.endr");
+#endif
+}
+
 static uint64_t work(void)
 {
 	static volatile uint64_t words[WORK_WORDS];
@@ -51,6 +59,7 @@ static uint64_t work(void)
 		sum = sum * 5 + words[i % WORK_WORDS];
 		words[i % WORK_WORDS] = sum;
 	}
+	walk_code();
 	return sum;
 }
 
