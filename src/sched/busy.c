@@ -193,7 +193,8 @@ void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)
 	} else if (u->role == RBT_ROLE_TURN && u->is_current && u->is_on && u->is_wanting &&
 		   (p->busy || u->is_probing) && p->params.is_known &&
 		   rbt_turns_is_contested(s, u)) {
-		at_ns = p->waiting ? s->now_ns + rbt_us(s->config.idle_us) : next_look(s, p);
+		/* While it waits for the device it is not idle. */
+		at_ns = p->waiting ? s->now_ns + 2 * rbt_us(s->config.idle_us) : next_look(s, p);
 	}
 	if (at_ns != RBT_NEVER && at_ns < s->now_ns + POLL_NS) {
 		at_ns = s->now_ns + POLL_NS;
