@@ -19,8 +19,8 @@ static void test_equal(unsigned n, bool is_known)
 	sim_run(&sim, 20 * SIM_S);
 	CHECK(sim_jain(sim.progs, n) >= 0.98);
 	CHECK(sim.idle_ns < 1e-3 * (double)sim.now_ns);
-	/* 200 turns; with boards also a look at whoever has the turn every 10 ms. */
-	CHECK(sim.n_ticks <= (is_known ? 2300 : 210));
+	/* 200 turns; with boards also a look at whoever has the turn every 5 ms. */
+	CHECK(sim.n_ticks <= (is_known ? 4100 : 210));
 	CHECK(sim.n_changes <= 2 * 210 + 2 * n);
 	check_kept(&sim);
 	sim_finish(&sim);
