@@ -87,7 +87,7 @@ void rbt_board_unmap(struct rbt_board *b)
 
 static bool is_waiting(const struct rbt_board_slot *s)
 {
-	uint32_t n = get32(&s->in_sync);
+	uint32_t n = atomic_load_explicit(&s->in_sync, memory_order_acquire);
 
 	/* More than there can be threads: forged, or gone below zero. */
 	return n > 0 && n < (1u << 22);
@@ -112,41 +112,46 @@ struct ends {
 	uint64_t synced_ns, submitted_ns;
 };
 
-static void note_end(struct ends *ends, uint32_t tick, uint64_t ns)
+static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
 {
-	uint64_t *end_ns = tick == 0 ? &ends->synced_ns : &ends->submitted_ns;
+	uint64_t *end_ns = is_synced ? &ends->synced_ns : &ends->submitted_ns;
 
 	*end_ns = ns > *end_ns ? ns : *end_ns;
 }
 
-/* One slot into the sums; w remembers it. */
+/*
+ * One slot into the sums; w remembers it. Read in the order opposite to that in which the program
+ * writes at the end of a synchronisation: who is seen not to wait has left its time, and the time
+ * goes with n_synced, or is of a later moment. In the latter case the counters, which are read last
+ * and written before any time, have gone on as well, or the time is a later synchronisation's of
+ * nothing: so it is taken for exact only where it is.
+ */
 static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
 	uint64_t now_ns, struct rbt_board_reading *ret, struct ends *ends)
 {
-	uint64_t total = 0;
-	/* Acquired first: with a tick of 0 the counters include all up to the synchronisation. */
-	uint32_t tick = atomic_load_explicit(&s->tick, memory_order_acquire);
-	uint64_t last_ns = get64(&s->last_ns);
+	bool in_sync = is_waiting(s);
+	uint32_t n_synced = atomic_load_explicit(&s->n_synced, memory_order_acquire);
+	uint64_t last_ns = atomic_load_explicit(&s->last_ns, memory_order_acquire);
+	uint64_t total = get32(&s->n_polls);
 
+	ret->n_polls += total;
 	for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
 		uint64_t n = get64(&s->n[kind]);
 		ret->n[kind] += n;
 		total += n;
 	}
 	ret->n_syncs += get64(&s->n_syncs);
-	uint64_t n_polls = get64(&s->n_polls);
-	ret->n_polls += n_polls;
-	total += n_polls;
-	ret->in_sync = ret->in_sync || is_waiting(s);
+	ret->in_sync = ret->in_sync || in_sync;
 	last_ns = last_ns < now_ns ? last_ns : now_ns;
-	if (tick != 0 && w->seen && total != w->n[i]) {
+	bool is_synced = n_synced == (uint32_t)total;
+	if (!is_synced && w->seen && total != w->n[i]) {
 		last_ns = now_ns;
 	}
 	if (last_ns > w->active_ns[i]) {
 		w->active_ns[i] = last_ns;
 	}
 	w->n[i] = total;
-	note_end(ends, tick, w->active_ns[i]);
+	note_end(ends, is_synced, w->active_ns[i]);
 	if (w->active_ns[i] > ret->active_ns) {
 		ret->active_ns = w->active_ns[i];
 	}
@@ -224,20 +229,12 @@ void rbt_board_sleep(struct rbt_board *b)
 	next_tick(b);
 }
 
-/* By the same sum as look_at_slot(). */
 static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
 {
 	uint32_t n_used = slots_used(b);
 
 	for (uint32_t i = 0; i < n_used; i++) {
-		uint64_t total = get64(&b->slots[i].n_polls);
-		if (is_waiting(&b->slots[i])) {
-			return true;
-		}
-		for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
-			total += get64(&b->slots[i].n[kind]);
-		}
-		if (total != w->n[i]) {
+		if (is_waiting(&b->slots[i]) || rbt_board_total(&b->slots[i]) != w->n[i]) {
 			return true;
 		}
 	}

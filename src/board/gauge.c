@@ -75,8 +75,10 @@ bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struc
 	add(&slot->n[RBT_BOARD_LAUNCH], g->n_launches);
 	add(&slot->n[RBT_BOARD_COPY], g->n_copies);
 	add(&slot->n_syncs, !g->is_active);
-	/* With a tick of 0 this is taken for exact, which it is to a look. */
-	atomic_store_explicit(&slot->last_ns, now_ns, memory_order_relaxed);
+	atomic_store_explicit(&slot->last_ns, now_ns, memory_order_release);
+	/* So that this is taken for exact, which it is to a look. */
+	atomic_store_explicit(
+		&slot->n_synced, (uint32_t)rbt_board_total(slot), memory_order_release);
 	/* In one order with rbt_board_rest(): either it sees this, or we see that it sleeps. */
 	atomic_store(&slot->in_sync, g->is_active);
 	atomic_thread_fence(memory_order_seq_cst);

@@ -10,11 +10,18 @@
  * Who writes what is in one line of cache each. Times are CLOCK_MONOTONIC in ns, 0 unknown.
  *
  * A submission takes no clock, unless the daemon has looked since the last one (its tick differs),
- * or a synchronisation has returned since (the slot's tick is 0). So:
- *   last_ns of a slot whose tick is 0   is exact: when its last synchronisation returned
- *   last_ns of another                  is a time at which it was active; if its counters have
- *                                       changed since a look, it was active after that too
+ * or the slot's tick is 0. A synchronisation that returns leaves its time, and how much the slot
+ * had counted then. So:
+ *   last_ns of a slot that has counted no more   is exact: when its last synchronisation returned
+ *   last_ns of another                           is a time at which it was active; if its counters
+ *                                                have changed since a look, it was active after
+ *                                                that too
  * src/board/board.c turns both into "last active".
+ *
+ * The slot's tick is set to 0 by a synchronisation that wants to know when the next submission is
+ * made, for the gap between the two. In a loop that launches and waits that would be each, and what
+ * it takes the greater part of all that is added to it: there it is one in RBT_BOARD_GAP_SAMPLE, by
+ * chance, which then counts for as many.
  */
 #ifndef RBT_BOARD_LAYOUT_H
 #define RBT_BOARD_LAYOUT_H
@@ -25,7 +32,7 @@
 #include <stdint.h>
 
 #define RBT_BOARD_MAGIC   0x64726f42u /* "Bord" */
-#define RBT_BOARD_VERSION 1u
+#define RBT_BOARD_VERSION 2u
 #define RBT_BOARD_SIZE    4096u
 #define RBT_BOARD_SLOTS   56u /* slot 0 is shared by all who have none of their own */
 #define RBT_BOARD_GAPS    16u
@@ -45,9 +52,10 @@ struct rbt_board_slot {
 	_Atomic uint64_t n[RBT_BOARD_KINDS]; /* submissions */
 	_Atomic uint64_t n_syncs;            /* synchronisations that have returned */
 	_Atomic uint64_t last_ns;
-	_Atomic uint32_t in_sync; /* synchronisations that have not */
-	_Atomic uint32_t tick;    /* the daemon's when last_ns was taken; 0: see above */
-	_Atomic uint64_t n_polls; /* questions that were answered "not ready yet" */
+	_Atomic uint32_t in_sync;  /* synchronisations that have not */
+	_Atomic uint32_t tick;     /* the daemon's at the last submission that took a clock, or 0 */
+	_Atomic uint32_t n_polls;  /* questions that were answered "not ready yet" */
+	_Atomic uint32_t n_synced; /* rbt_board_total() when a synchronisation last returned */
 };
 
 struct rbt_board {
@@ -87,12 +95,15 @@ struct rbt_board {
 };
 
 #define RBT_BOARD_GAP_UNIT_NS  16000u
+#define RBT_BOARD_GAP_SAMPLE   8u
 #define RBT_BOARD_TIME_UNIT_NS 1000u
 
 static_assert(sizeof(struct rbt_board_slot) == 64, "board");
 static_assert(offsetof(struct rbt_board_slot, n_syncs) == 32, "board");
 static_assert(offsetof(struct rbt_board_slot, in_sync) == 48, "board");
+static_assert(offsetof(struct rbt_board_slot, tick) == 52, "board");
 static_assert(offsetof(struct rbt_board_slot, n_polls) == 56, "board");
+static_assert(offsetof(struct rbt_board_slot, n_synced) == 60, "board");
 static_assert(offsetof(struct rbt_board, tick) == 64, "board");
 static_assert(offsetof(struct rbt_board, window_ns) == 72, "board");
 static_assert(offsetof(struct rbt_board, n_used) == 128, "board");
@@ -102,6 +113,20 @@ static_assert(offsetof(struct rbt_board, request_times) == 256, "board");
 static_assert(offsetof(struct rbt_board, slots) == 512, "board");
 static_assert(sizeof(struct rbt_board) == RBT_BOARD_SIZE, "board");
 static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "board");
+
+/* All that a slot has counted, but synchronisations. Each counter only grows: who has read that
+ * they come to as much as before knows that none of them has changed. */
+static inline uint64_t rbt_board_total(const struct rbt_board_slot *s)
+{
+	static_assert(RBT_BOARD_KINDS == 4, "all of them");
+
+	/* Not a loop, whose end is guessed wrong where it is seldom come by. */
+	return atomic_load_explicit(&s->n[0], memory_order_relaxed) +
+	       atomic_load_explicit(&s->n[1], memory_order_relaxed) +
+	       atomic_load_explicit(&s->n[2], memory_order_relaxed) +
+	       atomic_load_explicit(&s->n[3], memory_order_relaxed) +
+	       atomic_load_explicit(&s->n_polls, memory_order_relaxed);
+}
 
 /* In which of n classes, each twice as wide as the one before, a duration falls. */
 static inline unsigned rbt_board_bucket(uint64_t ns, uint64_t unit_ns, unsigned n)

@@ -35,8 +35,8 @@ static uint64_t gap_ns_of(uint32_t bucket)
 	return ((uint64_t)RBT_BOARD_GAP_UNIT_NS << bucket) / 16 * 15;
 }
 
-/* The core sees the gap before a program becomes busy by itself; the board has counted it too, if
- * it came after a synchronisation. */
+/* The core sees the gap before a program becomes busy by itself; the board may have counted it too,
+ * if it came after a synchronisation: once, or for all those that it has not. */
 static void forget_edge_gap(struct program *p, const uint32_t *gaps)
 {
 	uint32_t bucket = rbt_board_bucket(p->edge_gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS);
@@ -47,8 +47,10 @@ static void forget_edge_gap(struct program *p, const uint32_t *gaps)
 	}
 	p->edge_gap_ns = 0;
 	for (uint32_t i = bucket + 1; i-- > lowest;) {
-		if (gaps[i] != p->gaps[i]) {
-			p->gaps[i]++;
+		uint32_t n = gaps[i] - p->gaps[i];
+
+		if (n > 0) {
+			p->gaps[i] += n < RBT_BOARD_GAP_SAMPLE ? n : RBT_BOARD_GAP_SAMPLE;
 			return;
 		}
 	}

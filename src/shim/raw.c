@@ -35,11 +35,6 @@ bool shim_raw_has_counter(void)
 	return syscall(SYS_prctl, PR_GET_TSC, &mode, 0, 0, 0) == 0 && mode == PR_TSC_ENABLE;
 }
 
-uint64_t shim_raw_counter(void)
-{
-	return __builtin_ia32_rdtsc();
-}
-
 #elif defined(__aarch64__)
 
 bool shim_raw_has_counter(void)
@@ -51,24 +46,11 @@ bool shim_raw_has_counter(void)
 								   : errno == EINVAL;
 }
 
-uint64_t shim_raw_counter(void)
-{
-	uint64_t count;
-
-	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
-	return count;
-}
-
 #else
 
 bool shim_raw_has_counter(void)
 {
 	return false;
-}
-
-uint64_t shim_raw_counter(void)
-{
-	return 0;
 }
 
 #endif

@@ -13,16 +13,12 @@
 #include "shim/clock.h"
 #include "shim/sys.h"
 
-__thread struct rbt_board_slot *shim_slot __attribute__((tls_model("initial-exec")));
-
 /* When this thread's open requests began; what is nested deeper is not timed. */
 #define MAX_NESTED 8
 static __thread struct {
 	uint64_t began_ns, deadline_ns;
 } requests[MAX_NESTED] __attribute__((tls_model("initial-exec")));
 static __thread uint32_t n_requests __attribute__((tls_model("initial-exec")));
-/* Synchronisations of this thread that have not returned, one within the other. */
-static __thread uint32_t sync_depth __attribute__((tls_model("initial-exec")));
 static __thread bool shares __attribute__((tls_model("initial-exec"))); /* slot 0, for good */
 
 static _Atomic(struct rbt_board *) board;
@@ -35,10 +31,10 @@ static _Atomic uint32_t next_victim = 1;
 /*
  * What is going on. A board is replaced while others go on, and what they write to it in that
  * moment is lost; of counters that is no matter, but this would stay wrong. So the truth is here,
- * and the board has copies of it. in_sync is its slot's owner's; slot 0's is everybody's.
+ * and the board has copies of it. shim_in_sync is its slot's owner's; slot 0's is everybody's.
  */
+_Atomic uint32_t shim_in_sync[RBT_BOARD_SLOTS];
 static struct {
-	_Atomic uint32_t in_sync[RBT_BOARD_SLOTS];
 	_Atomic uint32_t requests_open;
 	_Atomic uint64_t deadline_ns;
 } ongoing;
@@ -81,17 +77,19 @@ static void publish_requests(struct rbt_board *b)
 static void forget_ongoing(void)
 {
 	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
-		ongoing.in_sync[i] = 0;
+		shim_in_sync[i] = 0;
 	}
 	ongoing.requests_open = 0;
 	ongoing.deadline_ns = 0;
-	sync_depth = 0;
+	shim_own.sync_depth = 0;
+	shim_own.also_ns = 0;
 }
 
 static void after_fork_in_child(void)
 {
 	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
-	uint32_t mine = b != NULL && shim_slot != NULL ? (uint32_t)(shim_slot - b->slots) : 0;
+	uint32_t mine =
+		b != NULL && shim_own.slot != NULL ? (uint32_t)(shim_own.slot - b->slots) : 0;
 
 	for (uint32_t i = 1; i < RBT_BOARD_SLOTS; i++) {
 		owners[i] = i == mine ? shim_sys_gettid() : 0;
@@ -145,7 +143,7 @@ static struct rbt_board_slot *find_slot(struct rbt_board *b, uint32_t tid)
 			continue;
 		}
 		/* Its counters go on from where they are; only its last owner's wait ended. */
-		atomic_store_explicit(&ongoing.in_sync[i], 0, memory_order_relaxed);
+		atomic_store_explicit(&shim_in_sync[i], 0, memory_order_relaxed);
 		atomic_store_explicit(&b->slots[i].in_sync, 0, memory_order_release);
 		uint32_t used = atomic_load_explicit(&b->n_used, memory_order_relaxed);
 		while (used <= i && !atomic_compare_exchange_weak(&b->n_used, &used, i + 1)) {
@@ -165,17 +163,17 @@ static __attribute__((noinline)) struct rbt_board_slot *obtain_first_slot(void)
 		return NULL;
 	}
 	if (!shares) {
-		shim_slot = find_slot(b, shim_sys_gettid());
-		shares = shim_slot == NULL;
+		shim_own.slot = find_slot(b, shim_sys_gettid());
+		shares = shim_own.slot == NULL;
 	}
 	errno = saved_errno;
-	return shares ? &b->slots[0] : shim_slot;
+	return shares ? &b->slots[0] : shim_own.slot;
 }
 
 /* This thread's slot: its own, or the one that is everybody's; NULL without a board. */
 static inline struct rbt_board_slot *obtain_slot(void)
 {
-	return __builtin_expect(shim_slot != NULL, 1) ? shim_slot : obtain_first_slot();
+	return __builtin_expect(shim_own.slot != NULL, 1) ? shim_own.slot : obtain_first_slot();
 }
 
 struct rbt_board_slot *shim_board_claim(uint32_t tid)
@@ -238,6 +236,23 @@ static uint64_t before_gap_ns(struct rbt_board_slot *s, uint64_t window_ns, uint
 							 : last_activity_ns(shim_board_of(s));
 }
 
+/* For how many a gap that was asked for counts; and whether all are to be asked for from now on. Of
+ * those who share a slot they always are. */
+static uint32_t weigh_gap(struct rbt_board_slot *s, uint64_t gap_ns, uint64_t now_ns)
+{
+	uint32_t random = shim_own.random;
+
+	if (s != shim_own.slot) {
+		return 1;
+	}
+	if (gap_ns >= RBT_BOARD_GAP_UNIT_NS) {
+		shim_own.random = 0;
+	} else if (random == 0) {
+		shim_own.random = (uint32_t)now_ns | 1;
+	}
+	return random == 0 ? 1 : RBT_BOARD_GAP_SAMPLE;
+}
+
 static void note_gap(struct rbt_board_slot *s, uint64_t now_ns)
 {
 	struct rbt_board *b = shim_board_of(s);
@@ -248,15 +263,30 @@ static void note_gap(struct rbt_board_slot *s, uint64_t now_ns)
 		return;
 	}
 	uint64_t gap_ns = now_ns - last_ns;
+	uint32_t n = weigh_gap(s, gap_ns, now_ns);
 	atomic_fetch_add_explicit(
-		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], 1,
+		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], n,
 		memory_order_relaxed);
 	if (window_ns != 0 && gap_ns > window_ns) {
-		atomic_fetch_add_explicit(&b->n_bursts, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&b->n_bursts, n, memory_order_relaxed);
 	}
 }
 
-/* The first submission after the daemon has looked, or a synchronisation has returned. */
+/* A gap that was not asked for. It is not counted: long ones, in which a daemon is likelier to have
+ * looked, would count for more than short ones. But after a long one all are asked for. */
+static void see_gap(struct rbt_board_slot *s, uint64_t now_ns)
+{
+	uint32_t n_synced = atomic_load_explicit(&s->n_synced, memory_order_relaxed);
+	uint64_t last_ns = atomic_load_explicit(&s->last_ns, memory_order_relaxed);
+
+	/* This submission is counted already. */
+	if (s == shim_own.slot && n_synced + 1 == (uint32_t)rbt_board_total(s) &&
+		now_ns - last_ns >= RBT_BOARD_GAP_UNIT_NS) {
+		shim_own.random = 0;
+	}
+}
+
+/* The first submission after the daemon has looked, or one whose gap was asked for. */
 static void note(struct rbt_board_slot *s)
 {
 	struct rbt_board *b = shim_board_of(s);
@@ -266,8 +296,11 @@ static void note(struct rbt_board_slot *s)
 	uint64_t now_ns = shim_clock_now_ns();
 	if (atomic_load_explicit(&s->tick, memory_order_relaxed) == 0) {
 		note_gap(s, now_ns);
+	} else {
+		see_gap(s, now_ns);
 	}
-	atomic_store_explicit(&s->last_ns, now_ns, memory_order_relaxed);
+	/* Released: who reads this reads that there is a submission after the synchronisation. */
+	atomic_store_explicit(&s->last_ns, now_ns, memory_order_release);
 	/* Read again: the board may be another by now. */
 	atomic_store_explicit(&s->tick, atomic_load_explicit(&b->tick, memory_order_relaxed),
 		memory_order_release);
@@ -275,7 +308,7 @@ static void note(struct rbt_board_slot *s)
 
 void shim_count_rest(uint32_t kind)
 {
-	struct rbt_board_slot *s = shim_slot;
+	struct rbt_board_slot *s = shim_own.slot;
 
 	if (s != NULL) {
 		note(s);
@@ -295,26 +328,26 @@ void shim_count_rest(uint32_t kind)
 /* Added and taken away modulo 2^32. */
 static __attribute__((noinline)) void add_in_sync(struct rbt_board_slot *s, uint32_t change)
 {
-	atomic_fetch_add(&ongoing.in_sync[0], change);
-	publish32(&s->in_sync, &ongoing.in_sync[0]);
+	atomic_fetch_add(&shim_in_sync[0], change);
+	publish32(&s->in_sync, &shim_in_sync[0]);
 }
 
 static inline void set_in_sync(struct rbt_board_slot *s, uint32_t depth)
 {
 	if (__builtin_expect(shares, 0)) {
-		add_in_sync(s, depth - sync_depth);
+		add_in_sync(s, depth - shim_own.sync_depth);
 	} else {
 		struct rbt_board *b = shim_board_of(s);
-		atomic_store_explicit(&ongoing.in_sync[s - b->slots], depth, memory_order_relaxed);
+		atomic_store_explicit(&shim_in_sync[s - b->slots], depth, memory_order_relaxed);
 		atomic_store_explicit(&s->in_sync, depth, memory_order_release);
 	}
-	sync_depth = depth;
+	shim_own.sync_depth = depth;
 }
 
 uint32_t shim_sync_begin(void)
 {
 	struct rbt_board_slot *s = obtain_slot();
-	uint32_t depth = sync_depth;
+	uint32_t depth = shim_own.sync_depth;
 
 	if (s == NULL) {
 		return 0;
@@ -326,19 +359,42 @@ uint32_t shim_sync_begin(void)
 	return depth;
 }
 
-void shim_sync_end(uint32_t depth)
+void shim_sync_also_now(uint64_t now_ns)
+{
+	void (*then)(uint64_t) = atomic_load_explicit(&also, memory_order_relaxed);
+
+	shim_own.also_ns = now_ns;
+	if (then != NULL) {
+		then(now_ns);
+	}
+}
+
+/* What is known to have been synchronised never goes back: others may share the slot. */
+static void note_synced(struct rbt_board_slot *s)
+{
+	uint32_t total = (uint32_t)rbt_board_total(s);
+	uint32_t old = atomic_load_explicit(&s->n_synced, memory_order_relaxed);
+
+	while ((int32_t)(total - old) > 0 &&
+		!atomic_compare_exchange_weak_explicit(
+			&s->n_synced, &old, total, memory_order_release, memory_order_relaxed)) {
+	}
+}
+
+void shim_sync_end_rest(uint32_t depth)
 {
 	struct rbt_board_slot *s = obtain_slot();
 
 	if (s == NULL) {
 		return;
 	}
-	/* Only for somebody who looks; the time before the rest, which says that it is exact. */
-	void (*then)(uint64_t) = atomic_load_explicit(&also, memory_order_relaxed);
+	/* Only for somebody who looks. */
 	bool is_watched = atomic_load_explicit(&shim_board_of(s)->tick, memory_order_relaxed) != 0;
-	uint64_t now_ns = is_watched || then != NULL ? shim_clock_now_ns() : 0;
+	bool has_more = atomic_load_explicit(&also, memory_order_relaxed) != NULL;
+	uint64_t now_ns = is_watched || has_more ? shim_clock_now_ns() : 0;
 	if (is_watched) {
-		atomic_store_explicit(&s->last_ns, now_ns, memory_order_relaxed);
+		atomic_store_explicit(&s->last_ns, now_ns, memory_order_release);
+		note_synced(s);
 	}
 	if (shares) {
 		atomic_fetch_add_explicit(&s->n_syncs, 1, memory_order_relaxed);
@@ -346,13 +402,13 @@ void shim_sync_end(uint32_t depth)
 		uint64_t n = atomic_load_explicit(&s->n_syncs, memory_order_relaxed);
 		atomic_store_explicit(&s->n_syncs, n + 1, memory_order_relaxed);
 	}
+	atomic_store_explicit(&s->tick, 0, memory_order_relaxed);
 	/* In a child that was forked in the midst of it, it is over already. */
-	if (depth < sync_depth) {
+	if (depth < shim_own.sync_depth) {
 		set_in_sync(s, depth);
 	}
-	atomic_store_explicit(&s->tick, 0, memory_order_release);
-	if (then != NULL) {
-		then(now_ns);
+	if (has_more && now_ns - shim_own.also_ns >= SHIM_ALSO_NS) {
+		shim_sync_also_now(now_ns);
 	}
 }
 
@@ -492,11 +548,14 @@ static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 		copy32(&to->request_times[i], &from->request_times[i]);
 	}
 	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+		/* First: never more than what has been counted. */
+		to->slots[i].n_synced =
+			atomic_load_explicit(&from->slots[i].n_synced, memory_order_acquire);
 		for (uint32_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
 			copy64(&to->slots[i].n[kind], &from->slots[i].n[kind]);
 		}
 		copy64(&to->slots[i].n_syncs, &from->slots[i].n_syncs);
-		copy64(&to->slots[i].n_polls, &from->slots[i].n_polls);
+		copy32(&to->slots[i].n_polls, &from->slots[i].n_polls);
 	}
 }
 
@@ -522,7 +581,7 @@ int shim_board_share(void)
 	}
 	/* Nobody writes to the old one any more. */
 	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
-		publish32(&b->slots[i].in_sync, &ongoing.in_sync[i]);
+		publish32(&b->slots[i].in_sync, &shim_in_sync[i]);
 	}
 	publish_requests(b);
 	return fd;

@@ -15,7 +15,7 @@
 	.hidden shim_thunks
 	.type shim_thunks, %function
 	.hidden shim_submits
-	.hidden shim_slot
+	.hidden shim_own
 	.hidden shim_count_rest
 
 #if defined(__x86_64__)
@@ -24,34 +24,31 @@
 shim_thunks:
 	.set i, 0
 	.rept SHIM_N_SUBMIT
-	.p2align 4
+	.p2align 6 /* a line of cache, all of which it fills */
 	.cfi_startproc
 	endbr64
 	leaq shim_submits + 16 * i(%rip), %r11
-	jmp count
+	movq shim_own@gottpoff(%rip), %rax
+	movq %fs:(%rax), %r10
+	testq %r10, %r10
+	jz rest
+	movl 8(%r11), %eax
+	incq (%r10, %rax, 8)
+	movq %r10, %rax
+	andq $SHIM_BOARD_MASK, %rax
+	movl SHIM_BOARD_TICK(%rax), %eax
+	cmpl %eax, SHIM_SLOT_TICK(%r10)
+	jne rest
+	jmp *(%r11)
 	.cfi_endproc
 	.set i, i + 1
 	.endr
 	.size shim_thunks, . - shim_thunks
 
 	.p2align 6
-	.type count, %function
-count:
-	.cfi_startproc
-	movq shim_slot@gottpoff(%rip), %rax
-	movq %fs:(%rax), %rax
-	testq %rax, %rax
-	jz rest
-	movl 8(%r11), %r10d
-	incq (%rax, %r10, 8)
-	movq %rax, %r10
-	andq $SHIM_BOARD_MASK, %r10
-	movl SHIM_BOARD_TICK(%r10), %r10d
-	cmpl %r10d, SHIM_SLOT_TICK(%rax)
-	jne rest
-	jmp *(%r11)
-
+	.type rest, %function
 rest:
+	.cfi_startproc
 	pushq %rdi
 	.cfi_adjust_cfa_offset 8
 	pushq %rsi
@@ -84,7 +81,7 @@ rest:
 	.cfi_adjust_cfa_offset -8
 	jmp *(%r11)
 	.cfi_endproc
-	.size count, . - count
+	.size rest, . - rest
 
 #elif defined(__aarch64__)
 
@@ -107,8 +104,8 @@ shim_thunks:
 	.type count, %function
 count:
 	.cfi_startproc
-	adrp x17, :gottprel:shim_slot
-	ldr x17, [x17, :gottprel_lo12:shim_slot]
+	adrp x17, :gottprel:shim_own
+	ldr x17, [x17, :gottprel_lo12:shim_own]
 	mrs x9, tpidr_el0
 	ldr x9, [x9, x17]
 	cbz x9, rest

@@ -7,7 +7,12 @@
  * through cuGetProcAddress than through its symbol table. */
 #define SHIM_N_SUBMIT 192
 
-#define SHIM_THUNK_SIZE 16 /* bytes from one to the next */
+/* Bytes from one to the next. */
+#if defined(__x86_64__)
+#define SHIM_THUNK_SIZE 64
+#else
+#define SHIM_THUNK_SIZE 16
+#endif
 
 /* Offsets in board/layout.h, checked in wrap.c. */
 #define SHIM_BOARD_MASK (-4096)

@@ -173,7 +173,7 @@ def test_counting(s):
     p = client(s, "--class", "latency")
     eventually("the daemon has the board", lambda: shared(s, p))
     board = read_board(p.pid)
-    assert (board["magic"], board["version"], board["size"], board["n_slots"]) == (0x64726F42, 1, 4096, N_SLOTS)
+    assert (board["magic"], board["version"], board["size"], board["n_slots"]) == (0x64726F42, 2, 4096, N_SLOTS)
     assert counts(p.pid) == (0, 0, 0, 0, 0) and board["tick"] != 0
     for name, expected in (("cuLaunchKernel", (5, 0, 0, 0, 0)), ("cuLaunchKernel_ptsz", (10, 0, 0, 0, 0)),
                            ("cuLaunchKernelEx", (15, 0, 0, 0, 0)), ("cuLaunchCooperativeKernel_ptsz", (20, 0, 0, 0, 0)),
@@ -190,6 +190,7 @@ def test_counting(s):
     before = read_board(p.pid)["last_ns"]
     assert before > 0
     p.ask("call cuLaunchKernel 1")
+    p.ask("call cuStreamSynchronize 1")
     board = read_board(p.pid)
     assert board["last_ns"] > before and sum(board["gaps"]) >= 1
 

@@ -64,11 +64,6 @@ bool shim_raw_has_counter(void)
 	return false;
 }
 
-uint64_t shim_raw_counter(void)
-{
-	return 0;
-}
-
 bool shim_raw_is_control(int fd)
 {
 	return fd >= 0;

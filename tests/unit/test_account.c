@@ -82,7 +82,6 @@ static void test_used(void)
 	account_begin_board(&a, b, 1000 * MS);
 	/* Never seen to be idle by the core: judged by what it does at the moment of looking. */
 	b->slots[0].n[RBT_BOARD_LAUNCH] = 10;
-	b->slots[0].tick = b->tick;
 	CHECK_INT(sample(&a, b, 1250 * MS, 250 * MS).used_ns, 250 * MS);
 	CHECK_INT(a.used_ns, 250 * MS);
 	CHECK_INT(sample(&a, b, 1500 * MS, 500 * MS).used_ns, 0);

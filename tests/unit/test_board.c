@@ -151,7 +151,7 @@ static void looks_tell_when_it_was_active(void)
 	CHECK(r.in_sync && r.active_ns == 35 * MS && rbt_board_is_busy(&r, 99 * MS, MS));
 	b->slots[2].in_sync = 0;
 	b->slots[2].last_ns = 36 * MS;
-	b->slots[2].tick = 0;
+	b->slots[2].n_synced = 1;
 	b->slots[2].n_syncs = 1;
 	rbt_board_look(b, &w, 40 * MS, &r);
 	CHECK(!r.in_sync && r.active_ns == 36 * MS && r.n_syncs == 1);
@@ -167,6 +167,42 @@ static void looks_tell_when_it_was_active(void)
 	b->requests_open = 1;
 	rbt_board_look(b, &w, 90 * MS, &r);
 	CHECK(r.active_ns == 90 * MS && rbt_board_is_busy(&r, 99 * MS, 0));
+	close(fd);
+	rbt_board_unmap(b);
+}
+
+/* The time of a synchronisation is exact, until something is submitted. */
+static void ends_are_told_by_counters(void)
+{
+	int fd;
+	struct rbt_board *b = make_board(&fd);
+	struct rbt_board_watch w = {0};
+	struct rbt_board_reading r;
+	struct rbt_board_slot *s = &b->slots[1];
+
+	b->n_used = 2;
+	s->n[RBT_BOARD_LAUNCH] = 500;
+	rbt_board_look(b, &w, 40 * MS, &r);
+	s->n[RBT_BOARD_GRAPH] = 3;
+	s->n_polls = 1;
+	rbt_board_look(b, &w, 50 * MS, &r);
+	CHECK(r.active_ns == 50 * MS && r.in_flight);
+	s->n_synced = 504;
+	s->last_ns = 55 * MS;
+	rbt_board_look(b, &w, 60 * MS, &r);
+	CHECK(r.active_ns == 55 * MS && !r.in_flight);
+	s->n[RBT_BOARD_MEMSET] = 1;
+	rbt_board_look(b, &w, 70 * MS, &r);
+	CHECK(r.active_ns == 70 * MS && r.in_flight);
+	rbt_board_look(b, &w, 75 * MS, &r);
+	CHECK(r.active_ns == 70 * MS && r.in_flight);
+	/* More than 32 bits can tell. */
+	s->n[RBT_BOARD_LAUNCH] = (1ull << 40) - 505;
+	s->n_polls = UINT32_MAX;
+	s->n_synced = (uint32_t)rbt_board_total(s);
+	s->last_ns = 76 * MS;
+	rbt_board_look(b, &w, 80 * MS, &r);
+	CHECK(r.active_ns == 76 * MS && !r.in_flight && r.n_polls == UINT32_MAX);
 	close(fd);
 	rbt_board_unmap(b);
 }
@@ -280,6 +316,7 @@ int main(void)
 	what_could_harm_is_refused();
 	what_is_no_board_is_refused();
 	looks_tell_when_it_was_active();
+	ends_are_told_by_counters();
 	ticks_never_stop_at_zero();
 	lies_stay_within_bounds();
 	slots_that_are_not_in_use_are_no_news();

@@ -119,12 +119,6 @@ bool shim_raw_has_counter(void)
 	return false;
 }
 
-uint64_t shim_raw_counter(void)
-{
-	CHECK(false);
-	return 0;
-}
-
 bool shim_raw_is_control(int fd)
 {
 	char path[64], link[64] = "";
