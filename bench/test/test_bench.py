@@ -168,8 +168,10 @@ class Others(WithFakes):
     def test_overhead(self):
         run = self.bench("overhead", "--rounds", "1", "--ms", "10")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("| run, best-effort |", run.stdout)
-        self.assertEqual([call[0] for call in self.calls()], ["run", "run"])
+        self.assertIn("| run, latency |", run.stdout)
+        self.assertEqual([call[0] for call in self.calls()], ["run"] * 3)
+        # The fake loads no stand-in.
+        self.assertEqual(run.stdout.count("not measured, **missed**"), 6)
 
     def test_nothing_is_left_running(self):
         mark = "RUBATO_RUNTIME_DIR=/tmp/test-of-nothing-left"

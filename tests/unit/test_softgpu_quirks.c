@@ -239,6 +239,9 @@ static void test_slow_calls(void)
 	uint64_t full_us = delay_us;
 	turn(&p, p.channels, 8, ENABLE);
 	CHECK(delay_us > 0 && delay_us < scheduling_us && scheduling_us < full_us);
+	/* Disabled twice. */
+	CHECK(!runs(&p));
+	turn(&p, p.channels, 8, ENABLE);
 	CHECK(runs(&p));
 	/* What is refused takes no time; a fault's time is its own. */
 	struct nv_disable_channels_params bad = {.disable = 1, .count = 1, .client = {p.client}};
