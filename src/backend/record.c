@@ -73,15 +73,31 @@ static bool is_same_task(const struct rbt_task *a, const struct rbt_task *b)
 	       ((both & RBT_TASK_HAS_ID) == 0 || a->id == b->id);
 }
 
-static bool was_off(const struct rbt_record *rec, const struct rbt_task *task, uint32_t channel)
+/* Its task in an older record, mostly at the same place; NULL if there was none. */
+static const struct rbt_task *find_task(
+	const struct rbt_record *before, const struct rbt_task *task, uint32_t at)
 {
-	for (uint32_t i = 0; i < rec->n_tasks; i++) {
-		const struct rbt_task *t = &rec->tasks[i];
-		for (uint32_t j = 0; is_same_task(t, task) && j < t->n_channels; j++) {
-			uint32_t at = t->first_channel + j;
-			if (rec->is_off[at] && rec->channels[at] == channel) {
-				return true;
-			}
+	if (at < before->n_tasks && is_same_task(&before->tasks[at], task)) {
+		return &before->tasks[at];
+	}
+	for (uint32_t i = 0; i < before->n_tasks; i++) {
+		if (is_same_task(&before->tasks[i], task)) {
+			return &before->tasks[i];
+		}
+	}
+	return NULL;
+}
+
+/* So is a channel within its task. */
+static bool was_off(
+	const struct rbt_record *before, const struct rbt_task *t, uint32_t channel, uint32_t at)
+{
+	const uint32_t *channels = &before->channels[t->first_channel];
+
+	for (uint32_t i = at < t->n_channels && channels[at] == channel ? at : 0; i < t->n_channels;
+		i++) {
+		if (channels[i] == channel) {
+			return before->is_off[t->first_channel + i];
 		}
 	}
 	return false;
@@ -95,9 +111,10 @@ int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *befo
 		return r;
 	}
 	for (uint32_t i = 0; i < rec->n_tasks; i++) {
-		const struct rbt_task *t = &rec->tasks[i];
-		for (uint32_t at = t->first_channel; at < t->first_channel + t->n_channels; at++) {
-			rec->is_off[at] = was_off(before, t, rec->channels[at]);
+		const struct rbt_task *task = &rec->tasks[i], *t = find_task(before, task, i);
+		for (uint32_t j = 0; t != NULL && j < task->n_channels; j++) {
+			uint32_t at = task->first_channel + j;
+			rec->is_off[at] = was_off(before, t, rec->channels[at], j);
 		}
 	}
 	return 0;

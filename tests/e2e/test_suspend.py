@@ -68,7 +68,7 @@ def test_more_than_a_record_holds(s):
         eventually("known", lambda: s.rubato("suspend", p.pid, code=None).returncode == 1)
         done = s.rubato("suspend", p.pid, code=1)
         assert "more tasks than are known" in done.stderr and done.stderr.count("\n") == 1, done.stderr
-        eventually("it goes on", lambda: s.is_running(p.pid))
+        eventually("it goes on", lambda: s.is_running(p.pid), 20)  # a thousand calls of the driver
 
 
 def test_new_tasks_of_a_suspended_program(s):
