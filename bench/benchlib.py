@@ -214,7 +214,7 @@ class Session:
 
     def __init__(self, build, user=None, env=None, config=None):
         self.programs = []
-        self.daemon_pids = []
+        self.daemon_pids = {}
         self.calls = []  # rubato's own times
         self.rubato_path = os.path.join(os.path.abspath(build), "rubato")
         if user is not None:
@@ -273,11 +273,13 @@ class Session:
         return run.stdout
 
     def daemon_cpu_s(self):
-        """What the daemon and its hand have taken of the CPU so far; 0 while there is none."""
+        """(what the daemon and its hand have taken of the CPU so far, the hand's part); 0 while there is none."""
         if not self.daemon_pids:
             mark = f"RUBATO_RUNTIME_DIR={self.dir}".encode()
-            self.daemon_pids = [pid for pid in processes_with(mark) if name_of(pid) in ("rubatod", "rubato-hand")]
-        return sum(cpu_s(pid) for pid in self.daemon_pids)
+            named = {pid: name_of(pid) for pid in processes_with(mark)}
+            self.daemon_pids = {pid: name for pid, name in named.items() if name in ("rubatod", "rubato-hand")}
+        took = {pid: cpu_s(pid) for pid in self.daemon_pids}
+        return sum(took.values()), sum(s for pid, s in took.items() if self.daemon_pids[pid] == "rubato-hand")
 
     def ps(self):
         """What the tool says of every program: evidence, so that a failure is kept and ends nothing."""

@@ -7,7 +7,8 @@
  *   go      calibrates (once; not with --steps) and starts; answers with the work in a kernel, to
  *           compare two such programs
  *   pause   stops submitting and waits for what is in flight
- *   count   kernels done so far, and the time; answers also while the device is taken away
+ *   count   kernels done so far, the time, and the longest that none was done since the last answer;
+ *           answers also while the device is taken away
  *   check   pauses, then says how many threads have a wrong result
  *   quit    (or end of file)
  */
@@ -31,7 +32,7 @@ struct worker {
 	unsigned depth;
 	double kernel_us;
 	void *events[MAX_DEPTH];
-	atomic_ullong n_done;
+	atomic_ullong n_done, done_ns, longest_ns;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool wanted, running; /* under the lock */
@@ -50,6 +51,7 @@ static void await_go(struct worker *w)
 		/* Batches of eight, as in the stream, where launches overlap with kernels. */
 		cuda_spin_calibrate(&w->spin, 8, 8 * w->kernel_us);
 	}
+	atomic_store(&w->done_ns, rbt_now_ns());
 	w->running = true;
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
@@ -69,6 +71,13 @@ static void finish_one(struct worker *w, uint64_t i)
 	assert(w->depth > 0);
 	CUDA_DO(&w->cuda, cuEventSynchronize, w->events[i % w->depth]);
 	atomic_fetch_add_explicit(&w->n_done, 1, memory_order_relaxed);
+
+	uint64_t now_ns = rbt_now_ns(), took_ns = now_ns - atomic_load(&w->done_ns);
+
+	if (took_ns > atomic_load(&w->longest_ns)) {
+		atomic_store(&w->longest_ns, took_ns);
+	}
+	atomic_store(&w->done_ns, now_ns);
 }
 
 static void *work(void *data)
@@ -105,11 +114,19 @@ static void set_wanted(struct worker *w, bool wanted)
 	pthread_mutex_unlock(&w->lock);
 }
 
+static void tell_count(struct worker *w)
+{
+	unsigned long long longest_ns = atomic_exchange(&w->longest_ns, 0), now_ns = rbt_now_ns(),
+			   since_ns = now_ns - atomic_load(&w->done_ns);
+
+	printf("{\"count\": %llu, \"now_ns\": %llu, \"longest_ns\": %llu}\n",
+		atomic_load(&w->n_done), now_ns, longest_ns > since_ns ? longest_ns : since_ns);
+}
+
 static void obey(struct worker *w, const char *line)
 {
 	if (strcmp(line, "count\n") == 0) {
-		printf("{\"count\": %llu, \"now_ns\": %llu}\n", atomic_load(&w->n_done),
-			(unsigned long long)rbt_now_ns());
+		tell_count(w);
 	} else if (strcmp(line, "go\n") == 0) {
 		set_wanted(w, true);
 		printf("{\"unit\": %u}\n", w->spin.steps);

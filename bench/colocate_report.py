@@ -45,6 +45,7 @@ def neighbours_summary(run, mode, cells):
             if mode in run.request_gpu_us:
                 of_gpu_left.append(kept[-1] / left_of_gpu(run, mode, cell))
     return {"best_effort_per_s": sum(each), "each_per_s": each,
+            "still_ms": [max(cell["still_ms"][:len(each)]) for cell in cells],
             "best_effort_kept": median(kept) if kept else None, "of_left": median(of_left) if of_left else None,
             "of_gpu_left": median(of_gpu_left) if of_gpu_left else None,
             "jain": jain(each) if len(each) > 1 else None}
@@ -61,7 +62,8 @@ def cell_summary(run, mode, regime):
     service = ratios(run.cells, mode, regime, lambda cell: percentile(cell["service_us"], 99))
     row["service_p99_ratio"] = median(service) if service else None
     row["late_p99"] = percentile([us for cell in cells for us in cell["late_us"]], 99)
-    row["daemon_share"] = median([cell["daemon_share"] for cell in cells])
+    for share in ("daemon_share", "hand_share"):
+        row[share] = median([cell[share] for cell in cells])
     if regime != "alone":
         row.update(neighbours_summary(run, mode, cells))
     return row
@@ -114,6 +116,10 @@ def note_lines(args, run, rows, renice_ms):
         if len(row.get("each_per_s", [])) > 1:
             yield (f"- {row['mode']}, {row['regime']}: the neighbours' rates "
                    f"{' + '.join(f'{one:.2f}' for one in row['each_per_s'])} /s")
+    for row in rows:
+        if row.get("still_ms"):
+            yield (f"- {row['mode']}, {row['regime']}: the longest that a neighbour finished nothing, by round: "
+                   f"{', '.join(f'{ms:.0f}' for ms in row['still_ms'])} ms")
     for mode, gpu_us in run.request_gpu_us.items():
         parts = [f"{row['regime']} {row['of_gpu_left']:.1%}" for row in rows
                  if row["mode"] == mode and row.get("of_gpu_left")]
@@ -165,12 +171,14 @@ def report(args, facts, run, failure):
             if of(run.cells, mode, regime)]
     renice_ms = [call["ms"] for call in run.session.calls if call["args"][0] == "renice"]
     head = ["mode", "regime", "requests", "p50 ms", "p90", "p99", "max", "p50 × alone", "p99 × alone",
-            "service p99 × alone", "best-effort /s", "of one's own", "of what is left", "Jain", "daemon, of a core"]
+            "service p99 × alone", "best-effort /s", "of one's own", "of what is left", "Jain", "daemon, of a core",
+            "of that its hand"]
     body = [[row["mode"], row["regime"], str(row["requests"]),
              *(f"{row[p] / 1e3:.2f}" for p in ("p50", "p90", "p99", "max")), number(row["p50_ratio"], ".3f"),
              number(row["p99_ratio"], ".3f"), number(row["service_p99_ratio"], ".3f"),
              number(row.get("best_effort_per_s"), ".1f"), number(row.get("best_effort_kept"), ".1%"),
-             number(row.get("of_left"), ".1%"), number(row.get("jain"), ".4f"), number(row["daemon_share"], ".2%")]
+             number(row.get("of_left"), ".1%"), number(row.get("jain"), ".4f"), number(row["daemon_share"], ".2%"),
+             number(row["hand_share"], ".2%")]
             for row in rows]
     if facts["gpu"] is None and run.latency.ready:
         facts["gpu"] = run.latency.ready["gpu"]

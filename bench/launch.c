@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a launch costs: an empty kernel, launched in batches that are drained every 1024, and
+ * What a launch costs: an empty kernel, launched in batches that are drained every 256, and
  * launched and synchronised one by one. Where what programs get is not the driver's own function,
  * that is measured too, in alternating batches. Prints one line of JSON with medians over batches,
  * of the differences too; bench/overhead runs it with and without the preloaded library.
@@ -12,7 +12,7 @@
 #include "median.h"
 #include "util/time.h"
 
-#define BATCH       1024
+#define BATCH       256
 #define MAX_BATCHES 4096
 
 static void launch(const struct cuda *cuda)

@@ -100,6 +100,16 @@ static uint32_t slots_used(const struct rbt_board *b)
 	return n < RBT_BOARD_SLOTS ? n : RBT_BOARD_SLOTS;
 }
 
+uint64_t rbt_board_progress(const struct rbt_board *b)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
+		sum += rbt_board_total(&b->slots[i]) + get64(&b->slots[i].n_syncs);
+	}
+	return sum;
+}
+
 /* A request that was to be over by now is taken for over: its end may never be told. */
 static bool is_overdue(uint64_t deadline_ns, uint64_t now_ns)
 {

@@ -197,6 +197,7 @@ static void apply(struct daemon *d)
 		apply_slices(d, p, false);
 		p->denial = rbt_sched_decision(p->sched)->denial;
 		accounting_applied(d, p, now_ns);
+		rouse_applied(d, p, now_ns);
 		mark_fresh(p);
 	}
 }

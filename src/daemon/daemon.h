@@ -18,6 +18,7 @@
 #include "board/board.h"
 #include "board/waiter.h"
 #include "daemon/account.h"
+#include "daemon/doubt.h"
 #include "daemon/protocol.h"
 #include "daemon/rules.h"
 #include "daemon/scan.h"
@@ -110,6 +111,7 @@ struct program {
 	struct rbt_sched_prog *sched;       /* what the core has of it; NULL: nothing yet */
 	struct rbt_sched_params params;     /* as told to the core */
 	uint64_t no_turns_until_ns;         /* the driver refused to take it off */
+	struct doubt doubt;                 /* whether it runs when it was let back */
 	struct account account;
 	char name[64]; /* for metrics, as of named_ns; 0: not looked up yet */
 	uint64_t named_ns;
@@ -167,6 +169,7 @@ struct daemon {
 	uint32_t n_hinted;       /* programs with an open request, whose end is looked for */
 	bool hints_changed;
 	uint64_t hint_look_ns; /* when that is to be done next; UINT64_MAX: not at all */
+	uint64_t rouse_ns;     /* when to look whether those let back do run; UINT64_MAX: never */
 	struct rbt_sched *sched;
 	struct rbt_board_waiter *waiter;
 	int hand_cpu; /* that the hand is to run on; -1: any */
@@ -378,6 +381,12 @@ void apply_all(struct daemon *d);
 /* Kept off by turns or by a reserve, and not by command. */
 bool program_is_waiting(const struct program *p);
 
+/* rouse.c: a device may overlook whom it was given back */
+/* What is in force for p may have changed. */
+void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns);
+/* Looks at those whose time has come: d->rouse_ns. */
+void rouse_run(struct daemon *d);
+
 /* accounting.c */
 void accounting_start(struct program *p);
 /* Before it goes, while the core still knows it. */
@@ -423,6 +432,8 @@ int hand_resume(struct daemon *d, struct hold *h);
 /* All but its compute tasks. */
 int hand_resume_rest(struct daemon *d, struct hold *h);
 int hand_set_level(struct daemon *d, struct hold *h, uint32_t level);
+/* Makes the device look at what was let back; done after it has answered. */
+int hand_rouse(struct daemon *d, struct hold *h);
 /* 0: no more. The board is h->board_fd, if it has one. */
 int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us);
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep);

@@ -371,7 +371,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 		return -ENOTCONN;
 	}
 	mine->suspended = true;
-	mine->rouse_at_ns = 0;
+	mine->is_unsure = false;
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SUSPEND,
 		.id = h->id,
@@ -416,7 +416,7 @@ int hand_resume(struct daemon *d, struct hold *h)
 		mine->suspended = false;
 		/* Should the hand die before it has. */
 		mine->rouse_scope = req.scope;
-		mine->rouse_at_ns = rbt_now_ns();
+		mine->is_unsure = true;
 	}
 	return r;
 }
@@ -432,6 +432,11 @@ int hand_resume_rest(struct daemon *d, struct hold *h)
 	h->rest_off = r < 0;
 	h->refused = h->refused || h->rest_off;
 	return r;
+}
+
+int hand_rouse(struct daemon *d, struct hold *h)
+{
+	return call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_ROUSE, .id = h->id});
 }
 
 int hand_set_level(struct daemon *d, struct hold *h, uint32_t level)

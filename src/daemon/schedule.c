@@ -264,6 +264,7 @@ uint64_t schedule_next(const struct daemon *d)
 {
 	uint64_t at_ns = rbt_sched_next_tick(d->sched);
 
+	at_ns = at_ns < d->rouse_ns ? at_ns : d->rouse_ns;
 	return at_ns < d->hint_look_ns ? at_ns : d->hint_look_ns;
 }
 
@@ -272,6 +273,7 @@ void schedule_run(struct daemon *d)
 	take_woken(d);
 	if (rbt_now_ns() >= schedule_next(d)) {
 		look_for_ends(d);
+		rouse_run(d);
 		schedule_tick(d);
 	}
 }
@@ -302,7 +304,7 @@ int schedule_start(struct daemon *d)
 {
 	int r = rbt_sched_create(&d->config, &ops, d, &d->sched);
 
-	d->hint_look_ns = UINT64_MAX;
+	d->hint_look_ns = d->rouse_ns = UINT64_MAX;
 	/* A wait may end as late as this besides; by default 50 us, as long as a wake-up takes. */
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	return r < 0 ? r : rbt_board_waiter_create(d->epoll_fd, &d->waiter);

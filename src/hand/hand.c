@@ -129,6 +129,18 @@ static int set_level(struct hand *hand, const struct rbt_hand_request *req)
 	return b->set_level(&h->rec, (uint32_t)req->value);
 }
 
+static int rouse_later(struct hand *hand, uint32_t id)
+{
+	struct rbt_holding *h = rbt_holdings_find(&hand->holdings, id);
+
+	if (h == NULL) {
+		return -ENOENT;
+	}
+	h->is_to_rouse = !h->suspended;
+	h->rouse_scope = RBT_SCOPE_COMPUTE;
+	return 0;
+}
+
 static int execute(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
 {
 	switch (req->op) {
@@ -148,29 +160,14 @@ static int execute(struct hand *hand, const struct rbt_hand_request *req, struct
 		return watch(hand, req, p);
 	case RBT_HAND_LEVEL:
 		return set_level(hand, req);
+	case RBT_HAND_ROUSE:
+		return rouse_later(hand, req->id);
 	case RBT_HAND_KEEP_LOCK:
 	case RBT_HAND_DROP_LOCK:
 		return keep_lock(hand, req->gpu, take_fd(p));
 	default:
 		return -EINVAL;
 	}
-}
-
-/* Those whose time has come; returns when the next one is due, UINT64_MAX when there is none. */
-static uint64_t rouse(struct hand *hand, uint64_t now_ns)
-{
-	uint64_t next_ns = UINT64_MAX;
-
-	for (size_t i = 0; i < hand->holdings.n; i++) {
-		struct rbt_holding *h = &hand->holdings.list[i];
-
-		if (h->rouse_at_ns != 0 && h->rouse_at_ns <= now_ns) {
-			rbt_holding_rouse(h, now_ns);
-		} else if (h->rouse_at_ns != 0 && h->rouse_at_ns < next_ns) {
-			next_ns = h->rouse_at_ns;
-		}
-	}
-	return next_ns;
 }
 
 static bool is_late(const struct rbt_holding *h, uint64_t now_ns)
@@ -193,6 +190,15 @@ static void end_turns(struct hand *hand, uint64_t now_ns)
 		hand->failed += rbt_holding_restore_slices(h) < 0;
 		if (h->suspended && h->in_turns) {
 			h->deadline_ns = now_ns;
+		}
+	}
+}
+
+static void rouse(struct hand *hand)
+{
+	for (size_t i = 0; i < hand->holdings.n; i++) {
+		if (hand->holdings.list[i].is_to_rouse) {
+			rbt_holding_rouse(&hand->holdings.list[i]);
 		}
 	}
 }
@@ -222,8 +228,7 @@ static int expire(struct hand *hand)
 		}
 	}
 	/* What a request has just resumed is among them: its reply is sent by now. */
-	uint64_t rouse_ns = rouse(hand, rbt_now_ns());
-	next_ns = rouse_ns < next_ns ? rouse_ns : next_ns;
+	rouse(hand);
 	if (next_ns == UINT64_MAX) {
 		return -1;
 	}

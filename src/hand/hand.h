@@ -33,6 +33,7 @@ enum rbt_hand_op {
 	/* id, value = interval_us, 0: no more; perhaps one fd, the board to put it on */
 	RBT_HAND_WATCH,
 	RBT_HAND_LEVEL, /* id, value: of the backend's set_level() */
+	RBT_HAND_ROUSE, /* id: its compute tasks, which were resumed; after the reply */
 };
 
 /* Of a HOLD: what was done to it before, by a hand that is gone, and could not be undone. */

@@ -8,11 +8,6 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* Rousing takes as long as a suspend and a resume. So it is done at every resume while the program
- * may still be setting up, and later once in a while. */
-#define ROUSE_YOUNG_NS (10 * RBT_NS_PER_S)
-#define ROUSE_EVERY_NS (3 * RBT_NS_PER_S)
-
 void rbt_holdings_finish(struct rbt_holdings *hs)
 {
 	for (size_t i = 0; i < hs->n; i++) {
@@ -55,8 +50,7 @@ int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rb
 			return -ENOMEM;
 		}
 		h = &hs->list[hs->n++];
-		*h = (struct rbt_holding){
-			.id = id, .rec = RBT_RECORD_INIT, .since_ns = rbt_now_ns()};
+		*h = (struct rbt_holding){.id = id, .rec = RBT_RECORD_INIT};
 	}
 	if (rbt_record_inherit_off(rec, &h->rec) < 0) {
 		rbt_record_finish(rec);
@@ -83,8 +77,8 @@ void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id)
 {
 	struct rbt_holding *h = rbt_holdings_find(hs, id);
 
-	if (h != NULL && h->rouse_at_ns != 0) {
-		rbt_holding_rouse(h, rbt_now_ns());
+	if (h != NULL && h->is_unsure) {
+		rbt_holding_rouse(h);
 	}
 	rbt_holdings_drop(hs, id);
 }
@@ -145,7 +139,7 @@ int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_su
 	}
 	h->suspended = true;
 	h->in_turns = scope == RBT_SCOPE_COMPUTE;
-	h->rouse_at_ns = 0;
+	h->is_unsure = h->is_to_rouse = false;
 	note_error(&first, b->suspend(&h->rec, scope, mode));
 	rbt_holding_renew(h, deadline_ns);
 	return first;
@@ -173,24 +167,21 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	if (scope != RBT_SCOPE_REST) {
 		h->suspended = first < 0;
 	}
-	uint64_t now_ns = rbt_now_ns();
-	bool may_wait = scope == RBT_SCOPE_COMPUTE && now_ns >= h->since_ns + ROUSE_YOUNG_NS &&
-			now_ns < h->roused_ns + ROUSE_EVERY_NS;
+	h->is_unsure = true;
+	h->is_to_rouse = scope != RBT_SCOPE_COMPUTE;
 	h->rouse_scope = scope;
-	h->rouse_at_ns = may_wait ? h->roused_ns + ROUSE_EVERY_NS : now_ns;
 	return first;
 }
 
-void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns)
+void rbt_holding_rouse(struct rbt_holding *h)
 {
 	int error;
 	const struct rbt_backend *b = writer(h, &error);
 
-	h->rouse_at_ns = 0;
+	h->is_unsure = h->is_to_rouse = false;
 	if (b == NULL || b->rouse == NULL) {
 		return;
 	}
-	h->roused_ns = h->rouse_scope != RBT_SCOPE_REST ? now_ns : h->roused_ns;
 	int r = b->rouse(&h->rec, h->rouse_scope);
 	if (r < 0) {
 		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
@@ -233,8 +224,8 @@ static int restore_running(struct rbt_holding *h)
 	if (h->suspended && writer(h, &error) != NULL) {
 		r = rbt_holding_resume(h, RBT_SCOPE_ALL);
 	}
-	if (h->rouse_at_ns != 0) {
-		rbt_holding_rouse(h, rbt_now_ns());
+	if (h->is_unsure) {
+		rbt_holding_rouse(h);
 	}
 	if (r < 0) {
 		note_failure(h, "resume", r);

@@ -22,9 +22,8 @@ struct rbt_holding {
 	bool restore_failed;  /* and that was said */
 	bool in_turns;        /* only its compute tasks, which may be back at any time */
 	uint64_t deadline_ns; /* of the suspend, on the monotonic clock */
-	uint64_t since_ns;    /* when it was first held */
-	uint64_t roused_ns;   /* when the device was last made to look at its compute tasks */
-	uint64_t rouse_at_ns; /* when it is to be, unless it is suspended again; 0: never */
+	bool is_unsure;       /* let back, and not roused since: it may stand still */
+	bool is_to_rouse;     /* as soon as the owner has its answer */
 	enum rbt_scope rouse_scope;
 };
 
@@ -60,10 +59,10 @@ void rbt_holding_renew(struct rbt_holding *h, uint64_t deadline_ns);
  * suspended. REST: the compute tasks stay off. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
 
-/* Makes sure that tasks which were resumed do run, where the device needs that said: at
- * rouse_at_ns, which may be at once. It takes as long as a resume, but whoever wanted that need not
- * wait for this. */
-void rbt_holding_rouse(struct rbt_holding *h, uint64_t now_ns);
+/* Makes sure that tasks which were resumed do run, where the device needs that said. It takes as
+ * long as a suspend and a resume. So it is done at once only to what was suspended by command; of
+ * what is off and on all the time, the owner says when. */
+void rbt_holding_rouse(struct rbt_holding *h);
 
 /*
  * Those below answer 0 when all is as it would be without us. What the driver refused stays marked

@@ -196,7 +196,7 @@ uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj);
 void rm_quirk_scheduled(struct rm_object *tsg);
 void rm_quirk_slice_set(struct rm_call *c, struct rm_object *tsg);
 void rm_quirk_disabled(struct rm_object *tsg, bool scheduling_only);
-void rm_quirk_preempted(struct rm_object *tsg);
+void rm_quirk_preempted(struct rm_object *tsg, bool is_awaited);
 void rm_quirk_enabled(struct rm_object *tsg);
 bool rm_tsg_is_looked_at(const struct rm_object *tsg);
 bool rm_copies_wait(const struct rm_object *compute);

@@ -97,9 +97,9 @@ void rm_quirk_disabled(struct rm_object *tsg, bool scheduling_only)
 	}
 }
 
-void rm_quirk_preempted(struct rm_object *tsg)
+void rm_quirk_preempted(struct rm_object *tsg, bool is_awaited)
 {
-	tsg->tsg.wakeful = true;
+	tsg->tsg.wakeful = tsg->tsg.wakeful || is_awaited;
 }
 
 void rm_quirk_enabled(struct rm_object *tsg)

@@ -29,7 +29,7 @@ uint32_t rm_tsg_get_timeslice(struct rm_call *c, struct rm_object *obj)
 uint32_t rm_tsg_preempt(struct rm_call *c, struct rm_object *obj)
 {
 	obj->tsg.n_preempts++;
-	rm_quirk_preempted(obj);
+	rm_quirk_preempted(obj, c->params.preempt.wait != 0);
 	return NV_OK;
 }
 

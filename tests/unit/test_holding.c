@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holdings: that whatever is resumed is also roused, now or in time, whoever lets go of it. */
+/* Holdings: that what is resumed is also roused, by whoever is the last to be able to. */
 #include "hand/holding.h"
 
 #include <string.h>
 
 #include "check.h"
-#include "util/time.h"
 
 static struct {
 	unsigned rouses;
@@ -56,16 +55,13 @@ const struct rbt_backend *rbt_backend_by_id(uint32_t id)
 	return id == RBT_BACKEND_NVIDIA ? &backend : NULL;
 }
 
-/* One that has been held for so long that not every resume rouses it, and was roused just now. */
-static struct rbt_holding *old_holding(struct rbt_holdings *hs)
+static struct rbt_holding *new_holding(struct rbt_holdings *hs)
 {
 	struct rbt_record rec = RBT_RECORD_INIT;
 
 	rec.backend = RBT_BACKEND_NVIDIA;
 	CHECK_INT(rbt_holdings_put(hs, 1, false, &rec), 0);
 	struct rbt_holding *h = rbt_holdings_find(hs, 1);
-	h->since_ns = 1;
-	h->roused_ns = rbt_now_ns();
 	memset(&seen, 0, sizeof(seen));
 	return h;
 }
@@ -74,8 +70,8 @@ static struct rbt_holding *old_holding(struct rbt_holdings *hs)
 static void let_back(struct rbt_holding *h, enum rbt_scope scope)
 {
 	CHECK_INT(rbt_holding_resume(h, scope), 0);
-	if (h->rouse_at_ns != 0 && h->rouse_at_ns <= rbt_now_ns()) {
-		rbt_holding_rouse(h, rbt_now_ns());
+	if (h->is_to_rouse) {
+		rbt_holding_rouse(h);
 	}
 }
 
@@ -85,38 +81,20 @@ static void off_and_on(struct rbt_holding *h)
 	let_back(h, RBT_SCOPE_COMPUTE);
 }
 
-static void test_young(void)
+static void test_at_once(void)
 {
 	struct rbt_holdings hs = {0};
-	struct rbt_holding *h = old_holding(&hs);
+	struct rbt_holding *h = new_holding(&hs);
 
-	h->since_ns = rbt_now_ns();
-	off_and_on(h);
-	CHECK(seen.is_roused);
-	CHECK_INT(h->rouse_at_ns, 0);
-	rbt_holdings_finish(&hs);
-}
-
-static void test_old(void)
-{
-	struct rbt_holdings hs = {0};
-	struct rbt_holding *h = old_holding(&hs);
-
-	/* Put off, */
+	/* In turns: when its owner says so. */
 	off_and_on(h);
 	CHECK_INT(seen.rouses, 0);
-	CHECK_INT(h->rouse_at_ns, h->roused_ns + 3 * RBT_NS_PER_S);
-	/* and not needed where it is taken off again before, */
-	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
-	CHECK_INT(h->rouse_at_ns, 0);
-	/* but for ever is too long. */
-	h->roused_ns -= 4 * RBT_NS_PER_S;
-	let_back(h, RBT_SCOPE_COMPUTE);
-	CHECK(seen.is_roused);
+	CHECK(h->is_unsure);
 	/* By command: all of it, at once. */
 	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 1), 0);
+	CHECK(!h->is_unsure);
 	let_back(h, RBT_SCOPE_ALL);
-	CHECK(seen.is_roused);
+	CHECK(seen.is_roused && !h->is_unsure);
 	CHECK_INT(seen.scope, RBT_SCOPE_ALL);
 	rbt_holdings_finish(&hs);
 }
@@ -126,16 +104,16 @@ static void test_dropped(void)
 {
 	struct rbt_holdings hs = {0};
 
-	off_and_on(old_holding(&hs));
+	off_and_on(new_holding(&hs));
 	rbt_holdings_let_go(&hs, 1);
 	CHECK(seen.is_roused);
 	/* There is nothing to do for one that is off, or was roused. */
-	struct rbt_holding *h = old_holding(&hs);
+	struct rbt_holding *h = new_holding(&hs);
 	off_and_on(h);
-	rbt_holding_rouse(h, rbt_now_ns());
+	rbt_holding_rouse(h);
 	rbt_holdings_let_go(&hs, 1);
 	CHECK_INT(seen.rouses, 1);
-	h = old_holding(&hs);
+	h = new_holding(&hs);
 	off_and_on(h);
 	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL, 1), 0);
 	rbt_holdings_let_go(&hs, 1);
@@ -146,7 +124,7 @@ static void test_dropped(void)
 static void test_restored(void)
 {
 	struct rbt_holdings hs = {0};
-	struct rbt_holding *h = old_holding(&hs);
+	struct rbt_holding *h = new_holding(&hs);
 
 	off_and_on(h);
 	CHECK_INT(rbt_holdings_restore(&hs), 0);
@@ -165,21 +143,21 @@ static void test_restored(void)
 static void test_rest(void)
 {
 	struct rbt_holdings hs = {0};
-	struct rbt_holding *h = old_holding(&hs);
+	struct rbt_holding *h = new_holding(&hs);
 
-	h->roused_ns = 1;
 	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 1), 0);
 	let_back(h, RBT_SCOPE_REST);
 	CHECK_INT(seen.scope, RBT_SCOPE_REST);
 	let_back(h, RBT_SCOPE_COMPUTE);
+	CHECK(h->is_unsure);
+	rbt_holdings_let_go(&hs, 1);
 	CHECK(seen.is_roused);
 	rbt_holdings_finish(&hs);
 }
 
 int main(void)
 {
-	test_young();
-	test_old();
+	test_at_once();
 	test_dropped();
 	test_restored();
 	test_rest();

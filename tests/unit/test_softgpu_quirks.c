@@ -34,7 +34,7 @@ static void set_slice(const struct program *p, uint32_t tsg, uint64_t us)
 
 static void preempt(const struct program *p, uint32_t tsg)
 {
-	struct nv_preempt_params params = {0};
+	struct nv_preempt_params params = {.wait = 1};
 
 	CHECK_INT(control_as(mine, p->client, tsg, NV_CTRL_TSG_PREEMPT, &params, sizeof(params)),
 		NV_OK);
@@ -145,11 +145,15 @@ static void test_drowsy(void)
 	turn(&p, p.channels, 8, DISABLE_SCHEDULING);
 	turn(&p, p.channels, 8, ENABLE);
 	CHECK(runs(&p) && runs(&q));
-	/* A slice alone is good for once. */
+	/* A slice alone is good for once, with a preemption that nobody waits for as well. */
 	for (int i = 0; i < 2; i++) {
 		turn(&q, q.channels, 8, DISABLE_SCHEDULING);
 		turn(&q, q.channels, 8, ENABLE);
 		CHECK(!runs(&q));
+		struct nv_preempt_params at_once = {0};
+		CHECK_INT(control_as(mine, q.client, q.tsg, NV_CTRL_TSG_PREEMPT, &at_once,
+				  sizeof(at_once)),
+			NV_OK);
 		set_slice(&q, q.tsg, 1);
 		CHECK(runs(&q));
 	}

@@ -261,11 +261,11 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
 }
 
 /*
- * A task that was kept off ("scheduling only") while its program was still setting up may later
- * not come back when it is resumed: its channels are enabled and have work, and the device does not
- * look at them (H200, 580.159.04: a PyTorch trainer, after some ten times off and on). A new slice,
- * even the same one, brings it back each time, and once the task has been preempted by command it
- * does not happen again.
+ * A task that nobody has ever taken the device from, and that is kept off ("scheduling only"), does
+ * not come back when it is let back: its channels are enabled and have work, and the device does
+ * not look at them (H200, 580.159.04: each time, with PyTorch alone on it). A new slice, even the
+ * same one, brings it back. A preemption while it has work, waited for, also keeps it from
+ * happening again: not waited for, or before its first work, it does not.
  */
 static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
 {
@@ -273,14 +273,14 @@ static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
 
 	for (uint32_t i = 0; i < rec->n_tasks; i++) {
 		const struct rbt_task *t = &rec->tasks[i];
-		struct nv_preempt_params at_once = {0};
+		struct nv_preempt_params p = {.wait = t->kind == RBT_TASK_COMPUTE};
 		uint64_t us;
 
 		if (!in_scope(t, scope)) {
 			continue;
 		}
-		int r = rbt_nv_control(rec->fd, rec->client, t->handle, NV_CTRL_TSG_PREEMPT,
-			&at_once, sizeof(at_once));
+		int r = rbt_nv_control(
+			rec->fd, rec->client, t->handle, NV_CTRL_TSG_PREEMPT, &p, sizeof(p));
 		int s = get_timeslice(rec, t, &us);
 		s = s < 0 ? s : set_timeslice(rec, t, us);
 		first = first < 0 ? first : r < 0 ? r : s;

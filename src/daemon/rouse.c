@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who was let back and does nothing is roused. */
+#include "daemon/daemon.h"
+#include "util/log.h"
+#include "util/time.h"
+
+static uint64_t progress_of(const struct program *p)
+{
+	return p->board != NULL ? rbt_board_progress(p->board) : DOUBT_UNKNOWN;
+}
+
+static void rouse(struct daemon *d, struct program *p)
+{
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		const struct rbt_backend *b = rbt_backend_by_id(h->backend);
+		if (h->off != RBT_ON || b == NULL || b->rouse == NULL) {
+			continue;
+		}
+		rbt_debug("process %d is roused", (int)p->pid);
+		/* A lost hand has roused everybody. */
+		if (hand_rouse(d, h) < 0) {
+			return;
+		}
+	}
+}
+
+static void plan(struct daemon *d, const struct program *p)
+{
+	if (p->doubt.look_ns != 0 && p->doubt.look_ns < d->rouse_ns) {
+		d->rouse_ns = p->doubt.look_ns;
+	}
+}
+
+void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns)
+{
+	struct hold *h;
+	bool is_off = false;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		is_off = is_off || h->off != RBT_ON;
+	}
+	if (is_off == p->doubt.is_off) {
+		return;
+	}
+	if (is_off) {
+		doubt_taken_off(&p->doubt, progress_of(p), now_ns);
+	} else if (doubt_let_back(&p->doubt, progress_of(p), now_ns)) {
+		rouse(d, p);
+	}
+	plan(d, p);
+}
+
+void rouse_run(struct daemon *d)
+{
+	uint64_t now_ns = rbt_now_ns();
+	struct program *p;
+
+	if (now_ns < d->rouse_ns) {
+		return;
+	}
+	d->rouse_ns = UINT64_MAX;
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->doubt.look_ns != 0 && p->doubt.look_ns <= now_ns &&
+			doubt_look(&p->doubt, progress_of(p), now_ns)) {
+			rouse(d, p);
+		}
+		plan(d, p);
+	}
+}

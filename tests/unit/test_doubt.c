@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who was let back and does nothing is roused in time; who does something never is. */
+#include "daemon/doubt.h"
+
+#include "check.h"
+#include "util/time.h"
+
+#define MS RBT_NS_PER_MS
+
+static uint64_t now_ns;
+
+/* A program and whoever lets it be off for 10 ms of every `period_ms`. */
+struct run {
+	struct doubt doubt;
+	uint64_t progress, rouses, looks;
+	bool is_counted, is_moving;
+};
+
+static uint64_t progress_of(struct run *r)
+{
+	return r->is_counted ? r->progress : DOUBT_UNKNOWN;
+}
+
+static void pass(struct run *r, uint64_t ms)
+{
+	for (uint64_t i = 0; i < ms; i++) {
+		now_ns += MS;
+		r->progress += r->is_moving;
+		if (!r->doubt.is_off && r->doubt.look_ns != 0 && now_ns >= r->doubt.look_ns) {
+			r->looks++;
+			r->rouses += doubt_look(&r->doubt, progress_of(r), now_ns);
+		}
+	}
+}
+
+static void off(struct run *r, uint64_t ms)
+{
+	doubt_taken_off(&r->doubt, progress_of(r), now_ns);
+	r->progress += 7; /* it submits ahead */
+	now_ns += ms * MS;
+}
+
+static void on(struct run *r, uint64_t ms)
+{
+	r->rouses += doubt_let_back(&r->doubt, progress_of(r), now_ns);
+	pass(r, ms);
+}
+
+static struct run begin(bool is_counted, bool is_moving)
+{
+	now_ns = 1000 * RBT_NS_PER_S;
+	return (struct run){.is_counted = is_counted, .is_moving = is_moving};
+}
+
+static void test_moving(void)
+{
+	struct run r = begin(true, true);
+
+	for (int i = 0; i < 1000; i++) {
+		off(&r, 10);
+		on(&r, 40);
+	}
+	CHECK_INT(r.rouses, 0);
+	CHECK_INT(r.looks, 0);
+	/* Left alone it is looked at a few times, and then not any more. */
+	pass(&r, 100000);
+	CHECK_INT(r.rouses, 0);
+	CHECK(r.looks >= 2 && r.looks <= 4);
+	CHECK_INT(r.doubt.look_ns, 0);
+}
+
+static void test_still(void)
+{
+	struct run r = begin(true, false);
+
+	/* After 150 ms of its own time, */
+	for (int i = 0; i < 5; i++) {
+		off(&r, 10);
+		on(&r, 40);
+	}
+	CHECK_INT(r.rouses, 1);
+	/* and ever less often, as long as it does nothing: its work may be long. */
+	for (int i = 0; i < 1000; i++) {
+		off(&r, 10);
+		on(&r, 40);
+	}
+	CHECK(r.rouses > 10 && r.rouses < 30);
+	/* When it has moved, it is doubted as soon as at first. */
+	r.is_moving = true;
+	off(&r, 10);
+	on(&r, 40);
+	r.is_moving = false;
+	r.rouses = 0;
+	for (int i = 0; i < 6; i++) {
+		off(&r, 10);
+		on(&r, 40);
+	}
+	CHECK_INT(r.rouses, 1);
+}
+
+static void test_left_alone(void)
+{
+	struct run r = begin(true, false);
+
+	off(&r, 10);
+	on(&r, 149);
+	CHECK_INT(r.rouses, 0);
+	pass(&r, 1);
+	CHECK_INT(r.rouses, 1);
+	pass(&r, 100000);
+	CHECK_INT(r.rouses, 1);
+	/* It had submitted ahead, and was overlooked all the same. */
+	r = begin(true, true);
+	off(&r, 10);
+	on(&r, 155);
+	r.is_moving = false;
+	pass(&r, 10000);
+	CHECK_INT(r.rouses, 1);
+}
+
+/* Turns of 100 ms among eight. */
+static void test_turns(void)
+{
+	struct run r = begin(true, false);
+
+	off(&r, 700);
+	for (int i = 0; i < 2; i++) {
+		on(&r, 100);
+		CHECK_INT(r.rouses, i);
+		off(&r, 700);
+	}
+	on(&r, 100);
+	CHECK_INT(r.rouses, 1);
+}
+
+static void test_unknown(void)
+{
+	struct run r = begin(false, true);
+	uint64_t until_ns = now_ns + 10 * RBT_NS_PER_S;
+	unsigned n = 0;
+
+	while (now_ns < until_ns - 50 * MS) {
+		off(&r, 10);
+		on(&r, 40);
+		n++;
+	}
+	CHECK_INT(r.rouses, n);
+	r.rouses = 0;
+	for (int i = 0; i < 600; i++) {
+		off(&r, 10);
+		on(&r, 40);
+	}
+	CHECK(r.rouses >= 9 && r.rouses <= 11);
+	r.rouses = 0;
+	pass(&r, 100000);
+	CHECK(r.rouses <= 1);
+}
+
+int main(void)
+{
+	test_moving();
+	test_still();
+	test_left_alone();
+	test_turns();
+	test_unknown();
+	return check_result();
+}
