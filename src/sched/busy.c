@@ -18,7 +18,7 @@
 #define WAIT_MAX_NS  UINT64_C(2000000)
 #define WAIT_SHARE   16
 #define EARLY_SHARE  8
-#define CLOSE_MIN_NS UINT64_C(100000)
+#define CLOSE_MIN_NS UINT64_C(150000)
 #define CLOSE_SHARE  4
 /* How often the wait for the next probe is doubled: up to 8 times. */
 #define PROBE_MOST 8
