@@ -119,6 +119,7 @@ static void tell_count(struct worker *w)
 	unsigned long long longest_ns = atomic_exchange(&w->longest_ns, 0), now_ns = rbt_now_ns(),
 			   since_ns = now_ns - atomic_load(&w->done_ns);
 
+	atomic_store(&w->done_ns, now_ns);
 	printf("{\"count\": %llu, \"now_ns\": %llu, \"longest_ns\": %llu}\n",
 		atomic_load(&w->n_done), now_ns, longest_ns > since_ns ? longest_ns : since_ns);
 }

@@ -24,12 +24,12 @@ def jain(values):
 def left_by_requests(run, mode, number):
     """The part of the GPU's time that a round's requests leave, when they are served alone."""
     cells = [cell for cell in of(run.cells, mode, "alone") if cell["round"] == number]
-    return 1 - sum(cells[0]["service_us"]) / 1e6 / cells[0]["took_s"] if cells else None
+    return 1 - cells[0]["served_us"] / 1e6 / cells[0]["took_s"] if cells else None
 
 
 def left_of_gpu(run, mode, cell):
     """The part of the GPU's time that a cell's requests leave, when only their time on the GPU counts."""
-    return 1 - run.request_gpu_us[mode] * len(cell["service_us"]) / 1e6 / cell["took_s"]
+    return 1 - run.request_gpu_us[mode] * cell["n_served"] / 1e6 / cell["took_s"]
 
 
 def neighbours_summary(run, mode, cells):

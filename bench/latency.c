@@ -148,7 +148,7 @@ static void measure(struct server *s, const struct load *load)
 	unsigned n = load->n;
 	uint64_t seed = load->seed;
 	struct sample *samples = calloc(n, sizeof(*samples));
-	uint64_t arrival_ns = rbt_now_ns() + RBT_NS_PER_MS, end_ns = arrival_ns;
+	uint64_t arrival_ns = rbt_now_ns() + RBT_NS_PER_MS, end_ns = arrival_ns, served_ns = 0;
 
 	if (samples == NULL) {
 		printf("{\"error\": \"out of memory\"}\n");
@@ -164,6 +164,7 @@ static void measure(struct server *s, const struct load *load)
 
 		serve_told(s, load);
 		end_ns = rbt_now_ns();
+		served_ns += end_ns - start_ns;
 		if (i >= WARM_REQUESTS) {
 			samples[i - WARM_REQUESTS] = (struct sample){
 				.latency_us =
@@ -179,7 +180,8 @@ static void measure(struct server *s, const struct load *load)
 	print_samples("service_us", samples, n, offsetof(struct sample, service_us));
 	printf(", ");
 	print_samples("late_us", samples, n, offsetof(struct sample, late_us));
-	printf("}\n");
+	printf(", \"n_served\": %u, \"served_us\": %.1f}\n", n + WARM_REQUESTS,
+		(double)served_ns / 1e3);
 	free(samples);
 }
 

@@ -129,7 +129,7 @@ class Server:
             late_us.append(round((start_ns - arrival_ns) / 1e3, 1) if idle else 0.0)
         gc.enable()
         benchlib.answer(latency_us=latency_us[WARM_REQUESTS:], service_us=service_us[WARM_REQUESTS:],
-                        late_us=late_us[WARM_REQUESTS:])
+                        late_us=late_us[WARM_REQUESTS:], n_served=len(service_us), served_us=sum(service_us))
 
     def cost(self, mode):
         """What a request takes of the GPU when nothing waits for the host: replayed back to back."""
