@@ -7,8 +7,8 @@
  *   go      calibrates (once; not with --steps) and starts; answers with the work in a kernel, to
  *           compare two such programs
  *   pause   stops submitting and waits for what is in flight
- *   count   kernels done so far, the time, and the longest that none was done since the last answer;
- *           answers also while the device is taken away
+ *   count   kernels done so far, the time, and the longest since the last answer that none was
+ *           done; answers also while the device is taken away
  *   check   pauses, then says how many threads have a wrong result
  *   quit    (or end of file)
  */

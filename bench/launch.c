@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a launch costs: an empty kernel, launched in batches that are drained every 256, and
+ * What a launch costs: an empty kernel, launched in batches that are drained every 768, and
  * launched and synchronised one by one. Where what programs get is not the driver's own function,
  * that is measured too, in alternating batches. Prints one line of JSON with medians over batches,
  * of the differences too; bench/overhead runs it with and without the preloaded library.
@@ -12,7 +12,8 @@
 #include "median.h"
 #include "util/time.h"
 
-#define BATCH       256
+#define BATCH       768
+#define WARM        256
 #define MAX_BATCHES 4096
 
 static void launch(const struct cuda *cuda)
@@ -23,9 +24,11 @@ static void launch(const struct cuda *cuda)
 
 static double time_batch_ns(const struct cuda *cuda, int sync_each)
 {
-	/* One before: batches of the driver's own functions look like pauses, after which somebody
-	 * is woken. A loop has none. */
-	launch(cuda);
+	/* Some before: batches of the driver's own functions look like pauses, after which somebody
+	 * is woken, and looks. A loop has none. */
+	for (int i = 0; i < WARM; i++) {
+		launch(cuda);
+	}
 	CUDA_DO(cuda, cuStreamSynchronize, cuda->stream);
 	uint64_t start_ns = rbt_now_ns();
 

@@ -100,12 +100,16 @@ static uint32_t slots_used(const struct rbt_board *b)
 	return n < RBT_BOARD_SLOTS ? n : RBT_BOARD_SLOTS;
 }
 
-uint64_t rbt_board_progress(const struct rbt_board *b)
+struct rbt_board_progress rbt_board_progress(const struct rbt_board *b)
 {
-	uint64_t sum = 0;
+	struct rbt_board_progress sum = {0};
 
 	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
-		sum += rbt_board_total(&b->slots[i]) + get64(&b->slots[i].n_syncs);
+		const struct rbt_board_slot *slot = &b->slots[i];
+
+		sum.n += rbt_board_total(slot) + get64(&slot->n_syncs);
+		sum.n_launches +=
+			get64(&slot->n[RBT_BOARD_LAUNCH]) + get64(&slot->n[RBT_BOARD_GRAPH]);
 	}
 	return sum;
 }

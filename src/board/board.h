@@ -75,8 +75,12 @@ struct rbt_board_watch {
 void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
-/* All that it has counted so far, to tell whether that goes on; disturbs no look. */
-uint64_t rbt_board_progress(const struct rbt_board *b);
+/* All that it has counted so far, and all launches, to tell whether that goes on; disturbs no
+ * look. */
+struct rbt_board_progress {
+	uint64_t n, n_launches;
+};
+struct rbt_board_progress rbt_board_progress(const struct rbt_board *b);
 
 /* Submissions of all kinds. */
 uint64_t rbt_board_submissions(const struct rbt_board_reading *r);

@@ -6,6 +6,9 @@
 /* A trainer of which nothing is heard for longer than this is late by an iteration or two. */
 #define STILL_MIN_NS (150 * RBT_NS_PER_MS)
 #define STILL_MAX_NS (2400 * RBT_NS_PER_MS)
+/* While it sets itself up, it launches little, and may do nothing at the moment that it is roused:
+ * so more than once. */
+#define EARLY 8
 /* Of whom nothing is known: each time while it is young, when it is likeliest to be overlooked; and
  * this often afterwards. */
 #define YOUNG_NS (10 * RBT_NS_PER_S)
@@ -13,62 +16,77 @@
 /* It submits ahead: what it does just after it was let back proves less than what it does later. */
 #define LATER 4
 
-static void note_still(struct doubt *t, uint64_t progress, uint64_t now_ns)
+static void note_moved(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
-	if (progress != t->progress || t->after_ns == 0) {
-		t->progress = progress;
-		t->still_ns = 0;
-		t->after_ns = STILL_MIN_NS;
-	} else {
-		t->still_ns += now_ns - t->moved_ns;
-	}
+	t->seen = *now;
+	t->moved_ns = now_ns;
+	t->still_ns = 0;
+	t->after_ns = STILL_MIN_NS;
 }
 
 static bool rouse(struct doubt *t, uint64_t now_ns)
 {
 	t->still_ns = 0;
-	t->after_ns = t->after_ns < STILL_MAX_NS / 2 ? t->after_ns * 2 : STILL_MAX_NS;
 	t->roused_ns = t->moved_ns = now_ns;
 	t->look_ns = 0;
 	return true;
 }
 
-void doubt_taken_off(struct doubt *t, uint64_t progress, uint64_t now_ns)
+static bool rouse_still(struct doubt *t, uint64_t now_ns)
+{
+	t->after_ns = t->after_ns < STILL_MAX_NS / 2 ? t->after_ns * 2 : STILL_MAX_NS;
+	return rouse(t, now_ns);
+}
+
+void doubt_taken_off(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
 	t->is_off = true;
 	t->look_ns = 0;
-	if (progress != DOUBT_UNKNOWN && t->on_ns != 0) {
-		note_still(t, progress, now_ns);
+	t->has_worked = t->has_worked || (now != NULL && now->n_launches != t->seen.n_launches);
+	if (now == NULL || t->on_ns == 0) {
+		return;
+	}
+	if (now->n != t->seen.n) {
+		note_moved(t, now, now_ns);
+	} else {
+		t->still_ns += now_ns - t->moved_ns;
 	}
 }
 
-bool doubt_let_back(struct doubt *t, uint64_t progress, uint64_t now_ns)
+bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
-	t->is_off = false;
+	bool has_worked = t->has_worked;
+
+	t->is_off = t->has_worked = false;
 	t->on_ns = t->moved_ns = now_ns;
 	t->since_ns = t->since_ns == 0 ? now_ns : t->since_ns;
-	/* What it has submitted meanwhile proves nothing. */
-	t->progress = progress;
-	if (progress == DOUBT_UNKNOWN) {
+	if (now == NULL) {
 		t->look_ns = now_ns < t->since_ns + YOUNG_NS ? now_ns : t->roused_ns + EVERY_NS;
 		return t->look_ns <= now_ns && rouse(t, now_ns);
 	}
+	/* What it has submitted meanwhile proves nothing. */
+	t->seen = *now;
 	t->after_ns = t->after_ns == 0 ? STILL_MIN_NS : t->after_ns;
+	if (has_worked && t->n_early < EARLY) {
+		t->n_early++;
+		return rouse(t, now_ns);
+	}
+	if (t->still_ns >= t->after_ns) {
+		return rouse_still(t, now_ns);
+	}
 	t->look_ns = now_ns + t->after_ns - t->still_ns;
-	return t->still_ns >= t->after_ns && rouse(t, now_ns);
+	return false;
 }
 
-bool doubt_look(struct doubt *t, uint64_t progress, uint64_t now_ns)
+bool doubt_look(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
-	if (progress == DOUBT_UNKNOWN || progress == t->progress) {
-		return rouse(t, now_ns);
+	if (now == NULL || now->n == t->seen.n) {
+		return rouse_still(t, now_ns);
 	}
 	uint64_t on_ns = now_ns - t->on_ns;
 
-	t->progress = progress;
-	t->moved_ns = now_ns;
-	t->still_ns = 0;
-	t->after_ns = STILL_MIN_NS;
+	t->has_worked = t->has_worked || now->n_launches != t->seen.n_launches;
+	note_moved(t, now, now_ns);
 	t->look_ns = on_ns < STILL_MAX_NS ? now_ns + LATER * on_ns : 0;
 	return false;
 }

@@ -4,9 +4,15 @@
 #include "util/log.h"
 #include "util/time.h"
 
-static uint64_t progress_of(const struct program *p)
+/* NULL: it has no board. */
+static const struct rbt_board_progress *progress_of(
+	const struct program *p, struct rbt_board_progress *buf)
 {
-	return p->board != NULL ? rbt_board_progress(p->board) : DOUBT_UNKNOWN;
+	if (p->board == NULL) {
+		return NULL;
+	}
+	*buf = rbt_board_progress(p->board);
+	return buf;
 }
 
 static void rouse(struct daemon *d, struct program *p)
@@ -35,6 +41,7 @@ static void plan(struct daemon *d, const struct program *p)
 
 void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns)
 {
+	struct rbt_board_progress buf;
 	struct hold *h;
 	bool is_off = false;
 
@@ -45,8 +52,8 @@ void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns)
 		return;
 	}
 	if (is_off) {
-		doubt_taken_off(&p->doubt, progress_of(p), now_ns);
-	} else if (doubt_let_back(&p->doubt, progress_of(p), now_ns)) {
+		doubt_taken_off(&p->doubt, progress_of(p, &buf), now_ns);
+	} else if (doubt_let_back(&p->doubt, progress_of(p, &buf), now_ns)) {
 		rouse(d, p);
 	}
 	plan(d, p);
@@ -55,6 +62,7 @@ void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns)
 void rouse_run(struct daemon *d)
 {
 	uint64_t now_ns = rbt_now_ns();
+	struct rbt_board_progress buf;
 	struct program *p;
 
 	if (now_ns < d->rouse_ns) {
@@ -63,7 +71,7 @@ void rouse_run(struct daemon *d)
 	d->rouse_ns = UINT64_MAX;
 	LIST_FOREACH (p, &d->programs, link) {
 		if (p->doubt.look_ns != 0 && p->doubt.look_ns <= now_ns &&
-			doubt_look(&p->doubt, progress_of(p), now_ns)) {
+			doubt_look(&p->doubt, progress_of(p, &buf), now_ns)) {
 			rouse(d, p);
 		}
 		plan(d, p);

@@ -207,6 +207,26 @@ static void ends_are_told_by_counters(void)
 	rbt_board_unmap(b);
 }
 
+/* Of all slots in use, whatever a program writes into the number of those; no look is disturbed. */
+static void progress_is_the_sum(void)
+{
+	int fd;
+	struct rbt_board *b = make_board(&fd);
+
+	b->n_used = UINT32_MAX;
+	b->slots[0].n[RBT_BOARD_LAUNCH] = 1;
+	b->slots[55].n[RBT_BOARD_GRAPH] = 2;
+	b->slots[55].n[RBT_BOARD_COPY] = 4;
+	b->slots[3].n_syncs = 8;
+	b->slots[3].n_polls = 16;
+	struct rbt_board_progress sum = rbt_board_progress(b);
+	CHECK_INT(sum.n, 31);
+	CHECK_INT(sum.n_launches, 3);
+	CHECK_INT(b->tick, 0);
+	close(fd);
+	rbt_board_unmap(b);
+}
+
 static void ticks_never_stop_at_zero(void)
 {
 	int fd;
@@ -317,6 +337,7 @@ int main(void)
 	what_is_no_board_is_refused();
 	looks_tell_when_it_was_active();
 	ends_are_told_by_counters();
+	progress_is_the_sum();
 	ticks_never_stop_at_zero();
 	lies_stay_within_bounds();
 	slots_that_are_not_in_use_are_no_news();

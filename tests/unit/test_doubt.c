@@ -9,23 +9,24 @@
 
 static uint64_t now_ns;
 
-/* A program and whoever lets it be off for 10 ms of every `period_ms`. */
+/* A program, and how often it was roused and looked at. */
 struct run {
 	struct doubt doubt;
-	uint64_t progress, rouses, looks;
+	struct rbt_board_progress progress;
+	uint64_t rouses, looks;
 	bool is_counted, is_moving;
 };
 
-static uint64_t progress_of(struct run *r)
+static const struct rbt_board_progress *progress_of(const struct run *r)
 {
-	return r->is_counted ? r->progress : DOUBT_UNKNOWN;
+	return r->is_counted ? &r->progress : NULL;
 }
 
 static void pass(struct run *r, uint64_t ms)
 {
 	for (uint64_t i = 0; i < ms; i++) {
 		now_ns += MS;
-		r->progress += r->is_moving;
+		r->progress.n += r->is_moving;
 		if (!r->doubt.is_off && r->doubt.look_ns != 0 && now_ns >= r->doubt.look_ns) {
 			r->looks++;
 			r->rouses += doubt_look(&r->doubt, progress_of(r), now_ns);
@@ -36,7 +37,7 @@ static void pass(struct run *r, uint64_t ms)
 static void off(struct run *r, uint64_t ms)
 {
 	doubt_taken_off(&r->doubt, progress_of(r), now_ns);
-	r->progress += 7; /* it submits ahead */
+	r->progress.n += 7; /* it submits ahead */
 	now_ns += ms * MS;
 }
 
@@ -133,6 +134,35 @@ static void test_turns(void)
 	CHECK_INT(r.rouses, 1);
 }
 
+static void test_early(void)
+{
+	struct run r = begin(true, true);
+
+	/* It copies: no work yet. */
+	for (int i = 0; i < 100; i++) {
+		off(&r, 10);
+		on(&r, 40);
+	}
+	CHECK_INT(r.rouses, 0);
+	/* What it launches while it is off is none, either. */
+	off(&r, 10);
+	r.progress.n_launches += 100;
+	on(&r, 40);
+	CHECK_INT(r.rouses, 0);
+	for (int i = 1; i <= 100; i++) {
+		r.progress.n_launches++;
+		off(&r, 10);
+		on(&r, 40);
+		CHECK_INT(r.rouses, i < 8 ? i : 8);
+	}
+	/* And who has worked before it is first taken off, at once. */
+	r = begin(true, true);
+	r.progress.n_launches = 100;
+	off(&r, 10);
+	on(&r, 40);
+	CHECK_INT(r.rouses, 1);
+}
+
 static void test_unknown(void)
 {
 	struct run r = begin(false, true);
@@ -162,6 +192,7 @@ int main(void)
 	test_still();
 	test_left_alone();
 	test_turns();
+	test_early();
 	test_unknown();
 	return check_result();
 }
