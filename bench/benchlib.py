@@ -273,13 +273,13 @@ class Session:
         return run.stdout
 
     def daemon_cpu_s(self):
-        """(what the daemon and its hand have taken of the CPU so far, the hand's part); 0 while there is none."""
+        """(what the daemon has taken of the CPU so far, what its hand has); 0 while there is none."""
         if not self.daemon_pids:
             mark = f"RUBATO_RUNTIME_DIR={self.dir}".encode()
             named = {pid: name_of(pid) for pid in processes_with(mark)}
             self.daemon_pids = {pid: name for pid, name in named.items() if name in ("rubatod", "rubato-hand")}
-        took = {pid: cpu_s(pid) for pid in self.daemon_pids}
-        return sum(took.values()), sum(s for pid, s in took.items() if self.daemon_pids[pid] == "rubato-hand")
+        return tuple(sum(cpu_s(pid) for pid, name in self.daemon_pids.items() if name == one)
+                     for one in ("rubatod", "rubato-hand"))
 
     def ps(self):
         """What the tool says of every program: evidence, so that a failure is kept and ends nothing."""
