@@ -214,6 +214,7 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 		r.active_ns = now_ns;
 	}
 	w->seen = true;
+	w->n_syncs = r.n_syncs;
 	next_tick(b);
 	*ret = r;
 }
@@ -256,15 +257,20 @@ static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
 	       !is_overdue(get64(&b->deadline_ns), rbt_now_ns());
 }
 
-bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)
+/* Until what a program stored before it looked for us can be seen. */
+static void settle(void)
 {
-	uint64_t end_ns;
+	uint64_t end_ns = rbt_now_ns() + REST_NS;
 
-	rbt_board_sleep(b);
-	end_ns = rbt_now_ns() + REST_NS;
 	while (rbt_now_ns() < end_ns) {
 	}
 	atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)
+{
+	rbt_board_sleep(b);
+	settle();
 	if (!is_news(b, w)) {
 		return true;
 	}
@@ -278,6 +284,22 @@ bool rbt_board_await_end(struct rbt_board *b)
 	/* Either we see that the request has ended, or whoever ends it sees us. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (get32(&b->requests_open) - 1 < INT32_MAX) {
+		return true;
+	}
+	rbt_board_awake(b);
+	return false;
+}
+
+bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w)
+{
+	uint64_t n_syncs = 0;
+
+	atomic_store_explicit(&b->asleep, RBT_BOARD_AWAITS_SYNC, memory_order_seq_cst);
+	settle();
+	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
+		n_syncs += get64(&b->slots[i].n_syncs);
+	}
+	if (n_syncs == w->n_syncs) {
 		return true;
 	}
 	rbt_board_awake(b);

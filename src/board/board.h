@@ -63,6 +63,7 @@ struct rbt_board_reading {
 struct rbt_board_watch {
 	uint64_t n[RBT_BOARD_SLOTS];
 	uint64_t active_ns[RBT_BOARD_SLOTS];
+	uint64_t n_syncs; /* of all slots */
 	bool seen;
 };
 
@@ -103,6 +104,11 @@ bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w);
 /* From now on the end of the last open request wakes whoever waits on b->asleep, and nothing else
  * does. False, and awake, when none is open. */
 bool rbt_board_await_end(struct rbt_board *b);
+
+/* From now on the next synchronisation that returns wakes whoever waits on b->asleep; so does a
+ * request that is told, but no submission. False, and awake, when one has returned since the last
+ * look. Waits as rbt_board_rest() does. */
+bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w);
 
 /* Not any more. Returns whether the program had been quicker. */
 bool rbt_board_awake(struct rbt_board *b);

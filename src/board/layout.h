@@ -38,7 +38,7 @@
 #define RBT_BOARD_GAPS    16u
 #define RBT_BOARD_TIMES   32u
 
-enum { RBT_BOARD_ASLEEP = 1, RBT_BOARD_AWAITS_END = 2 };
+enum { RBT_BOARD_ASLEEP = 1, RBT_BOARD_AWAITS_END = 2, RBT_BOARD_AWAITS_SYNC = 3 };
 
 enum rbt_board_kind {
 	RBT_BOARD_LAUNCH,
@@ -67,7 +67,8 @@ struct rbt_board {
 	_Atomic uint32_t tick; /* changes when it looks; 0: nobody does */
 	/* A futex: RBT_BOARD_ASLEEP while the daemon sleeps until the program's next submission,
 	 * which sets it to 0 and wakes it. The tick changes with it, so that a submission has one
-	 * thing to look at. RBT_BOARD_AWAITS_END: until the last open request has ended. */
+	 * thing to look at. RBT_BOARD_AWAITS_END: until the last open request has ended.
+	 * RBT_BOARD_AWAITS_SYNC: until a synchronisation returns, or a request is told. */
 	_Atomic uint32_t asleep;
 	_Atomic uint64_t window_ns; /* learnt: a pause longer than this ends a burst; 0: unknown */
 	uint8_t pad1[48];

@@ -199,7 +199,9 @@ int rbt_board_waiter_add(struct rbt_board_waiter *w, struct rbt_board *b)
 	uint32_t asleep = atomic_load_explicit(&b->asleep, memory_order_relaxed);
 	w->boards[w->n++] = (struct entry){
 		.board = b,
-		.asleep = asleep == RBT_BOARD_AWAITS_END ? asleep : RBT_BOARD_ASLEEP,
+		.asleep = asleep == RBT_BOARD_AWAITS_END || asleep == RBT_BOARD_AWAITS_SYNC
+				  ? asleep
+				  : RBT_BOARD_ASLEEP,
 	};
 	return 0;
 }

@@ -26,7 +26,7 @@ void rbt_board_waiter_destroy(struct rbt_board_waiter *w); /* accepts NULL */
 
 /*
  * Waits for the next edge of a board that has gone to sleep (rbt_board_rest(), rbt_board_sleep(),
- * rbt_board_await_end()), in the way it has when it is added.
+ * rbt_board_await_end(), rbt_board_await_sync()), in the way it has when it is added.
  * The board is borrowed until it is removed or has been returned by next. Again: no effect. 0 or
  * -errno.
  */

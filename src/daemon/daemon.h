@@ -62,6 +62,7 @@ struct hold {
 	bool in_hand;     /* the hand has the current record */
 	enum rbt_off off; /* applied */
 	bool rest_off;    /* applied: its other tasks too, as with RBT_OFF_COMMAND */
+	bool is_roused;   /* since it was last let back: once is enough */
 	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
 	bool refused;     /* the driver refused it something: said again with the next change */
 	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
@@ -106,6 +107,7 @@ struct program {
 	bool has_open_request;              /* as its board says */
 	bool is_hinted;                     /* as the core was told */
 	bool awaits_end;                    /* its board wakes us when its requests have ended */
+	bool awaits_sync;                   /* and when a synchronisation returns */
 	uint64_t request_deadline_ns;       /* 0: none */
 	uint64_t hinted_ns;                 /* since when */
 	struct rbt_sched_prog *sched;       /* what the core has of it; NULL: nothing yet */

@@ -412,6 +412,7 @@ int hand_resume(struct daemon *d, struct hold *h)
 	}
 	h->off = RBT_ON;
 	h->rest_off = false;
+	h->is_roused = req.scope == RBT_SCOPE_ALL; /* the hand does, by itself */
 	if (mine != NULL) {
 		mine->suspended = false;
 		/* Should the hand die before it has. */
@@ -436,7 +437,10 @@ int hand_resume_rest(struct daemon *d, struct hold *h)
 
 int hand_rouse(struct daemon *d, struct hold *h)
 {
-	return call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_ROUSE, .id = h->id});
+	int r = call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_ROUSE, .id = h->id});
+
+	h->is_roused = r == 0;
+	return r;
 }
 
 int hand_set_level(struct daemon *d, struct hold *h, uint32_t level)

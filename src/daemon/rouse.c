@@ -21,7 +21,7 @@ static void rouse(struct daemon *d, struct program *p)
 
 	LIST_FOREACH (h, &p->holds, link) {
 		const struct rbt_backend *b = rbt_backend_by_id(h->backend);
-		if (h->off != RBT_ON || b == NULL || b->rouse == NULL) {
+		if (h->off != RBT_ON || h->is_roused || b == NULL || b->rouse == NULL) {
 			continue;
 		}
 		rbt_debug("process %d is roused", (int)p->pid);

@@ -96,6 +96,16 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	return true;
 }
 
+/* Neither for the end of requests nor of a synchronisation. */
+static void await_no_more(struct daemon *d, struct program *p)
+{
+	if (p->awaits_end || p->awaits_sync) {
+		p->awaits_end = p->awaits_sync = false;
+		rbt_board_waiter_remove(d->waiter, p->board);
+		rbt_board_awake(p->board);
+	}
+}
+
 static bool rest(void *ctx, void *owner)
 {
 	struct daemon *d = ctx;
@@ -104,6 +114,7 @@ static bool rest(void *ctx, void *owner)
 	if (p->board == NULL) {
 		return true;
 	}
+	await_no_more(d, p);
 	if (!rbt_board_rest(p->board, &p->board_watch)) {
 		return false;
 	}
@@ -117,7 +128,22 @@ static bool rest(void *ctx, void *owner)
 	return true;
 }
 
-static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
+static bool await_sync(void *ctx, void *owner)
+{
+	struct daemon *d = ctx;
+	struct program *p = owner;
+
+	if (p->board == NULL || p->awaits_end || !rbt_board_await_sync(p->board, &p->board_watch)) {
+		return false;
+	}
+	p->awaits_sync = rbt_board_waiter_add(d->waiter, p->board) == 0;
+	if (!p->awaits_sync) {
+		rbt_board_awake(p->board);
+	}
+	return p->awaits_sync;
+}
+
+static const struct rbt_sched_ops ops = {.look = look, .rest = rest, .await = await_sync};
 
 static struct program *find_by_board(struct daemon *d, const struct rbt_board *board)
 {
@@ -154,20 +180,15 @@ static void plan_look(struct daemon *d)
 
 static void await_end(struct daemon *d, struct program *p)
 {
-	if (p->board == NULL || !rbt_board_await_end(p->board)) {
+	if (p->board == NULL) {
+		return;
+	}
+	await_no_more(d, p);
+	if (!rbt_board_await_end(p->board)) {
 		return;
 	}
 	p->awaits_end = rbt_board_waiter_add(d->waiter, p->board) == 0;
 	if (!p->awaits_end) {
-		rbt_board_awake(p->board);
-	}
-}
-
-static void await_no_more(struct daemon *d, struct program *p)
-{
-	if (p->awaits_end) {
-		p->awaits_end = false;
-		rbt_board_waiter_remove(d->waiter, p->board);
 		rbt_board_awake(p->board);
 	}
 }
@@ -233,6 +254,11 @@ static void take_woken(struct daemon *d)
 		uint64_t now_ns = rbt_now_ns(), last_ns = 0;
 
 		if (p == NULL || p->sched == NULL) {
+			continue;
+		}
+		if (p->awaits_sync) {
+			p->awaits_sync = false;
+			rbt_sched_synced(d->sched, now_ns, p->sched);
 			continue;
 		}
 		for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
@@ -438,7 +464,7 @@ void schedule_forget_board(struct daemon *d, struct program *p)
 	if (p->board != NULL) {
 		rbt_board_waiter_remove(d->waiter, p->board);
 	}
-	p->awaits_end = false;
+	p->awaits_end = p->awaits_sync = false;
 }
 
 void schedule_forget(struct daemon *d, struct program *p)

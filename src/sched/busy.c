@@ -20,6 +20,13 @@
 #define EARLY_SHARE  8
 #define CLOSE_MIN_NS UINT64_C(150000)
 #define CLOSE_SHARE  4
+/* Where the return of a synchronisation is told, it is not looked at before its request has lasted
+ * twice as long. But one that synchronises all the time must not wake us each time; and one that
+ * ended its last requests without is looked at, with a try now and then. */
+#define AWAITS_MAX   4
+#define AWAIT_MAX_NS UINT64_C(5000000)
+#define UNHEARD_MAX  2
+#define TRY_EVERY    64
 /* How often the wait for the next probe is doubled: up to 8 times. */
 #define PROBE_MOST 8
 
@@ -155,13 +162,31 @@ static uint64_t submit_time(const struct rbt_sched *s, const struct rbt_sched_pr
 	return wait_ns > 0 ? wait_ns : clamp(share_ns, 0, WAIT_MAX_NS);
 }
 
+/* Whether the end of what it has on the device will be told, now that its request may end. */
+static bool is_awaited(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	if (!p->is_holding || !(p->waiting || p->in_flight) || has_open_request(s, p) ||
+		blind_time(s, p) > 0) {
+		return false;
+	}
+	bool is_heard = p->n_unheard < UNHEARD_MAX || p->learn.n_requests % TRY_EVERY == 0;
+	if (!p->is_awaited && s->ops.await != NULL && is_heard && p->n_awaits < AWAITS_MAX) {
+		p->n_awaits++;
+		p->is_awaited = s->ops.await(s->ctx, p->owner);
+	}
+	return p->is_awaited;
+}
+
 /* When to look next, for a program whose end matters. */
-static uint64_t next_look(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+static uint64_t next_look(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	uint64_t at_ns = idle_at(s, p), later_ns = s->now_ns + submit_time(s, p);
 
 	if (has_open_request(s, p)) {
 		return p->deadline_ns == 0 ? RBT_NEVER : p->deadline_ns;
+	}
+	if (is_awaited(s, p)) {
+		return s->now_ns + clamp(s->now_ns - p->first_ns, WAIT_MIN_NS, AWAIT_MAX_NS);
 	}
 	if (p->waiting) {
 		return s->now_ns + wait_time(s, p);
@@ -208,6 +233,8 @@ static void begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 	p->first_ns = s->now_ns;
 	p->last_ns = s->now_ns;
 	p->submit_ns = RBT_NEVER;
+	p->is_awaited = false;
+	p->n_awaits = 0;
 	p->unit->is_probing = false;
 	p->unit->probe_ns = 0;
 	rbt_reserve_begin(s, p);
@@ -251,6 +278,10 @@ static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
 	}
 	p->busy = false;
 	p->waiting = false;
+	if (p->n_awaits > 0) {
+		p->n_unheard = !p->is_awaited ? 0 : p->n_unheard + (p->n_unheard < UNHEARD_MAX);
+	}
+	p->is_awaited = false;
 	lose_patience(s, p);
 	rbt_reserve_end(s, p);
 	plan_probe(s, p->unit, for_sure);

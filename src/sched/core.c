@@ -381,6 +381,16 @@ void rbt_sched_busy(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p
 	finish(s);
 }
 
+void rbt_sched_synced(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p)
+{
+	begin(s, t_ns);
+	p->is_awaited = false;
+	if (p->busy) {
+		rbt_busy_check(s, p);
+	}
+	finish(s);
+}
+
 void rbt_sched_note(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p,
 	const struct rbt_activity *activity)
 {

@@ -86,7 +86,7 @@ struct rbt_activity {
 	bool in_flight;
 };
 
-/* How the core asks for what it needs at that moment. Both optional. */
+/* How the core asks for what it needs at that moment. All optional. */
 struct rbt_sched_ops {
 	/* The newest activity of a program that is known and busy. False: nothing new is known.
 	 * May call rbt_sched_gap(), and nothing else of this header. */
@@ -94,6 +94,10 @@ struct rbt_sched_ops {
 	/* The program is about to be taken for idle: from now on its next submission must be
 	 * reported with rbt_sched_busy(). False when one has happened meanwhile. */
 	bool (*rest)(void *ctx, void *owner);
+	/* The next synchronisation of a busy program that returns is to be reported, once, with
+	 * rbt_sched_synced(). False when that cannot be, or one has since the last look. No more
+	 * than a help: the core goes on looking, less often. */
+	bool (*await)(void *ctx, void *owner);
 };
 
 /* A program's compute tasks on one GPU. */
@@ -177,6 +181,8 @@ void rbt_sched_busy(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p
 /* Nothing is in flight any more, for certain: a full synchronisation has returned, and nothing was
  * submitted since. A program that was only not seen for a while is for the core to judge. */
 void rbt_sched_idle(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
+/* What ops.await() was asked to tell: a synchronisation has returned. */
+void rbt_sched_synced(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
 /* What ops.look() would say, for those who have it at hand. */
 void rbt_sched_note(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p,
 	const struct rbt_activity *activity);

@@ -43,6 +43,9 @@ struct rbt_sched_prog {
 	uint64_t patience_ns; /* with something in flight; 0: most of its turn */
 	bool was_seen;        /* first_ns and last_ns mean something */
 	uint64_t first_ns, last_ns;
+	bool is_awaited;    /* the end of its synchronisation will be told */
+	unsigned n_awaits;  /* how often that was asked for in this busy period */
+	unsigned n_unheard; /* late periods that ended without, though it was */
 	bool gaps_are_told;
 	unsigned requests; /* begun and not ended */
 	uint64_t deadline_ns;

@@ -183,7 +183,7 @@ struct rbt_board_slot *shim_board_claim(uint32_t tid)
 	return b != NULL ? find_slot(b, tid) : NULL;
 }
 
-static __attribute__((noinline)) void wake(struct rbt_board *b, uint32_t way)
+void shim_wake(struct rbt_board *b, uint32_t way)
 {
 	uint32_t expected = way;
 
@@ -202,13 +202,8 @@ static inline void wake_from(struct rbt_board *b, uint32_t way)
 	uint32_t asleep = atomic_load_explicit(&b->asleep, memory_order_relaxed);
 
 	if (__builtin_expect(asleep == way, 0)) {
-		wake(b, way);
+		shim_wake(b, way);
 	}
-}
-
-static inline void wake_daemon(struct rbt_board *b)
-{
-	wake_from(b, RBT_BOARD_ASLEEP);
 }
 
 static uint64_t last_activity_ns(struct rbt_board *b)
@@ -292,7 +287,7 @@ static void note(struct rbt_board_slot *s)
 	struct rbt_board *b = shim_board_of(s);
 
 	/* First of all: this is what somebody sleeps for. */
-	wake_daemon(b);
+	wake_from(b, RBT_BOARD_ASLEEP);
 	uint64_t now_ns = shim_clock_now_ns();
 	if (atomic_load_explicit(&s->tick, memory_order_relaxed) == 0) {
 		note_gap(s, now_ns);
@@ -355,7 +350,7 @@ uint32_t shim_sync_begin(void)
 	set_in_sync(s, depth + 1);
 	/* Whoever was silent for a while is taken for idle, and may be kept off the GPU with work
 	 * on it that this waits for. As with submissions, the daemon looks once more. */
-	wake_daemon(shim_board_of(s));
+	wake_from(shim_board_of(s), RBT_BOARD_ASLEEP);
 	return depth;
 }
 
@@ -407,6 +402,7 @@ void shim_sync_end_rest(uint32_t depth)
 	if (depth < shim_own.sync_depth) {
 		set_in_sync(s, depth);
 	}
+	wake_from(shim_board_of(s), RBT_BOARD_AWAITS_SYNC);
 	if (has_more && now_ns - shim_own.also_ns >= SHIM_ALSO_NS) {
 		shim_sync_also_now(now_ns);
 	}
@@ -462,7 +458,8 @@ void shim_request_begin(uint64_t deadline_ns)
 	ongoing.requests_open++;
 	/* A full barrier: what somebody sleeps for is on the board before we look for them. */
 	publish_requests(b);
-	wake_daemon(b);
+	wake_from(b, RBT_BOARD_ASLEEP);
+	wake_from(b, RBT_BOARD_AWAITS_SYNC);
 }
 
 static void request_timed(struct rbt_board *b, uint64_t began_ns, uint64_t deadline_ns)

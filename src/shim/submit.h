@@ -52,6 +52,8 @@ void shim_sync_also(void (*fn)(uint64_t now_ns));
 extern _Atomic uint32_t shim_in_sync[RBT_BOARD_SLOTS] __attribute__((visibility("hidden")));
 __attribute__((cold)) void shim_sync_end_rest(uint32_t depth);
 __attribute__((cold)) void shim_sync_also_now(uint64_t now_ns);
+/* Whoever sleeps in this way. */
+__attribute__((cold)) void shim_wake(struct rbt_board *b, uint32_t way);
 
 /*
  * Whether the next submission is to tell how long the gap before it was. All are, until a gap is of
@@ -104,9 +106,14 @@ static inline void shim_sync_end(uint32_t depth)
 	}
 	atomic_store_explicit(&s->n_synced, total, memory_order_release);
 	own->sync_depth = depth;
-	atomic_store_explicit(
-		&shim_in_sync[s - shim_board_of(s)->slots], depth, memory_order_relaxed);
+	struct rbt_board *b = shim_board_of(s);
+	atomic_store_explicit(&shim_in_sync[s - b->slots], depth, memory_order_relaxed);
 	atomic_store_explicit(&s->in_sync, depth, memory_order_release);
+	/* In the line that the next submission looks at anyway. No barrier: see board.h. */
+	uint32_t asleep = atomic_load_explicit(&b->asleep, memory_order_relaxed);
+	if (__builtin_expect(asleep == RBT_BOARD_AWAITS_SYNC, 0)) {
+		shim_wake(b, RBT_BOARD_AWAITS_SYNC);
+	}
 	if (__builtin_expect(now_ns - own->also_ns >= SHIM_ALSO_NS, 0)) {
 		shim_sync_also_now(now_ns);
 	}

@@ -167,7 +167,7 @@ static void do_flip(void)
 		board->slots[1].n[0]++;
 		board->slots[0].in_sync = noise() % 2;
 		board->requests_open = noise() % 3;
-		board->asleep = noise() % 2;
+		board->asleep = noise() % 4;
 		syscall(SYS_futex, &board->asleep, FUTEX_WAKE, 100, NULL, NULL, 0);
 		n_done++;
 	}

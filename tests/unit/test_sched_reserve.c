@@ -152,6 +152,63 @@ static void test_eager(void)
 	sim_finish(&sim);
 }
 
+/* How long it was held for after requests had ended, each; and how often somebody was woken. */
+static uint64_t overrun(const struct sim_work *work, bool tells_syncs, uint64_t *ret_ticks)
+{
+	struct sim sim;
+	uint64_t took_ns = 0;
+
+	sim_init(&sim, NULL);
+	sim.tells_syncs = tells_syncs;
+	sim_add(&sim, BEST_EFFORT, false, NULL);
+	struct sim_prog *p = sim_add(&sim, LATENCY, true, work);
+	sim_run(&sim, 2 * SIM_S);
+	uint64_t before = sim_stats(p).reserved_ns;
+	sim_reset(&sim);
+	sim_run(&sim, 20 * SIM_S);
+	for (uint64_t i = 0; i < p->n_requests; i++) {
+		took_ns += p->took_ns[i];
+	}
+	uint64_t reserved_ns = sim_stats(p).reserved_ns - before;
+	check_kept(&sim);
+	CHECK(reserved_ns > took_ns * 9 / 10);
+	*ret_ticks = sim.n_ticks / p->n_requests;
+	uint64_t over_ns = reserved_ns > took_ns ? (reserved_ns - took_ns) / p->n_requests : 0;
+	sim_finish(&sim);
+	return over_ns;
+}
+
+/* Where the return of a synchronisation is told, the end of a request is found at once, and by
+ * fewer looks. */
+static void test_told(void)
+{
+	struct sim_work uneven_eager = eager, uneven_tokens = tokens;
+	uint64_t n_told, n_looked;
+
+	uneven_eager.is_uneven = uneven_tokens.is_uneven = true;
+	uint64_t told_ns = overrun(&uneven_eager, true, &n_told);
+	uint64_t looked_ns = overrun(&uneven_eager, false, &n_looked);
+	CHECK(told_ns < 60 * SIM_US && told_ns < looked_ns / 2);
+	CHECK(n_told <= n_looked);
+	/* Of tokens the last is known by what does not follow it: 100 us, learnt. */
+	told_ns = overrun(&uneven_tokens, true, &n_told);
+	looked_ns = overrun(&uneven_tokens, false, &n_looked);
+	CHECK(told_ns < 200 * SIM_US && told_ns < looked_ns);
+	CHECK(n_told < n_looked + 4);
+	/* Who synchronises all the time does not wake us each time. */
+	uneven_tokens.bursts = 200;
+	uneven_tokens.burst_ns = 30 * SIM_US;
+	uneven_tokens.gap_ns = 20 * SIM_US;
+	overrun(&uneven_tokens, true, &n_told);
+	overrun(&uneven_tokens, false, &n_looked);
+	CHECK(n_told < n_looked + 8);
+	/* And who never does is not waited for in vain. */
+	uneven_eager.is_polling = true;
+	told_ns = overrun(&uneven_eager, true, &n_told);
+	looked_ns = overrun(&uneven_eager, false, &n_looked);
+	CHECK(told_ns < looked_ns * 5 / 4);
+}
+
 /* The same from nothing but reports of busy and idle. */
 static void test_edges_only(void)
 {
@@ -528,6 +585,7 @@ int main(void)
 	test_single_bursts(false, true);
 	test_long_bursts();
 	test_eager();
+	test_told();
 	test_edges_only();
 	test_two_lengths();
 	test_relearns();

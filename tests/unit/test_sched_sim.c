@@ -13,8 +13,9 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	const struct sim_prog *p = owner;
 
 	ret->last_ns = p->work.burst_ns == UINT64_MAX ? p->sim->now_ns : p->last_ns;
-	ret->waiting = p->in_burst && !p->work.hides_waiting && (!p->work.is_eager || p->left == 0);
-	ret->in_flight = p->work.is_eager && p->left > 0;
+	ret->waiting = p->in_burst && !p->work.hides_waiting &&
+		       (!p->work.is_eager || p->left == 0) && !p->work.is_polling;
+	ret->in_flight = p->work.is_eager && (p->left > 0 || p->work.is_polling);
 	return true;
 }
 
@@ -26,9 +27,17 @@ static bool rest(void *ctx, void *owner)
 	return true;
 }
 
+static bool await(void *ctx, void *owner)
+{
+	struct sim_prog *p = owner;
+
+	p->is_awaited = p->sim->tells_syncs;
+	return p->is_awaited;
+}
+
 void sim_init(struct sim *sim, const struct rbt_sched_config *config)
 {
-	static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
+	static const struct rbt_sched_ops ops = {.look = look, .rest = rest, .await = await};
 	static const struct rbt_sched_config defaults;
 
 	memset(sim, 0, sizeof(*sim));
@@ -87,13 +96,14 @@ static void submit(struct sim_prog *p)
 	p->in_gap = false;
 	p->in_burst = true;
 	p->burst_left_ns = (double)p->work.burst_ns;
-	if (!p->work.is_eager || p->left == p->work.bursts - 1) {
+	if (!p->work.is_eager || p->is_first) {
 		rbt_sched_gap(p->handle, sim->now_ns - p->last_ns, 1);
 	}
 	if (p->is_resting) {
 		p->is_resting = false;
 		rbt_sched_busy(sim->s, sim->now_ns, p->handle);
 	}
+	p->is_first = false;
 	p->last_ns = sim->now_ns;
 }
 
@@ -101,6 +111,10 @@ static void begin_request(struct sim_prog *p)
 {
 	p->arrival_ns = p->due_ns;
 	p->left = p->work.bursts - 1;
+	if (p->work.is_uneven) {
+		p->left = p->work.bursts / 2 + (unsigned)sim_random(p->sim, p->work.bursts);
+	}
+	p->is_first = true;
 	plan_request(p);
 	if (p->work.is_hinted) {
 		rbt_sched_request_begin(p->sim->s, p->sim->now_ns, p->handle, 0);
@@ -111,9 +125,15 @@ static void begin_request(struct sim_prog *p)
 static void end_burst(struct sim_prog *p)
 {
 	struct sim *sim = p->sim;
+	bool is_last = !p->work.is_eager || p->left == 0;
 
 	p->in_burst = false;
-	p->last_ns = p->work.is_eager && p->left > 0 ? p->last_ns : sim->now_ns;
+	p->last_ns = is_last ? sim->now_ns : p->last_ns;
+	if (is_last && !p->work.is_polling && p->is_awaited) {
+		p->is_awaited = false;
+		sim->n_ticks++;
+		rbt_sched_synced(sim->s, sim->now_ns, p->handle);
+	}
 	if (p->left > 0) {
 		p->left--;
 		p->in_gap = true;

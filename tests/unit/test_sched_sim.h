@@ -30,6 +30,8 @@ struct sim_work {
 	bool is_hinted;
 	bool hides_waiting; /* its board does not say so */
 	bool is_eager;      /* it waits for the last burst only, and has its board count no gap */
+	bool is_polling;    /* and not even for that: it asks until it is done */
+	bool is_uneven;     /* from half as many bursts to half as many again */
 };
 
 struct sim_prog {
@@ -40,7 +42,9 @@ struct sim_prog {
 	struct sim_work work;
 	unsigned left;         /* bursts of the present request after this one */
 	bool in_burst, in_gap; /* neither: between requests */
+	bool is_first;         /* the next submission of its request */
 	bool is_resting;       /* the next submission is to be reported */
+	bool is_awaited;       /* and the next synchronisation that returns */
 	double burst_left_ns;  /* of GPU time */
 	uint64_t next_ns;      /* end of the gap, or of the pause */
 	uint64_t arrival_ns;   /* of the present request */
@@ -61,6 +65,7 @@ struct sim {
 	double stolen_ns; /* GPU time that `victim` lost to others between its submissions */
 	struct sim_prog *victim;
 	uint64_t n_ticks, n_changes;
+	bool tells_syncs;
 	const char *broken; /* the first promise that was */
 	uint64_t broken_ns;
 };

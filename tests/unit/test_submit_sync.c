@@ -382,6 +382,89 @@ static void no_wake_is_missed(void)
 	CHECK(n_rests > 100);
 }
 
+static void a_synchronisation_wakes(void)
+{
+	struct rbt_board *b = share();
+
+	/* When it returns, whether or not it is the first after a submission; once. */
+	launch();
+	look(b);
+	for (unsigned round = 1; round <= 4; round++) {
+		CHECK(rbt_board_await_sync(b, &watch) && b->asleep == RBT_BOARD_AWAITS_SYNC);
+		for (unsigned i = 0; i < round % 3; i++) {
+			launch();
+		}
+		CHECK(b->asleep == RBT_BOARD_AWAITS_SYNC && b->n_edges == round - 1);
+		synchronise();
+		CHECK(b->asleep == 0 && b->n_edges == round);
+		synchronise();
+		CHECK(b->n_edges == round);
+		/* One has returned since the last look. */
+		CHECK(!rbt_board_await_sync(b, &watch) && b->asleep == 0);
+		look(b);
+	}
+	/* So does a request that is told; its end is for those who await that. */
+	CHECK(rbt_board_await_sync(b, &watch));
+	shim_request_begin(0);
+	CHECK(b->asleep == 0 && b->n_edges == 5);
+	CHECK(rbt_board_await_sync(b, &watch));
+	shim_request_end();
+	CHECK(b->asleep == RBT_BOARD_AWAITS_SYNC);
+	rbt_board_awake(b);
+}
+
+static _Atomic uint32_t n_turns, n_played; /* the daemon's, and those that were answered */
+
+/* One synchronisation for each time that the daemon waits for one. */
+static void *answer(void *data)
+{
+	unsigned seed = 1;
+
+	while (!is_over) {
+		launch();
+		while (!is_over && n_turns == n_played) {
+			sched_yield();
+		}
+		spin((unsigned)rand_r(&seed) % 4000);
+		synchronise();
+		n_played++;
+	}
+	return data;
+}
+
+/* Nor by the return of the very synchronisation that it is about to wait for. */
+static void no_end_is_missed(void)
+{
+	struct rbt_board *b = share();
+	uint64_t end_ns = rbt_now_ns() + 1500 * RBT_NS_PER_MS;
+	const struct timespec patience = {.tv_sec = 5};
+	const uint32_t asleep = RBT_BOARD_AWAITS_SYNC;
+	unsigned n_waits = 0;
+	pthread_t thread;
+
+	look(b);
+	CHECK(pthread_create(&thread, NULL, answer, NULL) == 0);
+	while (rbt_now_ns() < end_ns) {
+		look(b);
+		n_turns++;
+		if (rbt_board_await_sync(b, &watch)) {
+			n_waits++;
+			while (b->asleep == asleep) {
+				long r = syscall(SYS_futex, &b->asleep, FUTEX_WAIT, asleep,
+					&patience, NULL, 0);
+				CHECK(r == 0 || errno != ETIMEDOUT);
+			}
+		}
+		while (n_played != n_turns) {
+			sched_yield();
+		}
+	}
+	is_over = true;
+	pthread_join(thread, NULL);
+	CHECK(n_waits > 100);
+	CHECK(n_turns - n_waits > 0 || n_turns < 1000);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -394,6 +477,8 @@ static const struct {
 	{"something else every now and then", something_else_every_now_and_then},
 	{"those who share are synchronised too", those_who_share_are_synchronised_too},
 	{"no wake is missed", no_wake_is_missed},
+	{"a synchronisation wakes", a_synchronisation_wakes},
+	{"no end is missed", no_end_is_missed},
 };
 
 int main(void)
