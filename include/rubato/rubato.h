@@ -35,9 +35,10 @@ static inline void *rubato_find_(const char *name, void **cache)
 }
 
 /*
- * A request begins that shall be done within deadline_ns from now; 0: no deadline. Requests may
- * nest and overlap: the GPU is kept until as many have ended as have begun. Returns 1 if the
- * program runs under Rubato, else 0.
+ * A request begins that shall be done within deadline_ns from now; 0: no deadline. Best said when
+ * it arrives, before its input is prepared: until the others are off takes half a millisecond.
+ * Requests may nest and overlap: the GPU is kept until as many have ended as have begun. Returns 1
+ * if the program runs under Rubato, else 0.
  */
 static inline int rubato_request_begin(uint64_t deadline_ns)
 {
