@@ -107,7 +107,11 @@ struct rbt_board_progress rbt_board_progress(const struct rbt_board *b)
 	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
 		const struct rbt_board_slot *slot = &b->slots[i];
 
-		sum.n += rbt_board_total(slot) + get64(&slot->n_syncs);
+		/* Polls are none: whoever waits in vain makes them for ever. */
+		sum.n += get64(&slot->n_syncs);
+		for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
+			sum.n += get64(&slot->n[kind]);
+		}
 		sum.n_launches +=
 			get64(&slot->n[RBT_BOARD_LAUNCH]) + get64(&slot->n[RBT_BOARD_GRAPH]);
 	}

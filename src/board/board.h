@@ -76,8 +76,8 @@ struct rbt_board_watch {
 void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
-/* All that it has counted so far, and all launches, to tell whether that goes on; disturbs no
- * look. */
+/* All that it has submitted and waited for so far, and all launches, to tell whether that goes on;
+ * disturbs no look. */
 struct rbt_board_progress {
 	uint64_t n, n_launches;
 };
