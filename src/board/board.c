@@ -107,13 +107,12 @@ struct rbt_board_progress rbt_board_progress(const struct rbt_board *b)
 	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
 		const struct rbt_board_slot *slot = &b->slots[i];
 
-		/* Polls are none: whoever waits in vain makes them for ever. */
-		sum.n += get64(&slot->n_syncs);
-		for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
-			sum.n += get64(&slot->n[kind]);
-		}
-		sum.n_launches +=
+		/* Whoever waits in vain may poll for ever; and another of its threads may copy, and
+		 * wait for that. */
+		uint64_t n_launches =
 			get64(&slot->n[RBT_BOARD_LAUNCH]) + get64(&slot->n[RBT_BOARD_GRAPH]);
+		sum.n_launches += n_launches;
+		sum.n += n_launches + get64(&slot->n[RBT_BOARD_MEMSET]);
 	}
 	return sum;
 }

@@ -76,7 +76,7 @@ struct rbt_board_watch {
 void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
-/* All that it has submitted and waited for so far, and all launches, to tell whether that goes on;
+/* All that it has given its compute tasks so far, and all launches, to tell whether that goes on;
  * disturbs no look. */
 struct rbt_board_progress {
 	uint64_t n, n_launches;

@@ -138,7 +138,7 @@ static void test_early(void)
 {
 	struct run r = begin(true, true);
 
-	/* It copies: no work yet. */
+	/* It clears its memory: no work yet. */
 	for (int i = 0; i < 100; i++) {
 		off(&r, 10);
 		on(&r, 40);
