@@ -53,6 +53,11 @@ void doubt_taken_off(struct doubt *t, const struct rbt_board_progress *now, uint
 	}
 }
 
+void doubt_new_board(struct doubt *t, const struct rbt_board_progress *now)
+{
+	t->seen.n = now->n; /* not its launches: it has worked, if there were any */
+}
+
 bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
 	bool has_worked = t->has_worked;

@@ -33,6 +33,9 @@ struct doubt {
 /* `now` is what its board says now; NULL: it has none. */
 void doubt_taken_off(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns);
 
+/* What it says by now is no news. */
+void doubt_new_board(struct doubt *t, const struct rbt_board_progress *now);
+
 /* Those below return whether it is to be roused now. */
 bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns);
 /* Not before look_ns. */

@@ -433,6 +433,8 @@ int program_put_board(struct daemon *d, struct program *p, int fd)
 	rbt_board_look(board, &p->board_watch, rbt_now_ns(), &first);
 	memcpy(p->gaps, first.gaps, sizeof(p->gaps));
 	p->edge_gap_ns = 0;
+	struct rbt_board_progress progress = rbt_board_progress(board);
+	doubt_new_board(&p->doubt, &progress);
 	return 0;
 }
 

@@ -186,6 +186,26 @@ static void test_unknown(void)
 	CHECK(r.rouses <= 1);
 }
 
+/* What a board has counted before it was seen proves nothing. */
+static void test_new_board(void)
+{
+	struct run r = begin(false, false);
+
+	on(&r, 12000);
+	do {
+		off(&r, 10);
+		on(&r, 40);
+	} while (r.doubt.roused_ns != r.doubt.on_ns);
+	off(&r, 10);
+	r.rouses = 0;
+	on(&r, 10);
+	r.is_counted = true;
+	r.progress = (struct rbt_board_progress){.n = 1000, .n_launches = 1000};
+	doubt_new_board(&r.doubt, &r.progress);
+	pass(&r, 10000);
+	CHECK_INT(r.rouses, 1);
+}
+
 int main(void)
 {
 	test_moving();
@@ -194,5 +214,6 @@ int main(void)
 	test_turns();
 	test_early();
 	test_unknown();
+	test_new_board();
 	return check_result();
 }
