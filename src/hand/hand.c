@@ -194,15 +194,6 @@ static void end_turns(struct hand *hand, uint64_t now_ns)
 	}
 }
 
-static void rouse(struct hand *hand)
-{
-	for (size_t i = 0; i < hand->holdings.n; i++) {
-		if (hand->holdings.list[i].is_to_rouse) {
-			rbt_holding_rouse(&hand->holdings.list[i]);
-		}
-	}
-}
-
 /* Resumes what is past its deadline, rouses what is due; returns the time to the next one for
  * poll(), -1 when there is none. */
 static int expire(struct hand *hand)
@@ -228,7 +219,8 @@ static int expire(struct hand *hand)
 		}
 	}
 	/* What a request has just resumed is among them: its reply is sent by now. */
-	rouse(hand);
+	uint64_t rouse_ns = rbt_holdings_rouse(&hand->holdings, now_ns);
+	next_ns = rouse_ns < next_ns ? rouse_ns : next_ns;
 	if (next_ns == UINT64_MAX) {
 		return -1;
 	}

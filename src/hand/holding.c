@@ -8,6 +8,9 @@
 #include "util/log.h"
 #include "util/time.h"
 
+/* Longer than any owner doubts who does nothing, and any turn. */
+#define UNSURE_NS (5 * RBT_NS_PER_S)
+
 void rbt_holdings_finish(struct rbt_holdings *hs)
 {
 	for (size_t i = 0; i < hs->n; i++) {
@@ -168,6 +171,7 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 		h->suspended = first < 0;
 	}
 	h->is_unsure = true;
+	h->on_ns = rbt_now_ns();
 	h->is_to_rouse = scope != RBT_SCOPE_COMPUTE;
 	h->rouse_scope = scope;
 	return first;
@@ -186,6 +190,25 @@ void rbt_holding_rouse(struct rbt_holding *h)
 	if (r < 0) {
 		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
 	}
+}
+
+uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns)
+{
+	uint64_t next_ns = UINT64_MAX;
+
+	for (size_t i = 0; i < hs->n; i++) {
+		struct rbt_holding *h = &hs->list[i];
+		uint64_t due_ns = h->is_to_rouse                  ? now_ns
+				  : h->is_unsure && !h->suspended ? h->on_ns + UNSURE_NS
+								  : UINT64_MAX;
+
+		if (due_ns <= now_ns && due_ns != UINT64_MAX) {
+			rbt_holding_rouse(h);
+		} else if (due_ns < next_ns) {
+			next_ns = due_ns;
+		}
+	}
+	return next_ns;
 }
 
 /* Says so once: it is tried again and again. */

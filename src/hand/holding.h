@@ -23,6 +23,7 @@ struct rbt_holding {
 	bool in_turns;        /* only its compute tasks, which may be back at any time */
 	uint64_t deadline_ns; /* of the suspend, on the monotonic clock */
 	bool is_unsure;       /* let back, and not roused since: it may stand still */
+	uint64_t on_ns;       /* since when */
 	bool is_to_rouse;     /* as soon as the owner has its answer */
 	enum rbt_scope rouse_scope;
 };
@@ -63,6 +64,11 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
  * long as a suspend and a resume. So it is done at once only to what was suspended by command; of
  * what is off and on all the time, the owner says when. */
 void rbt_holding_rouse(struct rbt_holding *h);
+
+/* Does that to those it is to be done to by now, also to those let back so long ago that the owner
+ * may have forgotten them, or have stopped. Returns when the next of these is due; UINT64_MAX:
+ * none. */
+uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns);
 
 /*
  * Those below answer 0 when all is as it would be without us. What the driver refused stays marked

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "util/time.h"
 
 static struct {
 	unsigned rouses;
@@ -67,18 +68,16 @@ static struct rbt_holding *new_holding(struct rbt_holdings *hs)
 }
 
 /* As the hand does, once it has answered. */
-static void let_back(struct rbt_holding *h, enum rbt_scope scope)
+static void let_back(struct rbt_holdings *hs, struct rbt_holding *h, enum rbt_scope scope)
 {
 	CHECK_INT(rbt_holding_resume(h, scope), 0);
-	if (h->is_to_rouse) {
-		rbt_holding_rouse(h);
-	}
+	(void)rbt_holdings_rouse(hs, rbt_now_ns());
 }
 
-static void off_and_on(struct rbt_holding *h)
+static void off_and_on(struct rbt_holdings *hs, struct rbt_holding *h)
 {
 	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
-	let_back(h, RBT_SCOPE_COMPUTE);
+	let_back(hs, h, RBT_SCOPE_COMPUTE);
 }
 
 static void test_at_once(void)
@@ -87,13 +86,13 @@ static void test_at_once(void)
 	struct rbt_holding *h = new_holding(&hs);
 
 	/* In turns: when its owner says so. */
-	off_and_on(h);
+	off_and_on(&hs, h);
 	CHECK_INT(seen.rouses, 0);
 	CHECK(h->is_unsure);
 	/* By command: all of it, at once. */
 	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 1), 0);
 	CHECK(!h->is_unsure);
-	let_back(h, RBT_SCOPE_ALL);
+	let_back(&hs, h, RBT_SCOPE_ALL);
 	CHECK(seen.is_roused && !h->is_unsure);
 	CHECK_INT(seen.scope, RBT_SCOPE_ALL);
 	rbt_holdings_finish(&hs);
@@ -104,17 +103,17 @@ static void test_dropped(void)
 {
 	struct rbt_holdings hs = {0};
 
-	off_and_on(new_holding(&hs));
+	off_and_on(&hs, new_holding(&hs));
 	rbt_holdings_let_go(&hs, 1);
 	CHECK(seen.is_roused);
 	/* There is nothing to do for one that is off, or was roused. */
 	struct rbt_holding *h = new_holding(&hs);
-	off_and_on(h);
+	off_and_on(&hs, h);
 	rbt_holding_rouse(h);
 	rbt_holdings_let_go(&hs, 1);
 	CHECK_INT(seen.rouses, 1);
 	h = new_holding(&hs);
-	off_and_on(h);
+	off_and_on(&hs, h);
 	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL, 1), 0);
 	rbt_holdings_let_go(&hs, 1);
 	CHECK_INT(seen.rouses, 0);
@@ -126,7 +125,7 @@ static void test_restored(void)
 	struct rbt_holdings hs = {0};
 	struct rbt_holding *h = new_holding(&hs);
 
-	off_and_on(h);
+	off_and_on(&hs, h);
 	CHECK_INT(rbt_holdings_restore(&hs), 0);
 	CHECK(seen.is_roused);
 	CHECK_INT(seen.rouses, 1);
@@ -146,12 +145,37 @@ static void test_rest(void)
 	struct rbt_holding *h = new_holding(&hs);
 
 	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 1), 0);
-	let_back(h, RBT_SCOPE_REST);
+	let_back(&hs, h, RBT_SCOPE_REST);
 	CHECK_INT(seen.scope, RBT_SCOPE_REST);
-	let_back(h, RBT_SCOPE_COMPUTE);
+	let_back(&hs, h, RBT_SCOPE_COMPUTE);
 	CHECK(h->is_unsure);
 	rbt_holdings_let_go(&hs, 1);
 	CHECK(seen.is_roused);
+	rbt_holdings_finish(&hs);
+}
+
+/* The owner may have stopped, or be wrong. */
+static void test_left_on(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = new_holding(&hs);
+	uint64_t before_ns = rbt_now_ns();
+
+	CHECK(rbt_holdings_rouse(&hs, before_ns) == UINT64_MAX);
+	off_and_on(&hs, h);
+	uint64_t due_ns = rbt_holdings_rouse(&hs, rbt_now_ns());
+	CHECK(due_ns >= before_ns + 5 * RBT_NS_PER_S && due_ns < before_ns + 10 * RBT_NS_PER_S);
+	CHECK(rbt_holdings_rouse(&hs, due_ns - 1) == due_ns);
+	CHECK_INT(seen.rouses, 0);
+	CHECK(rbt_holdings_rouse(&hs, due_ns) == UINT64_MAX);
+	CHECK(seen.is_roused);
+	/* Once, and not while it is off. */
+	CHECK(rbt_holdings_rouse(&hs, UINT64_MAX) == UINT64_MAX);
+	CHECK_INT(seen.rouses, 1);
+	off_and_on(&hs, h);
+	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
+	CHECK(rbt_holdings_rouse(&hs, UINT64_MAX) == UINT64_MAX);
+	CHECK_INT(seen.rouses, 1);
 	rbt_holdings_finish(&hs);
 }
 
@@ -161,5 +185,6 @@ int main(void)
 	test_dropped();
 	test_restored();
 	test_rest();
+	test_left_on();
 	return check_result();
 }
