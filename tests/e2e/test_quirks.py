@@ -3,6 +3,7 @@
 
 Nobody is asked here which tasks may run: kernels have to end."""
 import signal
+import time
 
 import harness
 from harness import LONG, alive, device, eventually
@@ -64,6 +65,28 @@ def test_asleep(s):
     s.softgpu("fault", "clear")
     go_on(programs)
     copies_are_right(programs)
+
+
+def is_overlooked(s, p):
+    """And for longer than it takes to rouse one that has just been let back."""
+    if not s.tasks(p.pid)[0]["asleep"]:
+        return False
+    time.sleep(0.02)
+    return s.tasks(p.pid)[0]["asleep"]
+
+
+@quirky
+def test_left_alone(s):
+    """One that is overlooked each time, also after those at which it is roused anyway; and then nobody else is there."""
+    s.softgpu("fault", "--cmd", PREEMPT, "--status", "1b")
+    p, q = under_run(s, 2)
+    taking_turns(s, [p, q])
+    eventually("overlooked", lambda: is_overlooked(s, p), 20)
+    go_on([p, q], 20)
+    eventually("off", lambda: s.is_off(p.pid))
+    q.kill()
+    go_on([p], 3)
+    copies_are_right([p])
 
 
 @quirky
