@@ -75,17 +75,35 @@ def is_overlooked(s, p):
     return s.tasks(p.pid)[0]["asleep"]
 
 
-@quirky
-def test_left_alone(s):
-    """One that is overlooked each time, also after those at which it is roused anyway; and then nobody else is there."""
+def overlooked(s):
+    """One that is overlooked each time, also after those at which it is roused anyway; off, in the turn of another."""
     s.softgpu("fault", "--cmd", PREEMPT, "--status", "1b")
     p, q = under_run(s, 2)
     taking_turns(s, [p, q])
     eventually("overlooked", lambda: is_overlooked(s, p), 20)
     go_on([p, q], 20)
     eventually("off", lambda: s.is_off(p.pid))
+    return p, q
+
+
+@quirky
+def test_left_alone(s):
+    p, q = overlooked(s)
     q.kill()
     go_on([p], 3)
+    copies_are_right([p])
+
+
+@quirky
+def test_left_alone_by_the_daemon(s):
+    """Which is stopped before it has seen that nothing is done."""
+    p, q = overlooked(s)
+    daemon = s.daemon()
+    q.kill()
+    eventually("asleep", lambda: s.tasks(p.pid)[0]["asleep"])
+    kill(daemon, signal.SIGSTOP)
+    go_on([p], 8)
+    kill(daemon, signal.SIGCONT)
     copies_are_right([p])
 
 
