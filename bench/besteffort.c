@@ -66,13 +66,21 @@ static bool is_wanted(struct worker *w)
 	return wanted;
 }
 
+/* The other thread may have set it just after this one took the time. */
+static uint64_t since_done_ns(const struct worker *w, uint64_t now_ns)
+{
+	uint64_t done_ns = atomic_load(&w->done_ns);
+
+	return now_ns > done_ns ? now_ns - done_ns : 0;
+}
+
 static void finish_one(struct worker *w, uint64_t i)
 {
 	assert(w->depth > 0);
 	CUDA_DO(&w->cuda, cuEventSynchronize, w->events[i % w->depth]);
 	atomic_fetch_add_explicit(&w->n_done, 1, memory_order_relaxed);
 
-	uint64_t now_ns = rbt_now_ns(), took_ns = now_ns - atomic_load(&w->done_ns);
+	uint64_t now_ns = rbt_now_ns(), took_ns = since_done_ns(w, now_ns);
 
 	if (took_ns > atomic_load(&w->longest_ns)) {
 		atomic_store(&w->longest_ns, took_ns);
@@ -117,7 +125,7 @@ static void set_wanted(struct worker *w, bool wanted)
 static void tell_count(struct worker *w)
 {
 	unsigned long long longest_ns = atomic_exchange(&w->longest_ns, 0), now_ns = rbt_now_ns(),
-			   since_ns = now_ns - atomic_load(&w->done_ns);
+			   since_ns = since_done_ns(w, now_ns);
 
 	atomic_store(&w->done_ns, now_ns);
 	printf("{\"count\": %llu, \"now_ns\": %llu, \"longest_ns\": %llu}\n",
