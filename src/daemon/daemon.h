@@ -63,6 +63,7 @@ struct hold {
 	enum rbt_off off; /* applied */
 	bool rest_off;    /* applied: its other tasks too, as with RBT_OFF_COMMAND */
 	bool is_roused;   /* since it was last let back: once is enough */
+	bool was_off;     /* when that was last noted: rouse.c */
 	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
 	bool refused;     /* the driver refused it something: said again with the next change */
 	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */

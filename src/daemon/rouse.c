@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who was let back and does nothing is roused. */
+#include <errno.h>
+
 #include "daemon/daemon.h"
 #include "util/log.h"
 #include "util/time.h"
@@ -26,7 +28,7 @@ static void rouse(struct daemon *d, struct program *p)
 		}
 		rbt_debug("process %d is roused", (int)p->pid);
 		/* A lost hand has roused everybody. */
-		if (hand_rouse(d, h) < 0) {
+		if (hand_rouse(d, h) == -ENOTCONN) {
 			return;
 		}
 	}
@@ -43,18 +45,22 @@ void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns)
 {
 	struct rbt_board_progress buf;
 	struct hold *h;
-	bool is_off = false;
+	bool is_off = false, has_gone = false, is_back = false;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		is_off = is_off || h->off != RBT_ON;
+		bool was_off = h->was_off;
+
+		h->was_off = h->off != RBT_ON;
+		is_off = is_off || h->was_off;
+		has_gone = has_gone || (h->was_off && !was_off);
+		is_back = is_back || (was_off && !h->was_off);
 	}
-	if (is_off == p->doubt.is_off) {
-		return;
-	}
-	if (is_off) {
-		doubt_taken_off(&p->doubt, progress_of(p, &buf), now_ns);
-	} else if (doubt_let_back(&p->doubt, progress_of(p, &buf), now_ns)) {
+	/* Others may be off for longer: the driver does not always obey. */
+	is_back = is_back || (p->doubt.is_off && !is_off);
+	if (is_back && doubt_let_back(&p->doubt, progress_of(p, &buf), now_ns)) {
 		rouse(d, p);
+	} else if (!is_back && has_gone && !p->doubt.is_off) {
+		doubt_taken_off(&p->doubt, progress_of(p, &buf), now_ns);
 	}
 	plan(d, p);
 }
