@@ -21,7 +21,10 @@ static void note_moved(struct doubt *t, const struct rbt_board_progress *now, ui
 	t->seen = *now;
 	t->moved_ns = now_ns;
 	t->still_ns = 0;
-	t->after_ns = STILL_MIN_NS;
+	/* One that works now and then, with pauses, is not to be roused after each. */
+	if (now_ns >= t->roused_ns + STILL_MAX_NS) {
+		t->after_ns = STILL_MIN_NS;
+	}
 }
 
 static bool rouse(struct doubt *t, uint64_t now_ns)

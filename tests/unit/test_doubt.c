@@ -86,10 +86,12 @@ static void test_still(void)
 		on(&r, 40);
 	}
 	CHECK(r.rouses > 10 && r.rouses < 30);
-	/* When it has moved, it is doubted as soon as at first. */
+	/* When it has moved for a while, it is doubted as soon as at first. */
 	r.is_moving = true;
-	off(&r, 10);
-	on(&r, 40);
+	for (int i = 0; i < 50; i++) {
+		off(&r, 10);
+		on(&r, 40);
+	}
 	r.is_moving = false;
 	r.rouses = 0;
 	for (int i = 0; i < 6; i++) {
@@ -97,6 +99,19 @@ static void test_still(void)
 		on(&r, 40);
 	}
 	CHECK_INT(r.rouses, 1);
+}
+
+/* It works for 100 ms of each 400: no more often than one that does nothing at all. */
+static void test_pauses(void)
+{
+	struct run r = begin(true, false);
+
+	for (int i = 0; i < 8000; i++) {
+		r.is_moving = i % 8 < 2;
+		off(&r, 10);
+		on(&r, 40);
+	}
+	CHECK(r.rouses > 50 && r.rouses < 400 / 2 + 20);
 }
 
 static void test_left_alone(void)
@@ -210,6 +225,7 @@ int main(void)
 {
 	test_moving();
 	test_still();
+	test_pauses();
 	test_left_alone();
 	test_turns();
 	test_early();
