@@ -57,12 +57,22 @@ void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p)
 	}
 }
 
-/* Two with long slices would wait for each other. */
-static void find_sole(struct rbt_sched *s, const uint32_t *counts)
+/* Two with long slices would wait for each other; but nobody for one that is suspended. */
+static void find_sole(struct rbt_sched *s)
 {
+	uint32_t counts[RBT_SCHED_MAX_GPUS] = {0};
+
+	for (uint32_t i = 0; i < s->n_latency; i++) {
+		const struct rbt_sched_prog *p = s->latency[i];
+		bool counts_here = p->is_admitted && !p->params.suspended;
+
+		for (uint32_t m = counts_here ? p->mask : 0; m != 0; m &= m - 1) {
+			counts[rbt_first_bit(m)]++;
+		}
+	}
 	for (uint32_t i = 0; i < s->n_latency; i++) {
 		struct rbt_sched_prog *p = s->latency[i];
-		bool is_sole = p->is_admitted;
+		bool is_sole = p->is_admitted && !p->params.suspended;
 
 		for (uint32_t m = p->mask; m != 0; m &= m - 1) {
 			is_sole &= counts[rbt_first_bit(m)] == 1;
@@ -95,5 +105,5 @@ void rbt_admit(struct rbt_sched *s)
 			rbt_unit_enter(s, p->unit);
 		}
 	}
-	find_sole(s, counts);
+	find_sole(s);
 }

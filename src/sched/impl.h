@@ -37,7 +37,7 @@ struct rbt_sched_prog {
 	struct rbt_sched_params params;
 	uint32_t mask; /* GPUs it has compute tasks on */
 	bool is_admitted;
-	bool is_sole; /* of the latency programs that are admitted, on all its GPUs */
+	bool is_sole; /* of those admitted and not suspended by command, on all its GPUs */
 
 	bool busy, waiting, in_flight;
 	uint64_t patience_ns; /* with something in flight; 0: most of its turn */

@@ -110,6 +110,31 @@ static void test_bursts_in_a_row(void)
 	sim_finish(&sim);
 }
 
+/* One that is suspended does not count, until it is back. */
+static void test_beside_a_suspended_one(void)
+{
+	const struct sim_work work = {
+		.burst_ns = 6 * SIM_MS, .bursts = 1, .period_ns = 25 * SIM_MS};
+	struct sim sim;
+
+	sim_init(&sim, NULL);
+	sim_add(&sim, BEST_EFFORT, true, NULL);
+	struct sim_prog *p = sim_add(&sim, LATENCY, true, &work);
+	struct sim_prog *q = sim_add(&sim, LATENCY, true, &work);
+	sim_run(&sim, SIM_S);
+	CHECK(p->applied.slice_us[0] == 0 && q->applied.slice_us[0] == 0);
+	q->params.suspended = true;
+	sim_change(q);
+	sim_run(&sim, SIM_S);
+	CHECK(p->applied.slice_us[0] == 10000 && q->applied.slice_us[0] == 0);
+	q->params.suspended = false;
+	sim_change(q);
+	sim_run(&sim, SIM_S);
+	CHECK(p->applied.slice_us[0] == 0 && q->applied.slice_us[0] == 0);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 /* Who is owed something has half of the GPU until it is not, however long the others' slices. */
 static void test_owed_beside_a_long_slice(void)
 {
@@ -141,6 +166,7 @@ int main(void)
 	test_bursts_within_a_slice(true, true);
 	test_bursts_beside_a_normal_one();
 	test_bursts_in_a_row();
+	test_beside_a_suspended_one();
 	test_owed_beside_a_long_slice();
 	return check_result();
 }

@@ -43,7 +43,7 @@ static const char *check_long_slice(
 	}
 	LIST_FOREACH (u, &s->units, link) {
 		LIST_FOREACH (peer, &u->members, member) {
-			if (peer != p && (peer->mask & p->mask) != 0 &&
+			if (peer != p && (peer->mask & p->mask) != 0 && !peer->params.suspended &&
 				rbt_class_of(rbt_prog_priority(peer)) == RBT_CLASS_LATENCY) {
 				return "a long slice beside another latency program";
 			}
