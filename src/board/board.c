@@ -138,7 +138,8 @@ static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
 
 /*
  * One slot into the sums; w remembers it. Read in the order opposite to that in which the program
- * writes at the end of a synchronisation: who is seen not to wait has left its time, and the time
+ * writes at the end of a synchronisation: one that is counted is not seen to go on, or its end
+ * would be waited for when it has been; who is seen not to wait has left its time, and the time
  * goes with n_synced, or is of a later moment. In the latter case the counters, which are read last
  * and written before any time, have gone on as well, or the time is a later synchronisation's of
  * nothing: so it is taken for exact only where it is.
@@ -146,6 +147,7 @@ static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
 static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
 	uint64_t now_ns, struct rbt_board_reading *ret, struct ends *ends)
 {
+	ret->n_syncs += atomic_load_explicit(&s->n_syncs, memory_order_acquire);
 	bool in_sync = is_waiting(s);
 	uint32_t n_synced = atomic_load_explicit(&s->n_synced, memory_order_acquire);
 	uint64_t last_ns = atomic_load_explicit(&s->last_ns, memory_order_acquire);
@@ -157,7 +159,6 @@ static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch 
 		ret->n[kind] += n;
 		total += n;
 	}
-	ret->n_syncs += get64(&s->n_syncs);
 	ret->in_sync = ret->in_sync || in_sync;
 	last_ns = last_ns < now_ns ? last_ns : now_ns;
 	bool is_synced = n_synced == (uint32_t)total;

@@ -391,16 +391,16 @@ void shim_sync_end_rest(uint32_t depth)
 		atomic_store_explicit(&s->last_ns, now_ns, memory_order_release);
 		note_synced(s);
 	}
-	if (shares) {
-		atomic_fetch_add_explicit(&s->n_syncs, 1, memory_order_relaxed);
-	} else {
-		uint64_t n = atomic_load_explicit(&s->n_syncs, memory_order_relaxed);
-		atomic_store_explicit(&s->n_syncs, n + 1, memory_order_relaxed);
-	}
 	atomic_store_explicit(&s->tick, 0, memory_order_relaxed);
 	/* In a child that was forked in the midst of it, it is over already. */
 	if (depth < shim_own.sync_depth) {
 		set_in_sync(s, depth);
+	}
+	if (shares) {
+		atomic_fetch_add_explicit(&s->n_syncs, 1, memory_order_release);
+	} else {
+		uint64_t n = atomic_load_explicit(&s->n_syncs, memory_order_relaxed);
+		atomic_store_explicit(&s->n_syncs, n + 1, memory_order_release);
 	}
 	wake_from(shim_board_of(s), RBT_BOARD_AWAITS_SYNC);
 	if (has_more && now_ns - shim_own.also_ns >= SHIM_ALSO_NS) {

@@ -98,7 +98,6 @@ static inline void shim_sync_end(uint32_t depth)
 
 	/* look_at_slot() in board.c reads these the other way round. */
 	atomic_store_explicit(&s->last_ns, now_ns, memory_order_release);
-	atomic_store_explicit(&s->n_syncs, n_syncs + 1, memory_order_relaxed);
 	/* Once for what was submitted, however often that is waited for. */
 	bool is_new = atomic_load_explicit(&s->n_synced, memory_order_relaxed) != total;
 	if (__builtin_expect(is_new, 1) && __builtin_expect(shim_asks_for_gap(own), 0)) {
@@ -109,6 +108,8 @@ static inline void shim_sync_end(uint32_t depth)
 	struct rbt_board *b = shim_board_of(s);
 	atomic_store_explicit(&shim_in_sync[s - b->slots], depth, memory_order_relaxed);
 	atomic_store_explicit(&s->in_sync, depth, memory_order_release);
+	/* Last: who has seen this one counted, and waits for the next, has not seen it go on. */
+	atomic_store_explicit(&s->n_syncs, n_syncs + 1, memory_order_release);
 	/* In the line that the next submission looks at anyway. No barrier: see board.h. */
 	uint32_t asleep = atomic_load_explicit(&b->asleep, memory_order_relaxed);
 	if (__builtin_expect(asleep == RBT_BOARD_AWAITS_SYNC, 0)) {

@@ -8,13 +8,18 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 #include "board/board.h"
 #include "shim/submit.h"
@@ -465,6 +470,87 @@ static void no_end_is_missed(void)
 	CHECK(n_turns - n_waits > 0 || n_turns < 1000);
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define TRAP_FLAG 0x100
+
+static struct {
+	struct rbt_board *board;
+	void (*then)(void); /* what the other side does, after so many instructions */
+	unsigned n, at;
+	uint32_t depth;
+	bool is_seen, is_over;
+} steps;
+
+static void on_step(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *c = context;
+
+	(void)sig, (void)info;
+	if (steps.n++ == steps.at) {
+		c->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
+		steps.then();
+	}
+}
+
+static void end_it(void)
+{
+	shim_sync_end(steps.depth);
+	steps.is_over = true;
+}
+
+static void look_at_it(void)
+{
+	struct rbt_board_reading r = look(steps.board);
+
+	steps.is_seen = r.in_sync || r.in_flight;
+}
+
+/* Whether what it does has that many instructions. */
+static bool step_through(void (*what)(void), unsigned at, void (*then)(void))
+{
+	steps.n = 0;
+	steps.at = at;
+	steps.then = then;
+	__writeeflags(__readeflags() | TRAP_FLAG);
+	what();
+	__writeeflags(__readeflags() & ~(unsigned long long)TRAP_FLAG);
+	return steps.n > at;
+}
+
+/* However a look and the end of a synchronisation meet: one that was seen to go on is not waited for
+ * when it has returned. */
+static void each_end_is_told(void)
+{
+	struct rbt_board *b = share();
+	struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
+
+	steps.board = b;
+	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
+	look(b);
+	/* Before anything is submitted it ends in another way. */
+	for (unsigned i = 0, at = 0; i < 4;) {
+		if (i >= 2) {
+			launch();
+		}
+		steps.depth = shim_sync_begin();
+		steps.is_seen = steps.is_over = false;
+		bool has_step = i % 2 == 0 ? step_through(end_it, at, look_at_it)
+					   : step_through(look_at_it, at, end_it);
+		if (!steps.is_over) {
+			end_it();
+		}
+		/* It is over. */
+		CHECK(!steps.is_seen || !rbt_board_await_sync(b, &watch));
+		at = has_step ? at + 1 : 0;
+		i += !has_step;
+	}
+}
+#else
+static void each_end_is_told(void)
+{
+}
+#endif
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -479,6 +565,7 @@ static const struct {
 	{"no wake is missed", no_wake_is_missed},
 	{"a synchronisation wakes", a_synchronisation_wakes},
 	{"no end is missed", no_end_is_missed},
+	{"each end is told", each_end_is_told},
 };
 
 int main(void)
