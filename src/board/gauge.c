@@ -48,11 +48,11 @@ static void note_gap(struct rbt_board *b, uint64_t last_ns, uint64_t now_ns)
 	}
 }
 
-static bool wakes(struct rbt_board *b)
+static bool wakes(struct rbt_board *b, uint32_t way)
 {
-	uint32_t one = 1;
+	uint32_t expected = way;
 
-	if (!atomic_compare_exchange_strong(&b->asleep, &one, 0)) {
+	if (!atomic_compare_exchange_strong(&b->asleep, &expected, 0)) {
 		return false;
 	}
 	atomic_fetch_add_explicit(&b->n_edges, 1, memory_order_relaxed);
@@ -74,13 +74,16 @@ bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struc
 	}
 	add(&slot->n[RBT_BOARD_LAUNCH], g->n_launches);
 	add(&slot->n[RBT_BOARD_COPY], g->n_copies);
-	add(&slot->n_syncs, !g->is_active);
 	atomic_store_explicit(&slot->last_ns, now_ns, memory_order_release);
 	/* So that this is taken for exact, which it is to a look. */
 	atomic_store_explicit(
 		&slot->n_synced, (uint32_t)rbt_board_total(slot), memory_order_release);
 	/* In one order with rbt_board_rest(): either it sees this, or we see that it sleeps. */
 	atomic_store(&slot->in_sync, g->is_active);
+	/* After that, as in shim_sync_end(). */
+	uint64_t n_syncs = atomic_load_explicit(&slot->n_syncs, memory_order_relaxed);
+	atomic_store_explicit(&slot->n_syncs, n_syncs + !g->is_active, memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst);
-	return is_news && wakes(b);
+	return (is_news && wakes(b, RBT_BOARD_ASLEEP)) ||
+	       (!g->is_active && wakes(b, RBT_BOARD_AWAITS_SYNC));
 }

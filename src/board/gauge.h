@@ -22,7 +22,8 @@ struct rbt_gauge {
 	uint64_t n_launches, n_copies; /* new since the last look */
 };
 
-/* True when the daemon sleeps for this: then b->asleep is to be woken, as a futex. */
+/* True when the daemon sleeps for this, or waits for its end: then b->asleep is to be woken, as a
+ * futex. */
 bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struct rbt_gauge *g,
 	uint64_t now_ns);
 
