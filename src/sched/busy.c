@@ -245,6 +245,7 @@ static void begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 void rbt_busy_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	p->waiting = false;
+	p->is_awaited = false;
 	p->was_seen = true;
 	p->last_ns = s->now_ns;
 	if (p->unit->is_probing) {
@@ -273,6 +274,7 @@ static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
 {
 	if (p->params.is_known && s->ops.rest != NULL && !s->ops.rest(s->ctx, p->owner)) {
 		p->last_ns = s->now_ns;
+		p->is_awaited = false;
 		rbt_busy_arm(s, p);
 		return false;
 	}
@@ -307,6 +309,7 @@ void rbt_busy_drained(struct rbt_sched *s, struct rbt_sched_prog *p)
 
 void rbt_busy_request(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
+	p->is_awaited = false;
 	if (p->requests == 0) {
 		/* That a request has ended says when to let go, not that nothing is in flight. */
 		if (p->busy && p->unit->role != RBT_ROLE_TURN) {

@@ -96,7 +96,8 @@ struct rbt_sched_ops {
 	bool (*rest)(void *ctx, void *owner);
 	/* The next synchronisation of a busy program that returns is to be reported, once, with
 	 * rbt_sched_synced(). False when that cannot be, or one has since the last look. No more
-	 * than a help: the core goes on looking, less often. */
+	 * than a help: the core goes on looking, less often. rest(), rbt_sched_busy() and the begin
+	 * and end of requests take it back. */
 	bool (*await)(void *ctx, void *owner);
 };
 

@@ -209,6 +209,74 @@ static void test_told(void)
 	CHECK(told_ns < looked_ns * 5 / 4);
 }
 
+/* A program whose synchronisations are told, as the daemon does: who waits for something else does
+ * not wait for them any more. */
+struct told {
+	struct rbt_activity activity;
+	bool is_awaited, is_active; /* it submits whenever it is about to be taken for idle */
+};
+
+static bool look_at_told(void *ctx, void *owner, struct rbt_activity *ret)
+{
+	const struct told *t = owner;
+
+	*ret = t->activity;
+	return true;
+}
+
+static bool rest_told(void *ctx, void *owner)
+{
+	struct told *t = owner;
+
+	t->is_awaited = false;
+	return !t->is_active;
+}
+
+static bool await_told(void *ctx, void *owner)
+{
+	struct told *t = owner;
+
+	t->is_awaited = true;
+	return true;
+}
+
+/* Whatever else it was that ended a wait for its synchronisation, that is asked for again. */
+static void test_told_anew(void)
+{
+	struct rbt_sched_ops ops = {.look = look_at_told, .rest = rest_told, .await = await_told};
+	struct rbt_sched_params params = {.priority = LATENCY, .is_known = true};
+	struct told t = {.activity.in_flight = true, .is_active = true};
+	uint64_t now_ns = SIM_S;
+	struct rbt_sched_prog *p;
+	struct rbt_sched *s;
+
+	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, &ops, NULL, &s), 0);
+	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
+	CHECK_INT(rbt_sched_add(s, now_ns, &params, &t, &p), 0);
+	rbt_sched_busy(s, now_ns, p);
+	t.activity.last_ns = now_ns += 100 * SIM_US;
+	rbt_sched_note(s, now_ns, p, &t.activity);
+	CHECK(t.is_awaited);
+	/* It has submitted when it was about to be taken for idle. */
+	now_ns += 10 * SIM_MS;
+	t.is_awaited = false;
+	rbt_sched_tick(s, now_ns);
+	CHECK(t.is_awaited);
+	/* It has told a request, and works on when that has ended. */
+	t.is_awaited = false;
+	rbt_sched_request_begin(s, now_ns, p, 0);
+	CHECK(!t.is_awaited);
+	rbt_sched_request_end(s, now_ns += SIM_MS, p);
+	CHECK(t.is_awaited);
+	/* It has another board. */
+	t.is_awaited = false;
+	rbt_sched_busy(s, now_ns += SIM_MS, p);
+	t.activity.last_ns = now_ns += 5 * SIM_MS;
+	rbt_sched_tick(s, now_ns);
+	CHECK(t.is_awaited);
+	rbt_sched_destroy(s);
+}
+
 /* The same from nothing but reports of busy and idle. */
 static void test_edges_only(void)
 {
@@ -586,6 +654,7 @@ int main(void)
 	test_long_bursts();
 	test_eager();
 	test_told();
+	test_told_anew();
 	test_edges_only();
 	test_two_lengths();
 	test_relearns();
