@@ -44,6 +44,7 @@ struct waitv {
 struct entry {
 	struct rbt_board *board;
 	uint32_t asleep;  /* the word's value while it is */
+	bool is_new;      /* added since the last wait */
 	unsigned n_false; /* woken for nothing, since false_ns */
 	uint64_t false_ns;
 	uint64_t muted_ns; /* not waited for before this */
@@ -199,6 +200,7 @@ int rbt_board_waiter_add(struct rbt_board_waiter *w, struct rbt_board *b)
 	uint32_t asleep = atomic_load_explicit(&b->asleep, memory_order_relaxed);
 	w->boards[w->n++] = (struct entry){
 		.board = b,
+		.is_new = true,
 		.asleep = asleep == RBT_BOARD_AWAITS_END || asleep == RBT_BOARD_AWAITS_SYNC
 				  ? asleep
 				  : RBT_BOARD_ASLEEP,
@@ -223,7 +225,7 @@ static bool is_woken(const struct entry *e)
 static struct entry *find_woken(struct rbt_board_waiter *w)
 {
 	for (size_t i = 0; i < w->n; i++) {
-		if (is_woken(&w->boards[i])) {
+		if (!w->boards[i].is_new && is_woken(&w->boards[i])) {
 			return &w->boards[i];
 		}
 	}
@@ -337,6 +339,9 @@ static void wait_once(
 
 bool rbt_board_waiter_wait(struct rbt_board_waiter *w, uint64_t until_ns)
 {
+	for (size_t i = 0; i < w->n; i++) {
+		w->boards[i].is_new = false;
+	}
 	for (bool is_futile = false;; is_futile = true) {
 		uint64_t now_ns = rbt_now_ns();
 		bool is_ready =

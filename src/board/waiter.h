@@ -39,7 +39,8 @@ void rbt_board_waiter_remove(struct rbt_board_waiter *w, struct rbt_board *b);
  * never). Whether files_fd is or was readable since rbt_board_waiter_rewatch(). */
 bool rbt_board_waiter_wait(struct rbt_board_waiter *w, uint64_t until_ns);
 
-/* A board that has woken, or NULL. */
+/* A board that has woken, or NULL. Those that were added since the last wait are for the next: a
+ * program that is quick could keep us here for ever. */
 struct rbt_board *rbt_board_waiter_next(struct rbt_board_waiter *w);
 
 /* There is nothing more to be read: files_fd is to be watched again. */

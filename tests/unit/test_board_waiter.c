@@ -121,6 +121,29 @@ static void an_edge_wakes(void)
 	munmap(b, 3 * sizeof(*b));
 }
 
+/* One that is awake again before it is added must not keep us from all else. */
+static void each_wakes_once_a_wait(void)
+{
+	struct rbt_board_waiter *w = make_waiter();
+	struct rbt_board *b = make_boards(2), *which;
+	unsigned n = 0;
+
+	CHECK_INT(rbt_board_waiter_add(w, &b[0]), 0);
+	CHECK_INT(rbt_board_waiter_add(w, &b[1]), 0);
+	for (unsigned round = 1; round <= 3; round++) {
+		edge(&b[0]);
+		edge(&b[1]);
+		CHECK(!rbt_board_waiter_wait(w, UINT64_MAX));
+		while (n < 10 && (which = rbt_board_waiter_next(w)) != NULL) {
+			CHECK_INT(rbt_board_waiter_add(w, which), 0);
+			n++;
+		}
+		CHECK_INT(n, 2 * round);
+	}
+	drop_waiter(w);
+	munmap(b, 2 * sizeof(*b));
+}
+
 static void removed_ones_may_go(void)
 {
 	struct rbt_board_waiter *w = make_waiter();
@@ -430,6 +453,7 @@ int main(void)
 	in_a_child(works_without_the_call, EPERM);
 	in_a_child(works_without_the_call, EIO);
 	an_edge_wakes();
+	each_wakes_once_a_wait();
 	removed_ones_may_go();
 	more_than_the_kernel_takes_at_once();
 	wakes_who_sleeps();
