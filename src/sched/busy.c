@@ -181,12 +181,16 @@ static bool is_awaited(struct rbt_sched *s, struct rbt_sched_prog *p)
 static uint64_t next_look(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	uint64_t at_ns = idle_at(s, p), later_ns = s->now_ns + submit_time(s, p);
+	unsigned n_awaits = p->n_awaits;
 
 	if (has_open_request(s, p)) {
 		return p->deadline_ns == 0 ? RBT_NEVER : p->deadline_ns;
 	}
 	if (is_awaited(s, p)) {
 		return s->now_ns + clamp(s->now_ns - p->first_ns, WAIT_MIN_NS, AWAIT_MAX_NS);
+	}
+	if (p->n_awaits > n_awaits) {
+		return s->now_ns + POLL_NS; /* it has returned since the look */
 	}
 	if (p->waiting) {
 		return s->now_ns + wait_time(s, p);

@@ -159,7 +159,9 @@ static uint64_t overrun(const struct sim_work *work, bool tells_syncs, uint64_t 
 	uint64_t took_ns = 0;
 
 	sim_init(&sim, NULL);
-	sim.tells_syncs = tells_syncs;
+	if (tells_syncs) {
+		sim_tell_syncs(&sim);
+	}
 	sim_add(&sim, BEST_EFFORT, false, NULL);
 	struct sim_prog *p = sim_add(&sim, LATENCY, true, work);
 	sim_run(&sim, 2 * SIM_S);
@@ -214,6 +216,7 @@ static void test_told(void)
 struct told {
 	struct rbt_activity activity;
 	bool is_awaited, is_active; /* it submits whenever it is about to be taken for idle */
+	bool is_quick;              /* and synchronises before that can be waited for */
 };
 
 static bool look_at_told(void *ctx, void *owner, struct rbt_activity *ret)
@@ -236,24 +239,31 @@ static bool await_told(void *ctx, void *owner)
 {
 	struct told *t = owner;
 
-	t->is_awaited = true;
-	return true;
+	t->is_awaited = !t->is_quick;
+	return t->is_awaited;
+}
+
+static struct rbt_sched *add_told(struct told *t, uint64_t now_ns, struct rbt_sched_prog **ret)
+{
+	struct rbt_sched_ops ops = {.look = look_at_told, .rest = rest_told, .await = await_told};
+	struct rbt_sched_params params = {.priority = LATENCY, .is_known = true};
+	struct rbt_sched *s;
+
+	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, &ops, NULL, &s), 0);
+	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
+	CHECK_INT(rbt_sched_add(s, now_ns, &params, t, ret), 0);
+	rbt_sched_busy(s, now_ns, *ret);
+	return s;
 }
 
 /* Whatever else it was that ended a wait for its synchronisation, that is asked for again. */
 static void test_told_anew(void)
 {
-	struct rbt_sched_ops ops = {.look = look_at_told, .rest = rest_told, .await = await_told};
-	struct rbt_sched_params params = {.priority = LATENCY, .is_known = true};
 	struct told t = {.activity.in_flight = true, .is_active = true};
 	uint64_t now_ns = SIM_S;
 	struct rbt_sched_prog *p;
-	struct rbt_sched *s;
+	struct rbt_sched *s = add_told(&t, now_ns, &p);
 
-	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, &ops, NULL, &s), 0);
-	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
-	CHECK_INT(rbt_sched_add(s, now_ns, &params, &t, &p), 0);
-	rbt_sched_busy(s, now_ns, p);
 	t.activity.last_ns = now_ns += 100 * SIM_US;
 	rbt_sched_note(s, now_ns, p, &t.activity);
 	CHECK(t.is_awaited);
@@ -274,6 +284,25 @@ static void test_told_anew(void)
 	t.activity.last_ns = now_ns += 5 * SIM_MS;
 	rbt_sched_tick(s, now_ns);
 	CHECK(t.is_awaited);
+	rbt_sched_destroy(s);
+}
+
+/* One that has returned since the look is looked at again at once; not for ever. */
+static void test_told_late(void)
+{
+	struct told t = {.activity.waiting = true, .is_quick = true};
+	uint64_t now_ns = SIM_S;
+	struct rbt_sched_prog *p;
+	struct rbt_sched *s = add_told(&t, now_ns, &p);
+
+	t.activity.last_ns = now_ns += 10 * SIM_MS;
+	rbt_sched_tick(s, now_ns);
+	CHECK(rbt_sched_next_tick(s) == now_ns + 50 * SIM_US);
+	for (unsigned i = 0; i < 8; i++) {
+		t.activity.last_ns = now_ns = rbt_sched_next_tick(s);
+		rbt_sched_tick(s, now_ns);
+	}
+	CHECK(rbt_sched_next_tick(s) >= now_ns + 200 * SIM_US);
 	rbt_sched_destroy(s);
 }
 
@@ -655,6 +684,7 @@ int main(void)
 	test_eager();
 	test_told();
 	test_told_anew();
+	test_told_late();
 	test_edges_only();
 	test_two_lengths();
 	test_relearns();

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sched/class.h"
+#include "sched/impl.h"
 #include "test_sched_verify.h"
 
 static bool look(void *ctx, void *owner, struct rbt_activity *ret)
@@ -31,13 +32,18 @@ static bool await(void *ctx, void *owner)
 {
 	struct sim_prog *p = owner;
 
-	p->is_awaited = p->sim->tells_syncs;
-	return p->is_awaited;
+	p->is_awaited = true;
+	return true;
+}
+
+void sim_tell_syncs(struct sim *sim)
+{
+	sim->s->ops.await = await;
 }
 
 void sim_init(struct sim *sim, const struct rbt_sched_config *config)
 {
-	static const struct rbt_sched_ops ops = {.look = look, .rest = rest, .await = await};
+	static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
 	static const struct rbt_sched_config defaults;
 
 	memset(sim, 0, sizeof(*sim));

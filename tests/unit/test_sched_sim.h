@@ -65,12 +65,13 @@ struct sim {
 	double stolen_ns; /* GPU time that `victim` lost to others between its submissions */
 	struct sim_prog *victim;
 	uint64_t n_ticks, n_changes;
-	bool tells_syncs;
 	const char *broken; /* the first promise that was */
 	uint64_t broken_ns;
 };
 
 void sim_init(struct sim *sim, const struct rbt_sched_config *config);
+/* From now on the core can ask for synchronisations. */
+void sim_tell_syncs(struct sim *sim);
 void sim_finish(struct sim *sim);
 /* A program with one compute task on GPU 0; NULL work: a trainer, always busy. */
 struct sim_prog *sim_add(
