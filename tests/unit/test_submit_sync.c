@@ -516,8 +516,8 @@ static bool step_through(void (*what)(void), unsigned at, void (*then)(void))
 	return steps.n > at;
 }
 
-/* However a look and the end of a synchronisation meet: one that was seen to go on is not waited for
- * when it has returned. */
+/* However a look and the end of a synchronisation meet: one that was seen to go on is not waited
+ * for when it has returned. */
 static void each_end_is_told(void)
 {
 	struct rbt_board *b = share();
