@@ -125,7 +125,7 @@ def test_monitor_ends_with_statistics(s):
     assert watcher.stdout.readline(), "the first sample"
     p.kill()
     out, err = watcher.communicate(timeout=10)
-    assert watcher.returncode == 0 and re.search("samples?: 4 to 4 queues", out), (out, err)
+    assert watcher.returncode == 0 and re.search("samples?: [0-4] to 4 queues", out), (out, err)
     assert err.count("\n") == 1 and f"process {p.pid} has ended" in err, err
 
 
@@ -425,7 +425,7 @@ def test_target_execs(s):
         watcher.stdout.readline()
         p.say("exec")
         out, err = watcher.communicate(timeout=20)
-        assert watcher.returncode == 0 and re.search("samples?: 4 to 4 queues", out), (out, err)
+        assert watcher.returncode == 0 and re.search("samples?: [0-4] to 4 queues", out), (out, err)
         assert err.count("\n") == 1 and "another program (exec)" in err and alive(p.pid), err
 
 

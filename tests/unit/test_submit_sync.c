@@ -469,7 +469,7 @@ static void no_end_is_missed(void)
 	CHECK(n_waits > 100);
 }
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define TRAP_FLAG 0x100
 
 static struct {
