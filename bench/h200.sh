@@ -16,7 +16,7 @@
 #
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), ROUNDS_D (15), RATE (requests
 # per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A and BATCH_B (1), FLAGS_A (more options of colocate for step
-# a), LIMIT_A and LIMIT_B (seconds), MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
+# a), LIMIT_A, LIMIT_B… (seconds), MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
 # Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -130,7 +130,7 @@ run_step() {
 			--title 'requests with gaps beside ResNet-50 training'
 		;;
 	d)
-		step d 90 "$bench/overhead" --rounds "${ROUNDS_D:-15}" --json "$OUT/d.json"
+		step d "${LIMIT_D:-90}" "$bench/overhead" --rounds "${ROUNDS_D:-15}" --json "$OUT/d.json"
 		;;
 	collapse)
 		local kinds=$programs
