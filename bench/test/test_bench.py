@@ -171,7 +171,38 @@ class Others(WithFakes):
         self.assertIn("| run, latency |", run.stdout)
         self.assertEqual([call[0] for call in self.calls()], ["run"] * 3)
         # The fake loads no stand-in.
-        self.assertEqual(run.stdout.count("not measured, **missed**"), 6)
+        self.assertEqual(run.stdout.count("not measured, **missed**"), 8)
+
+    def write_rounds(self, name, *added_ns):
+        """As overhead's --json: in each round, so much is added to a launch in all three classes."""
+        def of(ns):
+            return {"launch_ns": 3000 + ns, "driver_launch_ns": 3000, "added_launch_ns": ns, "launch_sync_ns": 8000,
+                    "driver_launch_sync_ns": 8000, "added_launch_sync_ns": 200}
+        plain = {"launch_ns": 3000, "launch_sync_ns": 8000}
+        rounds = [{"plain": plain, "plain again": plain, "run, normal": of(ns), "run, best-effort": of(ns),
+                   "run, latency": of(ns)} for ns in added_ns]
+        path = os.path.join(self.dir, name)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"machine": {"gpu": "G", "driver": "1", "date": "today"}, "rounds": rounds}, file)
+        return path
+
+    def test_overhead_of_several_runs(self):
+        run = self.bench("overhead", "--from", self.write_rounds("a", 4, 30), self.write_rounds("b", 6))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertFalse(os.path.exists(self.log))  # nothing is measured
+        self.assertIn("(run, all) added to a launch ≤ 0.5% and 10 ns: +0.20%, +6.0 ns (+4.0 to +30.0; 9 processes), "
+                      "**met**", run.stdout)
+        self.assertIn("(run, all) added to a launch + sync ≤ 1.0%: +2.50%, +200.0 ns (+200.0 to +200.0; 9 processes), "
+                      "**missed**", run.stdout)
+
+    def test_overhead_of_what_is_no_run(self):
+        for text in ("", "{}", "[]", '{"machine": {}, "rounds": 1}'):
+            path = os.path.join(self.dir, "bad")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            run = self.bench("overhead", "--from", path)
+            self.assertEqual(run.returncode, 1, text)
+            self.assertRegex(run.stderr, r"\Aoverhead: .*/bad: .*\n\Z")
 
     def test_nothing_is_left_running(self):
         mark = "RUBATO_RUNTIME_DIR=/tmp/test-of-nothing-left"
