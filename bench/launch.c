@@ -2,8 +2,9 @@
 /*
  * What a launch costs: an empty kernel, launched in batches that are drained every 768, and
  * launched and synchronised one by one. Where what programs get is not the driver's own function,
- * that is measured too, in alternating batches. Prints one line of JSON with medians over batches,
- * of the differences too; bench/overhead runs it with and without the preloaded library.
+ * that is measured too, in turns of 32 launches: what the machine does in between touches both
+ * alike. Prints one line of JSON with medians over batches, of the differences too; bench/overhead
+ * runs it with and without the preloaded library.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include "median.h"
 #include "util/time.h"
 
-#define BATCH       768
-#define WARM        256
+#define CHUNK       32
+#define CHUNKS      24 /* a multiple of 4 */
 #define MAX_BATCHES 4096
 
 static void launch(const struct cuda *cuda)
@@ -22,24 +23,36 @@ static void launch(const struct cuda *cuda)
 		NULL);
 }
 
-static double time_batch_ns(const struct cuda *cuda, int sync_each)
+static uint64_t time_chunk_ns(const struct cuda *cuda, bool sync_each)
 {
-	/* Some before: batches of the driver's own functions look like pauses, after which somebody
-	 * is woken, and looks. A loop has none. */
-	for (int i = 0; i < WARM; i++) {
-		launch(cuda);
-	}
-	CUDA_DO(cuda, cuStreamSynchronize, cuda->stream);
 	uint64_t start_ns = rbt_now_ns();
 
-	for (int i = 0; i < BATCH; i++) {
+	for (int i = 0; i < CHUNK; i++) {
 		launch(cuda);
 		if (sync_each) {
 			CUDA_DO(cuda, cuStreamSynchronize, cuda->stream);
 		}
 	}
+	return rbt_now_ns() - start_ns;
+}
+
+/* Of a launch in one batch: what programs get, and the driver's own (or both the same). */
+struct batch {
+	double ns, driver_ns;
+};
+
+static struct batch time_batch(const struct cuda *cuda, const struct cuda *driver, bool sync_each)
+{
+	uint64_t sum_ns[2] = {0};
+
+	for (int i = 0; i < CHUNKS; i++) {
+		/* One, two, two, one: a queue that fills makes the later launches slower. */
+		bool is_drivers = (i % 4 == 1 || i % 4 == 2);
+		sum_ns[is_drivers] += time_chunk_ns(is_drivers ? driver : cuda, sync_each);
+	}
 	CUDA_DO(cuda, cuStreamSynchronize, cuda->stream);
-	return (double)(rbt_now_ns() - start_ns) / BATCH;
+	return (struct batch){
+		(double)sum_ns[0] / (CHUNKS / 2 * CHUNK), (double)sum_ns[1] / (CHUNKS / 2 * CHUNK)};
 }
 
 /* Of what programs get, of the driver's own, and of how much more the first takes. */
@@ -48,7 +61,7 @@ struct cost {
 };
 
 static struct cost measure(
-	const struct cuda *cuda, const struct cuda *driver, int sync_each, uint64_t for_ns)
+	const struct cuda *cuda, const struct cuda *driver, bool sync_each, uint64_t for_ns)
 {
 	static double ns[MAX_BATCHES], driver_ns[MAX_BATCHES], added_ns[MAX_BATCHES];
 	uint64_t end_ns = rbt_now_ns() + for_ns;
@@ -56,13 +69,10 @@ static struct cost measure(
 
 	do {
 		/* In turns first and second: whoever comes second finds caches warm. */
-		if (driver != NULL && n % 2 == 0) {
-			driver_ns[n] = time_batch_ns(driver, sync_each);
-		}
-		ns[n] = time_batch_ns(cuda, sync_each);
-		if (driver != NULL && n % 2 == 1) {
-			driver_ns[n] = time_batch_ns(driver, sync_each);
-		}
+		struct batch b = n % 2 == 0 ? time_batch(cuda, driver, sync_each)
+					    : time_batch(driver, cuda, sync_each);
+		ns[n] = n % 2 == 0 ? b.ns : b.driver_ns;
+		driver_ns[n] = n % 2 == 0 ? b.driver_ns : b.ns;
 		added_ns[n] = ns[n] - driver_ns[n];
 		n++;
 	} while (n < MAX_BATCHES && rbt_now_ns() < end_ns);
@@ -88,10 +98,10 @@ int main(int argc, char **argv)
 
 	cuda_open(&cuda);
 	bool has_driver = cuda_drivers_own(&cuda, &driver);
-	const struct cuda *other = has_driver ? &driver : NULL;
-	measure(&cuda, other, 0, 200 * RBT_NS_PER_MS); /* warm: clocks, caches, lazy loading */
-	struct cost launch = measure(&cuda, other, 0, for_ns);
-	struct cost launch_sync = measure(&cuda, other, 1, for_ns);
+	const struct cuda *other = has_driver ? &driver : &cuda;
+	measure(&cuda, other, false, 200 * RBT_NS_PER_MS); /* warm: clocks, caches, lazy loading */
+	struct cost launch = measure(&cuda, other, false, for_ns);
+	struct cost launch_sync = measure(&cuda, other, true, for_ns);
 
 	printf("{");
 	print_cost("launch", &launch, has_driver);
