@@ -112,24 +112,50 @@ static bool connected(struct shim *s)
 	return false;
 }
 
-/* Newest first in the table: each list is turned round, so that the daemon sees them as they were
- * made. False when there was room for some of them only. */
+/*
+ * Newest first in the table: each list is turned round, so that the daemon sees them as they were
+ * made. Where there is no room for all, it is the newest that are left out: what the daemon has
+ * been told of stays in the record, or it could not let back what it has taken off.
+ */
+
+/* False when there was room for some of them only. */
 static bool put_channels(struct shim *s, const struct shim_obj *task, uint32_t *channels,
 	uint32_t room, uint32_t *ret_n)
 {
-	struct shim_obj *ch;
+	uint32_t n = 0, i = 0;
+
+	for (struct shim_obj *ch = shim_at(s, task->child); ch != NULL;
+		ch = shim_at(s, ch->sibling)) {
+		n++;
+	}
+	for (struct shim_obj *ch = shim_at(s, task->child); ch != NULL;
+		ch = shim_at(s, ch->sibling), i++) {
+		if (n - 1 - i < room) {
+			channels[n - 1 - i] = ch->handle;
+		}
+	}
+	*ret_n = n < room ? n : room;
+	return n <= room;
+}
+
+/* Of the client's scheduled tasks, as many as a record holds, as indices of the table. */
+static uint32_t put_order(
+	struct shim *s, const struct shim_obj *client, uint16_t *order, bool *ret_all)
+{
+	uint16_t last[RBT_RECORD_MAX_TASKS]; /* of those met so far; the last one is the oldest */
 	uint32_t n = 0;
 
-	for (ch = shim_at(s, task->child); ch != NULL && n < room; ch = shim_at(s, ch->sibling)) {
-		channels[n++] = ch->handle;
+	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
+		if (t->t.scheduled && t->client == client->handle) {
+			last[n++ % RBT_RECORD_MAX_TASKS] = (uint16_t)(t - s->objs);
+		}
 	}
-	for (uint32_t i = 0; i < n / 2; i++) {
-		uint32_t swap = channels[i];
-		channels[i] = channels[n - 1 - i];
-		channels[n - 1 - i] = swap;
+	*ret_all = n <= RBT_RECORD_MAX_TASKS;
+	uint32_t n_put = *ret_all ? n : RBT_RECORD_MAX_TASKS;
+	for (uint32_t i = 0; i < n_put; i++) {
+		order[i] = last[(n - 1 - i) % RBT_RECORD_MAX_TASKS];
 	}
-	*ret_n = n;
-	return ch == NULL;
+	return n_put;
 }
 
 static void describe(struct shim *s, const struct shim_obj *obj, struct rbt_task *ret)
@@ -164,20 +190,13 @@ static size_t build_record(struct shim *s, const struct shim_obj *client, unsign
 	};
 	unsigned char *tasks = buf + sizeof(msg);
 	uint16_t order[RBT_RECORD_MAX_TASKS];
+	bool all;
 
-	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
-		if (!t->t.scheduled || t->client != client->handle) {
-			continue;
-		}
-		if (msg.n_tasks == RBT_RECORD_MAX_TASKS) {
-			msg.flags |= RBT_RECORD_PARTIAL;
-			break;
-		}
-		order[msg.n_tasks++] = (uint16_t)(t - s->objs);
-	}
+	msg.n_tasks = put_order(s, client, order, &all);
+	msg.flags |= all ? 0 : RBT_RECORD_PARTIAL;
 	uint32_t *channels = (uint32_t *)(tasks + msg.n_tasks * sizeof(struct rbt_task));
 	for (uint32_t i = 0; i < msg.n_tasks; i++) {
-		const struct shim_obj *obj = &s->objs[order[msg.n_tasks - 1 - i]];
+		const struct shim_obj *obj = &s->objs[order[i]];
 		struct rbt_task task;
 		describe(s, obj, &task);
 		task.first_channel = msg.n_channels;

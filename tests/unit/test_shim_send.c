@@ -344,6 +344,10 @@ static void more_channels_than_a_record_holds(void)
 	m = daemon_receive();
 	CHECK(m->type == RBT_MSG_RECORD && m->record.n_channels == RBT_RECORD_MAX_CHANNELS);
 	CHECK(m->record.flags == RBT_RECORD_PARTIAL);
+	/* What was told of stays. */
+	for (uint32_t c = 0; c < RBT_RECORD_MAX_CHANNELS; c++) {
+		CHECK(m->channels[c] == TSG(0) + 1 + c);
+	}
 }
 
 /* What was missed is said of all that was told before, too. */
@@ -383,6 +387,7 @@ static void more_than_a_record_holds(void)
 	CHECK(m->record.n_channels == RBT_RECORD_MAX_CHANNELS);
 	uint32_t next = 0;
 	for (uint32_t i = 0; i < m->record.n_tasks; i++) {
+		CHECK(m->tasks[i].handle == TSG(i)); /* the first that were made */
 		CHECK(m->tasks[i].first_channel == next);
 		next += m->tasks[i].n_channels;
 	}
