@@ -88,6 +88,10 @@ struct rbt_backend {
 	/* Its device number, where the driver always has the same; 0: as the node says. */
 	uint32_t control_major, control_minor;
 
+	/* Whether suspend() and resume() act on a record's tasks, and on no others; else on all
+	 * that its program has. */
+	bool acts_by_task;
+
 	/* Mandatory. Looks for the driver and its devices;
 	 * allocates nothing that outlives the call. */
 	int (*probe)(struct rbt_device_info *ret);

@@ -120,6 +120,74 @@ int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *befo
 	return 0;
 }
 
+/* By its handle alone: one that is another's by now has gone. */
+static const struct rbt_task *find_handle(
+	const struct rbt_record *rec, uint32_t handle, uint32_t at)
+{
+	if (at < rec->n_tasks && rec->tasks[at].handle == handle) {
+		return &rec->tasks[at];
+	}
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		if (rec->tasks[i].handle == handle) {
+			return &rec->tasks[i];
+		}
+	}
+	return NULL;
+}
+
+static bool has_channel(
+	const struct rbt_record *rec, const struct rbt_task *t, uint32_t channel, uint32_t at)
+{
+	const uint32_t *channels = &rec->channels[t->first_channel];
+
+	for (uint32_t i = at < t->n_channels && channels[at] == channel ? at : 0; i < t->n_channels;
+		i++) {
+		if (channels[i] == channel) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Of this task's channels, those that it does not have in rec, where it is `named`. */
+static void subtract_channels(struct rbt_record *before, struct rbt_task *task,
+	const struct rbt_record *rec, const struct rbt_task *named)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < task->n_channels; i++) {
+		uint32_t from = task->first_channel + i, to = task->first_channel + n;
+		if (has_channel(rec, named, before->channels[from], i)) {
+			continue;
+		}
+		before->channels[to] = before->channels[from];
+		if (before->is_off != NULL) {
+			before->is_off[to] = before->is_off[from];
+		}
+		n++;
+	}
+	task->n_channels = n;
+	task->valid &= ~(uint32_t)RBT_TASK_HAS_OWN_TIMESLICE;
+}
+
+void rbt_record_subtract(struct rbt_record *before, const struct rbt_record *rec)
+{
+	bool is_partial = (rec->flags & RBT_RECORD_PARTIAL) != 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < before->n_tasks; i++) {
+		struct rbt_task task = before->tasks[i];
+		const struct rbt_task *named = find_handle(rec, task.handle, i);
+		if (named != NULL && is_partial) {
+			subtract_channels(before, &task, rec, named);
+		}
+		if (named == NULL || (is_partial && task.n_channels > 0)) {
+			before->tasks[n++] = task;
+		}
+	}
+	before->n_tasks = n;
+}
+
 static int copy_array(const void *src, size_t n, size_t size, void *ret)
 {
 	void *copy = NULL;

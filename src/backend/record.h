@@ -90,6 +90,10 @@ int rbt_record_mark_off(struct rbt_record *rec);
 /* What is off stays so in a newer record of the same client. 0 or -ENOMEM. */
 int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *before);
 
+/* Leaves in an older record what a newer one of the same client does not name: tasks, and channels
+ * of tasks that it does name, if it is partial. The slices of these are not known any more. */
+void rbt_record_subtract(struct rbt_record *before, const struct rbt_record *rec);
+
 /* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
 int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
 

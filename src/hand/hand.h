@@ -18,7 +18,7 @@
 
 enum rbt_hand_op {
 	/* id, force, value = RBT_HAND_*; an encoded RECORD follows; one fd. Replaces the record of
-	 * the same id */
+	 * the same id; what was done to tasks that it does not name is undone */
 	RBT_HAND_HOLD = 1,
 	RBT_HAND_DROP,      /* id. Nothing is restored */
 	RBT_HAND_SET_SLICE, /* id, gpu, value = µs, 0 for the tasks' own */

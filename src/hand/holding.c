@@ -43,29 +43,6 @@ static int grow(struct rbt_holdings *hs)
 	return 0;
 }
 
-int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec)
-{
-	struct rbt_holding *h = rbt_holdings_find(hs, id);
-
-	if (h == NULL) {
-		if (hs->n == hs->capacity && grow(hs) < 0) {
-			rbt_record_finish(rec);
-			return -ENOMEM;
-		}
-		h = &hs->list[hs->n++];
-		*h = (struct rbt_holding){.id = id, .rec = RBT_RECORD_INIT};
-	}
-	if (rbt_record_inherit_off(rec, &h->rec) < 0) {
-		rbt_record_finish(rec);
-		return -ENOMEM;
-	}
-	rbt_record_finish(&h->rec);
-	h->rec = *rec;
-	h->force = force;
-	*rec = RBT_RECORD_INIT;
-	return 0;
-}
-
 void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id)
 {
 	struct rbt_holding *h = rbt_holdings_find(hs, id);
@@ -277,4 +254,65 @@ int rbt_holdings_restore(struct rbt_holdings *hs)
 		note_error(&first, restore_running(&hs->list[i]));
 	}
 	return first;
+}
+
+/* A task that has gone has nothing to be undone. */
+static void subtract_gone(struct rbt_record *rec, const struct rbt_backend *b)
+{
+	uint32_t n = 0;
+	uint64_t us;
+
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		if (b->get_timeslice(rec, &rec->tasks[i], &us) != -ENOENT) {
+			rec->tasks[n++] = rec->tasks[i];
+		}
+	}
+	rec->n_tasks = n;
+}
+
+/*
+ * A program may have more tasks than its next record names (it holds no more, or one was not found
+ * this time), and have them still when it is let back. Of the old record, that much is left.
+ */
+static void undo_unnamed(struct rbt_holding *h, const struct rbt_record *rec)
+{
+	int error;
+	const struct rbt_backend *b = writer(h, &error);
+	bool is_changed = h->suspended || h->slices_changed || h->is_unsure;
+
+	/* Of a client without any, nothing is there; of one that is not there, each question is a
+	 * line in the kernel log. */
+	if (b == NULL || !b->acts_by_task || !is_changed ||
+		(rec->n_tasks == 0 && (rec->flags & RBT_RECORD_PARTIAL) == 0)) {
+		return;
+	}
+	rbt_record_subtract(&h->rec, rec);
+	subtract_gone(&h->rec, b);
+	struct rbt_holding left = *h;
+	left.restore_failed = false;
+	(void)rbt_holding_restore(&left);
+}
+
+int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec)
+{
+	struct rbt_holding *h = rbt_holdings_find(hs, id);
+
+	if (h == NULL) {
+		if (hs->n == hs->capacity && grow(hs) < 0) {
+			rbt_record_finish(rec);
+			return -ENOMEM;
+		}
+		h = &hs->list[hs->n++];
+		*h = (struct rbt_holding){.id = id, .rec = RBT_RECORD_INIT};
+	}
+	if (rbt_record_inherit_off(rec, &h->rec) < 0) {
+		rbt_record_finish(rec);
+		return -ENOMEM;
+	}
+	undo_unnamed(h, rec);
+	rbt_record_finish(&h->rec);
+	h->rec = *rec;
+	h->force = force;
+	*rec = RBT_RECORD_INIT;
+	return 0;
 }

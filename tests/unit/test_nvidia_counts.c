@@ -19,6 +19,9 @@
 
 static int disables[N];
 static uint32_t dead_channel; /* RM goes through a batch up to where it meets it */
+static uint32_t dead_task, roused_task;
+static unsigned n_calls;  /* of those that count */
+static uint64_t slice_us; /* the last that was set */
 
 static uint32_t obey(const struct nv_disable_channels_params *p)
 {
@@ -43,8 +46,15 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	struct nv_control *c = va_arg(ap, struct nv_control *);
 	va_end(ap);
-	c->status =
-		c->cmd == NV_CTRL_FIFO_DISABLE_CHANNELS ? obey((void *)(uintptr_t)c->params) : 0;
+	c->status = dead_task != 0 && c->object == dead_task ? NV_ERR_OBJECT_NOT_FOUND : NV_OK;
+	if (c->cmd == NV_CTRL_FIFO_DISABLE_CHANNELS) {
+		n_calls++;
+		c->status = obey((void *)(uintptr_t)c->params);
+	} else if (c->cmd == NV_CTRL_TSG_SET_TIMESLICE && c->status == NV_OK) {
+		slice_us = ((struct nv_timeslice_params *)(uintptr_t)c->params)->timeslice_us;
+	} else if (c->cmd == NV_CTRL_TSG_PREEMPT && c->status == NV_OK) {
+		roused_task = c->object;
+	}
 	return 0;
 }
 
@@ -181,10 +191,110 @@ static void test_half_a_batch(void)
 	rbt_holdings_finish(&hs);
 }
 
+#define OTHER_TASK (a_task.handle + 1)
+
+/* Of two tasks, of two channels each, the first n_tasks; the last of them with n_channels. */
+static struct rbt_holding *put_some(
+	struct rbt_holdings *hs, uint32_t n_tasks, uint32_t n_channels, uint32_t flags)
+{
+	struct rbt_record rec = RBT_RECORD_INIT;
+
+	rec.backend = RBT_BACKEND_NVIDIA;
+	rec.flags = flags;
+	rec.tasks = calloc(2, sizeof(*rec.tasks));
+	rec.channels = calloc(N, sizeof(*rec.channels));
+	rec.n_tasks = n_tasks;
+	rec.n_channels = n_tasks * 2 - 2 + n_channels;
+	for (uint32_t i = 0; i < N; i++) {
+		rec.channels[i] = CHANNEL + i;
+	}
+	for (uint32_t i = 0; i < n_tasks; i++) {
+		rec.tasks[i] = a_task;
+		rec.tasks[i].handle += i;
+		rec.tasks[i].kind = RBT_TASK_COMPUTE;
+		rec.tasks[i].own_timeslice_us = 2048;
+		rec.tasks[i].valid |= RBT_TASK_HAS_OWN_TIMESLICE;
+		rec.tasks[i].first_channel = i * 2;
+		rec.tasks[i].n_channels = i + 1 < n_tasks ? 2 : n_channels;
+	}
+	CHECK_INT(rbt_record_check(&rec), 0);
+	CHECK_INT(rbt_holdings_put(hs, 1, true, &rec), 0);
+	return rbt_holdings_find(hs, 1);
+}
+
+static struct rbt_holding *put_all_off(struct rbt_holdings *hs)
+{
+	struct rbt_holding *h = put_some(hs, 2, 2, 0);
+
+	memset(disables, 0, sizeof(disables));
+	CHECK_INT(rbt_holding_set_slice(h, 0, 1), 0);
+	take_off(h);
+	CHECK_INT((int)slice_us, 1);
+	n_calls = roused_task = 0;
+	return h;
+}
+
+/* Nobody would let back later what is off and not in the record any more. */
+static void test_unnamed_tasks(void)
+{
+	struct rbt_holdings hs = {0};
+
+	put_all_off(&hs);
+	struct rbt_holding *h = put_some(&hs, 1, 2, RBT_RECORD_PARTIAL);
+	CHECK(disables[0] == 1 && disables[1] == 1);
+	CHECK(disables[2] == 0 && disables[3] == 0);
+	CHECK_INT((int)slice_us, 2048);
+	CHECK_INT(roused_task, OTHER_TASK);
+	CHECK(h->suspended && h->slices_changed);
+	/* When it is named again, it is taken off again, once. */
+	h = put_some(&hs, 2, 2, 0);
+	take_off(h);
+	let_back(h);
+	/* One that was let back and not roused yet is roused. */
+	roused_task = 0;
+	put_some(&hs, 1, 2, 0);
+	CHECK_INT(roused_task, OTHER_TASK);
+	rbt_holdings_finish(&hs);
+}
+
+static void test_unnamed_channels(void)
+{
+	struct rbt_holdings hs = {0};
+
+	put_all_off(&hs);
+	struct rbt_holding *h = put_some(&hs, 2, 1, RBT_RECORD_PARTIAL);
+	CHECK(disables[0] == 1 && disables[1] == 1 && disables[2] == 1 && disables[3] == 0);
+	CHECK_INT((int)slice_us, 1); /* of the task, which is named */
+	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_ALL), 0);
+	expect(0);
+	rbt_holdings_finish(&hs);
+}
+
+/* What has gone is not spoken to, as far as that is known. */
+static void test_gone(void)
+{
+	struct rbt_holdings hs = {0};
+
+	put_all_off(&hs);
+	dead_task = OTHER_TASK;
+	put_some(&hs, 1, 2, 0);
+	CHECK_INT(n_calls, 0);
+	CHECK_INT(roused_task, 0);
+	dead_task = 0;
+	rbt_holdings_finish(&hs);
+	put_all_off(&hs);
+	put_some(&hs, 2, 1, 0);
+	CHECK_INT(n_calls, 0);
+	rbt_holdings_finish(&hs);
+}
+
 int main(void)
 {
 	test_updates();
 	test_handles_used_again();
 	test_half_a_batch();
+	test_unnamed_tasks();
+	test_unnamed_channels();
+	test_gone();
 	return check_result();
 }

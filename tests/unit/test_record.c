@@ -138,6 +138,39 @@ static void test_off(void)
 	CHECK_INT(rbt_record_mark_off(&rec), 0);
 }
 
+static void test_subtract(void)
+{
+	struct rbt_record rec = good_record(), left = RBT_RECORD_INIT, newer = RBT_RECORD_INIT;
+
+	tasks[0].valid = tasks[1].valid = RBT_TASK_HAS_OWN_TIMESLICE;
+	CHECK_INT(rbt_record_copy(&rec, &newer), 0);
+	CHECK_INT(rbt_record_copy(&rec, &left), 0);
+	rbt_record_subtract(&left, &newer);
+	CHECK_INT(left.n_tasks, 0);
+	rbt_record_finish(&left);
+	/* The second alone, with one of its channels. */
+	newer.tasks[0] = newer.tasks[1];
+	newer.tasks[0].n_channels = newer.n_tasks = 1;
+	CHECK_INT(rbt_record_copy(&rec, &left), 0);
+	rbt_record_subtract(&left, &newer);
+	CHECK_INT(left.n_tasks, 1);
+	CHECK(memcmp(&left.tasks[0], &tasks[0], sizeof(tasks[0])) == 0);
+	rbt_record_finish(&left);
+	/* The other channel may be there too, if not all is said. */
+	newer.flags = RBT_RECORD_PARTIAL;
+	CHECK_INT(rbt_record_copy(&rec, &left), 0);
+	CHECK_INT(rbt_record_mark_off(&left), 0);
+	left.is_off[3] = false;
+	rbt_record_subtract(&left, &newer);
+	CHECK_INT(left.n_tasks, 2);
+	CHECK_INT(left.tasks[1].n_channels, 1);
+	CHECK_INT(left.channels[3], channels[4]);
+	CHECK(left.is_off[3]);
+	CHECK_INT(left.tasks[1].valid, 0);
+	rbt_record_finish(&left);
+	rbt_record_finish(&newer);
+}
+
 static void test_copy_failure_touches_nothing(void)
 {
 	struct rbt_record rec = good_record(), copy = RBT_RECORD_INIT;
@@ -170,6 +203,7 @@ int main(void)
 	test_check_refuses_tasks();
 	test_copy();
 	test_off();
+	test_subtract();
 	test_copy_failure_touches_nothing();
 	test_registry();
 	return check_result();

@@ -348,6 +348,7 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.control_node = NV_CTL_PATH,
 	.control_major = NV_CTL_MAJOR,
 	.control_minor = NV_CTL_MINOR,
+	.acts_by_task = true,
 	.probe = rbt_nv_probe,
 	.discover = rbt_nv_discover,
 	.may_write = may_write,
