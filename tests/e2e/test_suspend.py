@@ -6,7 +6,7 @@ import time
 
 from harness import alive, eventually, main, measured
 
-DISABLE_CHANNELS = "2080110b"
+DISABLE_CHANNELS, GET_TSG_INFO = "2080110b", "a06c0106"
 
 
 def kill(pid, number=signal.SIGKILL):
@@ -69,6 +69,28 @@ def test_more_than_a_record_holds(s):
         done = s.rubato("suspend", p.pid, code=1)
         assert "more tasks than are known" in done.stderr and done.stderr.count("\n") == 1, done.stderr
         eventually("it goes on", lambda: s.is_running(p.pid), 20)  # a thousand calls of the driver
+
+
+def test_it_comes_to_more_than_a_record_holds(s):
+    """It is resumed then: all of it, also what the record has no room for any more."""
+    p = s.run("--class", "normal", args=("--contexts", 63))
+    s.rubato("suspend", p.pid)
+    eventually("suspended", lambda: s.is_suspended(p.pid), 20)
+    for _ in range(3):
+        p.ask("more")
+    eventually("it goes on", lambda: s.is_running(p.pid), 20)
+    assert "it is resumed" in s.log()
+
+
+def test_a_task_is_not_known_any_more(s):
+    """The driver does not answer for it when the program's next record comes: nobody would let it back later."""
+    p = s.run("--class", "normal")
+    s.rubato("suspend", p.pid)
+    p.ask("more")
+    eventually("the new tasks too", lambda: len(s.tasks(p.pid, None)) == 8 and s.is_suspended(p.pid))
+    s.softgpu("fault", "--cmd", GET_TSG_INFO, "--status", "65", "--count", "1")
+    p.ask("free")
+    eventually("it goes on", lambda: len(s.tasks(p.pid, None)) == 4 and s.is_running(p.pid), 10)
 
 
 def test_new_tasks_of_a_suspended_program(s):

@@ -90,7 +90,7 @@ static bool is_named_before(const struct rbt_record *rec, uint32_t n, uint32_t h
 	return false;
 }
 
-/* 1 for a task, 0 when there is none, or -errno. */
+/* 1 for a task, 0 when there is none, or -errno when RM does not say. */
 static int ask_task(struct inquiry *in, struct rbt_task *task)
 {
 	struct nv_tsg_info_params info = {0};
@@ -100,8 +100,10 @@ static int ask_task(struct inquiry *in, struct rbt_task *task)
 	if (r == 0) {
 		task->id = info.tsg_id;
 		task->valid |= RBT_TASK_HAS_ID;
+		return 1;
 	}
-	return r < 0 ? r : 1;
+	/* The last two: it is something else. */
+	return r == -ENOENT || r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
 }
 
 int rbt_nv_complete(struct rbt_record *rec, pid_t pid)
@@ -123,10 +125,11 @@ int rbt_nv_complete(struct rbt_record *rec, pid_t pid)
 	}
 	for (uint32_t i = 0; i < rec->n_tasks && status != NV_ERR_INVALID_CLIENT; i++) {
 		struct rbt_task task = rec->tasks[i];
-		if (is_named_before(rec, kept, task.handle) || ask_task(&in, &task) <= 0) {
+		r = is_named_before(rec, kept, task.handle) ? 0 : ask_task(&in, &task);
+		if (r == 0) {
 			continue;
 		}
-		if (find_gpu(&in, &task)) {
+		if (r > 0 && find_gpu(&in, &task)) {
 			rec->tasks[kept++] = task;
 		} else {
 			rec->flags |= RBT_RECORD_PARTIAL;
