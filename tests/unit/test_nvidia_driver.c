@@ -62,6 +62,7 @@ static void test_status(void)
 	CHECK_INT(rbt_nv_status_to_errno(NV_ERR_OBJECT_NOT_FOUND), -ENOENT);
 	CHECK_INT(rbt_nv_status_to_errno(NV_ERR_INVALID_CLIENT), -ENOENT);
 	CHECK_INT(rbt_nv_status_to_errno(NV_ERR_INVALID_OBJECT_HANDLE), -ENOENT);
+	CHECK_INT(rbt_nv_status_to_errno(NV_ERR_RESOURCE_LOST), -ENOENT);
 	CHECK_INT(rbt_nv_status_to_errno(NV_ERR_NOT_SUPPORTED), -EOPNOTSUPP);
 	CHECK_INT(rbt_nv_status_to_errno(NV_ERR_INVALID_ARGUMENT), -EINVAL);
 	CHECK_INT(rbt_nv_status_to_errno(NV_ERR_BUSY_RETRY), -EAGAIN);

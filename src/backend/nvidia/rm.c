@@ -26,6 +26,7 @@ int rbt_nv_status_to_errno(uint32_t status)
 	case NV_ERR_INVALID_OBJECT_HANDLE:
 	case NV_ERR_INVALID_OBJECT_PARENT:
 	case NV_ERR_OBJECT_NOT_FOUND:
+	case NV_ERR_RESOURCE_LOST:
 		return -ENOENT;
 	case NV_ERR_INVALID_CLASS:
 	case NV_ERR_NOT_SUPPORTED:

@@ -257,6 +257,7 @@ struct nv_disable_channels_params {
 #define NV_ERR_OBJECT_NOT_FOUND         0x57
 #define NV_ERR_OPERATING_SYSTEM         0x59
 #define NV_ERR_TIMEOUT                  0x65
+#define NV_ERR_RESOURCE_LOST            0x6e /* it is being freed */
 #define NV_ERR_INSERT_DUPLICATE_NAME    0x19
 
 /* What libcuda's tasks run with when nobody changed them: the compute group by libcuda's own call,
