@@ -289,8 +289,8 @@ static void undo_unnamed(struct rbt_holding *h, const struct rbt_record *rec)
 	rbt_record_subtract(&h->rec, rec);
 	subtract_gone(&h->rec, b);
 	struct rbt_holding left = *h;
-	left.restore_failed = false;
 	(void)rbt_holding_restore(&left);
+	h->restore_failed = left.restore_failed;
 }
 
 int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec)
