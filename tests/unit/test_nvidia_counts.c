@@ -20,6 +20,8 @@
 static int disables[N];
 static uint32_t dead_channel; /* RM goes through a batch up to where it meets it */
 static uint32_t dead_task, roused_task;
+static bool has_no_client, refuses;
+static unsigned n_asked;  /* of all */
 static unsigned n_calls;  /* of those that count */
 static uint64_t slice_us; /* the last that was set */
 
@@ -46,10 +48,16 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	struct nv_control *c = va_arg(ap, struct nv_control *);
 	va_end(ap);
-	c->status = dead_task != 0 && c->object == dead_task ? NV_ERR_OBJECT_NOT_FOUND : NV_OK;
+	n_asked++;
+	c->status = has_no_client                              ? NV_ERR_INVALID_CLIENT
+		    : dead_task != 0 && c->object == dead_task ? NV_ERR_OBJECT_NOT_FOUND
+							       : NV_OK;
+	if (c->status == NV_ERR_INVALID_CLIENT) {
+		return 0;
+	}
 	if (c->cmd == NV_CTRL_FIFO_DISABLE_CHANNELS) {
 		n_calls++;
-		c->status = obey((void *)(uintptr_t)c->params);
+		c->status = refuses ? NV_ERR_TIMEOUT : obey((void *)(uintptr_t)c->params);
 	} else if (c->cmd == NV_CTRL_TSG_SET_TIMESLICE && c->status == NV_OK) {
 		slice_us = ((struct nv_timeslice_params *)(uintptr_t)c->params)->timeslice_us;
 	} else if (c->cmd == NV_CTRL_TSG_PREEMPT && c->status == NV_OK) {
@@ -288,6 +296,35 @@ static void test_gone(void)
 	rbt_holdings_finish(&hs);
 }
 
+/* It is tried again with each record, and said once. */
+static void test_cannot_be_undone(void)
+{
+	struct rbt_holdings hs = {0};
+
+	put_all_off(&hs);
+	refuses = true;
+	CHECK(put_some(&hs, 1, 2, RBT_RECORD_PARTIAL)->restore_failed);
+	refuses = false;
+	rbt_holdings_finish(&hs);
+}
+
+/* Each call with a client that is not there is a line in the kernel log. */
+static void test_client_has_gone(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = put_all_off(&hs);
+
+	has_no_client = true;
+	n_asked = 0;
+	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_ALL), 0);
+	CHECK_INT(n_asked, 1);
+	CHECK(!h->suspended);
+	rbt_holding_rouse(h);
+	CHECK_INT(n_asked, 2);
+	has_no_client = false;
+	rbt_holdings_finish(&hs);
+}
+
 int main(void)
 {
 	test_updates();
@@ -296,5 +333,7 @@ int main(void)
 	test_unnamed_tasks();
 	test_unnamed_channels();
 	test_gone();
+	test_cannot_be_undone();
+	test_client_has_gone();
 	return check_result();
 }

@@ -370,6 +370,7 @@ static void test_complete(void)
 	CHECK_INT(rbt_backend_nvidia.complete(rec, pid), 0);
 	CHECK_INT(rec->n_tasks, 0);
 	CHECK_INT(world_log_lines(), lines + 1);
+	CHECK_INT(rec->flags, 0); /* nor is anything left out */
 	drop_records();
 	world_stop(pid);
 }

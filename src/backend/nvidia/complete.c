@@ -136,5 +136,7 @@ int rbt_nv_complete(struct rbt_record *rec, pid_t pid)
 		}
 	}
 	rec->n_tasks = kept;
+	/* Nothing is left out of a client that is not there, whatever its program has said. */
+	rec->flags &= status == NV_ERR_INVALID_CLIENT ? ~(uint32_t)RBT_RECORD_PARTIAL : ~0u;
 	return 0;
 }

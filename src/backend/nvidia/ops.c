@@ -62,6 +62,20 @@ static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *ta
 		rec->fd, rec->client, task->handle, NV_CTRL_TSG_SET_TIMESLICE, &p, sizeof(p));
 }
 
+/* Its client has gone: it is not to be asked again, each time is a line in the kernel log. */
+static int control(const struct rbt_record *rec, uint32_t object, uint32_t cmd, void *params,
+	uint32_t size, bool *ret_is_gone)
+{
+	uint32_t status;
+	int r = rbt_nv_control_status(rec->fd, rec->client, object, cmd, params, size, &status);
+
+	if (r < 0) {
+		return r;
+	}
+	*ret_is_gone = status == NV_ERR_INVALID_CLIENT;
+	return rbt_nv_status_to_errno(status);
+}
+
 /* What one walk over a record's channels does, and how it went. */
 struct walk {
 	struct rbt_record *rec;
@@ -69,13 +83,14 @@ struct walk {
 	struct nv_disable_channels_params params; /* the batch being filled */
 	uint32_t at[NV_DISABLE_CHANNELS_MAX];     /* where its channels stand in the record */
 	uint32_t done;                            /* channels that obeyed */
+	bool is_gone;                             /* the client, with all of them */
 	int error;                                /* 0 if none; see note_error() */
 };
 
-static int send_batch(const struct walk *w, struct nv_disable_channels_params *p)
+static int send_batch(struct walk *w, struct nv_disable_channels_params *p)
 {
-	return rbt_nv_control(w->rec->fd, w->rec->client, w->subdevice,
-		NV_CTRL_FIFO_DISABLE_CHANNELS, p, sizeof(*p));
+	return control(
+		w->rec, w->subdevice, NV_CTRL_FIFO_DISABLE_CHANNELS, p, sizeof(*p), &w->is_gone);
 }
 
 /* The first error, but one that is about channels that have gone gives way to any other. */
@@ -114,9 +129,10 @@ static void flush(struct walk *w)
 	if (count == 0) {
 		return;
 	}
-	int r = send_batch(w, p);
-	if (r == 0) {
-		note_done(w, 0, count, 0);
+	int r = w->is_gone ? -ENOENT : send_batch(w, p);
+	if (r == 0 || w->is_gone) {
+		note_done(w, 0, count, r);
+		note_error(w, r);
 	} else if (count > 1 && may_be_one_channels_fault(r)) {
 		for (uint32_t i = 0; i < count; i++) {
 			struct nv_disable_channels_params one = *p;
@@ -270,6 +286,7 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
 static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
 {
 	int first = 0;
+	bool is_gone = false;
 
 	for (uint32_t i = 0; i < rec->n_tasks; i++) {
 		const struct rbt_task *t = &rec->tasks[i];
@@ -279,8 +296,10 @@ static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
 		if (!in_scope(t, scope)) {
 			continue;
 		}
-		int r = rbt_nv_control(
-			rec->fd, rec->client, t->handle, NV_CTRL_TSG_PREEMPT, &p, sizeof(p));
+		int r = control(rec, t->handle, NV_CTRL_TSG_PREEMPT, &p, sizeof(p), &is_gone);
+		if (is_gone) {
+			return r;
+		}
 		int s = get_timeslice(rec, t, &us);
 		s = s < 0 ? s : set_timeslice(rec, t, us);
 		first = first < 0 ? first : r < 0 ? r : s;
