@@ -188,6 +188,51 @@ void rbt_record_subtract(struct rbt_record *before, const struct rbt_record *rec
 	before->n_tasks = n;
 }
 
+static int grow_array(void *array, size_t n, size_t size)
+{
+	void *old, *grown;
+
+	memcpy(&old, array, sizeof(old));
+	grown = n > 0 ? realloc(old, n * size) : old;
+	if (n > 0 && grown == NULL) {
+		return -ENOMEM;
+	}
+	memcpy(array, &grown, sizeof(grown));
+	return 0;
+}
+
+int rbt_record_append(struct rbt_record *rec, const struct rbt_record *more)
+{
+	size_t n = (size_t)rec->n_channels + more->n_channels;
+
+	if ((more->is_off != NULL && rbt_record_note_off(rec) < 0) ||
+		grow_array(&rec->tasks, (size_t)rec->n_tasks + more->n_tasks, sizeof(*rec->tasks)) <
+			0 ||
+		grow_array(&rec->channels, n, sizeof(*rec->channels)) < 0 ||
+		((rec->is_off != NULL || more->is_off != NULL) &&
+			grow_array(&rec->is_off, n, sizeof(*rec->is_off)) < 0)) {
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < more->n_tasks; i++) {
+		struct rbt_task task = more->tasks[i];
+		if (rec->n_tasks == RBT_RECORD_MAX_TASKS ||
+			task.n_channels > RBT_RECORD_MAX_CHANNELS - rec->n_channels) {
+			continue;
+		}
+		for (uint32_t j = 0; j < task.n_channels; j++) {
+			uint32_t from = task.first_channel + j, to = rec->n_channels + j;
+			rec->channels[to] = more->channels[from];
+			if (rec->is_off != NULL) {
+				rec->is_off[to] = more->is_off != NULL && more->is_off[from];
+			}
+		}
+		task.first_channel = rec->n_channels;
+		rec->n_channels += task.n_channels;
+		rec->tasks[rec->n_tasks++] = task;
+	}
+	return 0;
+}
+
 static int copy_array(const void *src, size_t n, size_t size, void *ret)
 {
 	void *copy = NULL;

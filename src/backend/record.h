@@ -94,6 +94,10 @@ int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *befo
  * of tasks that it does name, if it is partial. The slices of these are not known any more. */
 void rbt_record_subtract(struct rbt_record *before, const struct rbt_record *rec);
 
+/* Puts another's tasks behind a record's own, as far as there is room; what is off stays so. 0 or
+ * -ENOMEM, with nothing put. */
+int rbt_record_append(struct rbt_record *rec, const struct rbt_record *more);
+
 /* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
 int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
 

@@ -274,7 +274,7 @@ static void subtract_gone(struct rbt_record *rec, const struct rbt_backend *b)
  * A program may have more tasks than its next record names (it holds no more, or one was not found
  * this time), and have them still when it is let back. Of the old record, that much is left.
  */
-static void undo_unnamed(struct rbt_holding *h, const struct rbt_record *rec)
+static void undo_unnamed(struct rbt_holding *h, struct rbt_record *rec)
 {
 	int error;
 	const struct rbt_backend *b = writer(h, &error);
@@ -289,7 +289,10 @@ static void undo_unnamed(struct rbt_holding *h, const struct rbt_record *rec)
 	rbt_record_subtract(&h->rec, rec);
 	subtract_gone(&h->rec, b);
 	struct rbt_holding left = *h;
-	(void)rbt_holding_restore(&left);
+	/* What the driver refuses stays in the record, so that it is tried again. */
+	if (rbt_holding_restore(&left) < 0 && rbt_record_append(rec, &h->rec) < 0) {
+		rbt_warn("some tasks of client %#x are forgotten: no memory", rec->client);
+	}
 	h->restore_failed = left.restore_failed;
 }
 

@@ -37,8 +37,8 @@ void rbt_holdings_finish(struct rbt_holdings *hs);
 struct rbt_holding *rbt_holdings_find(struct rbt_holdings *hs, uint32_t id);
 
 /* Adds a holding, or replaces the record of the one with this id, keeping what was done to it. What
- * was done to tasks that the new one does not name is undone: nobody could later. Takes ownership
- * of *rec, also on failure. 0 or -ENOMEM. */
+ * was done to tasks that the new one does not name is undone: nobody could later. What the driver
+ * refuses stays in the record. Takes ownership of *rec, also on failure. 0 or -ENOMEM. */
 int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec);
 
 /* Closes its fd; nothing is restored. */

@@ -93,6 +93,18 @@ def test_a_task_is_not_known_any_more(s):
     eventually("it goes on", lambda: len(s.tasks(p.pid, None)) == 4 and s.is_running(p.pid), 10)
 
 
+def test_nor_does_the_driver_let_it_back(s):
+    """Neither daemon nor hand forgets it."""
+    p = s.run("--class", "normal")
+    s.rubato("suspend", p.pid)
+    p.ask("more")
+    eventually("the new tasks too", lambda: len(s.tasks(p.pid, None)) == 8 and s.is_suspended(p.pid))
+    s.softgpu("fault", "--cmd", GET_TSG_INFO, "--status", "65", "--count", "1")
+    s.softgpu("fault", "--cmd", DISABLE_CHANNELS, "--status", "101", "--count", "2")
+    p.ask("free")
+    eventually("it goes on", lambda: len(s.tasks(p.pid, None)) == 4 and s.is_running(p.pid), 10)
+
+
 def test_new_tasks_of_a_suspended_program(s):
     p = s.run("--class", "best-effort")
     eventually("1 us", lambda: s.slices(p.pid) == [1])

@@ -296,15 +296,34 @@ static void test_gone(void)
 	rbt_holdings_finish(&hs);
 }
 
-/* It is tried again with each record, and said once. */
+/* It is said once, and tried again: with the next record, or when the program is let back. */
 static void test_cannot_be_undone(void)
 {
 	struct rbt_holdings hs = {0};
 
 	put_all_off(&hs);
 	refuses = true;
-	CHECK(put_some(&hs, 1, 2, RBT_RECORD_PARTIAL)->restore_failed);
+	CHECK(put_some(&hs, 1, 2, 0)->restore_failed);
 	refuses = false;
+	struct rbt_holding *h = put_some(&hs, 1, 1, RBT_RECORD_PARTIAL);
+	CHECK(disables[0] == 1 && disables[1] == 0 && disables[2] == 0 && disables[3] == 0);
+	CHECK_INT(h->rec.n_tasks, 1);
+	rbt_holdings_finish(&hs);
+	put_all_off(&hs);
+	refuses = true;
+	h = put_some(&hs, 1, 1, RBT_RECORD_PARTIAL);
+	expect(1);
+	refuses = false;
+	let_back(h);
+	rbt_holdings_finish(&hs);
+	put_all_off(&hs);
+	refuses = true;
+	h = put_some(&hs, 1, 2, 0);
+	refuses = false;
+	/* Named again, it is not taken off a second time. */
+	h = put_some(&hs, 2, 2, 0);
+	take_off(h);
+	let_back(h);
 	rbt_holdings_finish(&hs);
 }
 

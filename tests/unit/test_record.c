@@ -171,6 +171,35 @@ static void test_subtract(void)
 	rbt_record_finish(&newer);
 }
 
+static void test_append(void)
+{
+	struct rbt_record rec = good_record(), a = RBT_RECORD_INIT, b = RBT_RECORD_INIT;
+
+	CHECK_INT(rbt_record_copy(&rec, &a), 0);
+	CHECK_INT(rbt_record_copy(&rec, &b), 0);
+	CHECK_INT(rbt_record_append(&a, &b), 0);
+	CHECK_INT(a.n_tasks, rec.n_tasks * 2);
+	CHECK(a.is_off == NULL);
+	CHECK_INT(rbt_record_check(&a), 0);
+	/* What is off stays so. */
+	CHECK_INT(rbt_record_mark_off(&b), 0);
+	uint32_t n = a.n_channels;
+	CHECK_INT(rbt_record_append(&a, &b), 0);
+	CHECK_INT(rbt_record_check(&a), 0);
+	CHECK(!a.is_off[n - 1] && a.is_off[n] && a.is_off[a.n_channels - 1]);
+	CHECK_INT(a.channels[n + 1], b.channels[b.tasks[0].first_channel + 1]);
+	/* As much as there is room for. */
+	while (a.n_tasks < RBT_RECORD_MAX_TASKS && a.n_channels < RBT_RECORD_MAX_CHANNELS - 8) {
+		CHECK_INT(rbt_record_append(&a, &b), 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		CHECK_INT(rbt_record_append(&a, &b), 0);
+	}
+	CHECK_INT(rbt_record_check(&a), 0);
+	rbt_record_finish(&a);
+	rbt_record_finish(&b);
+}
+
 static void test_copy_failure_touches_nothing(void)
 {
 	struct rbt_record rec = good_record(), copy = RBT_RECORD_INIT;
@@ -204,6 +233,7 @@ int main(void)
 	test_copy();
 	test_off();
 	test_subtract();
+	test_append();
 	test_copy_failure_touches_nothing();
 	test_registry();
 	return check_result();
