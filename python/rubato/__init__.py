@@ -41,7 +41,8 @@ def active():
 def request_begin(deadline_s=None):
     """A request begins, to be done within deadline_s from now. True if the program runs under `rubato run`.
 
-    Best said when it arrives, before its input is prepared: until the others are off takes half a millisecond."""
+    Best said when it arrives, before its input is prepared: until the others are off takes half a millisecond.
+    Once the deadline has passed it counts as late, and is treated as one that was not announced."""
     if _begin is None:
         return False
     ns = 0
