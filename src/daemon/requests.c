@@ -38,8 +38,10 @@ static const char *denial_text(enum rbt_denial denial)
 	switch (denial) {
 	case RBT_DENIED_LOCK:
 		return "default slice: another scheduler holds this GPU";
-	case RBT_DENIED_COMPANY:
+	case RBT_DENIED_TASKS:
 		return "default slice: has several compute tasks on the GPU";
+	case RBT_DENIED_COMPANY:
+		return "default slice: others with short slices run beside it on the GPU";
 	case RBT_DENIED_RIVAL:
 		return "default slice: another scheduler has a best-effort task on the GPU";
 	case RBT_DENIED_ADMISSION:

@@ -67,7 +67,7 @@ static enum rbt_denial judge(const struct rbt_sched *s, const struct rbt_sched_p
 		return RBT_DENIED_SUSPENDED;
 	}
 	if (count_company(s, p, g) > 1) {
-		return RBT_DENIED_COMPANY;
+		return p->params.tasks[g].n_compute > 1 ? RBT_DENIED_TASKS : RBT_DENIED_COMPANY;
 	}
 	return rbt_rule_judge_gpu(&s->locks, g);
 }

@@ -15,7 +15,8 @@
 enum rbt_denial {
 	RBT_DENIED_NOTHING,
 	RBT_DENIED_LOCK,      /* somebody else schedules this GPU */
-	RBT_DENIED_COMPANY,   /* another short-slice task would be runnable beside it */
+	RBT_DENIED_TASKS,     /* it has several, and no two of them may be short and runnable */
+	RBT_DENIED_COMPANY,   /* another program's short-slice task would be runnable beside it */
 	RBT_DENIED_RIVAL,     /* another scheduler has such a task */
 	RBT_DENIED_SUSPENDED, /* granted once it runs again */
 	RBT_DENIED_ADMISSION, /* too many latency programs on the GPU: treated as normal */

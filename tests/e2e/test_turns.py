@@ -71,6 +71,16 @@ def test_two_contexts_in_turns(s):
     assert "several compute tasks" in s.ps()[a.pid]["note"]
 
 
+def test_short_beside_turns(s):
+    """Who takes no turns may have a short slice only while nobody else has one; and is told that, not something else."""
+    a, b = s.run("--timeslice-us", 500), s.run(*BEST_EFFORT)
+    eventually("both keep the driver's, or one is short", lambda: s.short() == [b.pid])
+    note = s.ps()[a.pid]["note"]
+    assert s.slices(a.pid) == [2048] and "others with short slices" in note, (s.slices(a.pid), note)
+    b.end()
+    eventually("alone", lambda: s.slices(a.pid) == [500] and s.ps()[a.pid]["note"] == "")
+
+
 def test_new_tasks_of_one_that_waits(s):
     a, b = s.run(*BEST_EFFORT), s.run(*BEST_EFFORT)
     taking_turns(s, [a, b])

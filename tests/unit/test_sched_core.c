@@ -120,7 +120,7 @@ static void test_company(void)
 	c->params.tasks[0].n_compute = 2;
 	sim_change(c);
 	CHECK_INT(slice(c), RBT_TIMESLICE_OWN);
-	CHECK_INT(c->applied.denial, RBT_DENIED_COMPANY);
+	CHECK_INT(c->applied.denial, RBT_DENIED_TASKS);
 	/* Longer ones are anybody's. */
 	a->params.timeslice_us = 100000;
 	sim_change(a);
