@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "sched/class.h"
 #include "util/fd.h"
 #include "util/libpath.h"
 #include "util/log.h"
@@ -115,8 +116,27 @@ static void set_number(const char *name, uint64_t value)
 	setenv(name, buf, 1);
 }
 
+/* Somebody else's daemon may not give what is asked for. The program runs all the same, as with
+ * nice(1): it never hears of it, so it is said here. */
+static void warn_of_refusal(int sock, const struct niceness *n)
+{
+	struct rbt_msg_renice may = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_MAY},
+		.priority = (uint32_t)n->priority,
+		.weight = n->has_weight ? (uint32_t)n->weight : 0,
+	};
+	struct rbt_msg_result result;
+
+	if (geteuid() != 0 &&
+		(rbt_class_of((unsigned)n->priority) == RBT_CLASS_LATENCY || may.weight > 1) &&
+		daemon_request(sock, &may, sizeof(may), NULL, 0, &result) == 0 &&
+		result.error == -EPERM) {
+		rbt_warn("run: %s: the program goes without it", result.text);
+	}
+}
+
 /* Without a daemon the program still runs, and the shim does what it may alone. */
-static void set_daemon(bool no_daemon)
+static void set_daemon(bool no_daemon, const struct niceness *n)
 {
 	char path[160];
 	int sock = no_daemon ? -1 : daemon_start();
@@ -133,6 +153,7 @@ static void set_daemon(bool no_daemon)
 	/* The daemon must not leave for want of programs before this one makes its first task. */
 	struct rbt_msg_header await = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_AWAIT};
 	rbt_send(sock, &await, sizeof(await), NULL, 0, MSG_DONTWAIT);
+	warn_of_refusal(sock, n);
 	if (daemon_socket_path(sock, path, sizeof(path)) == 0) {
 		setenv(RBT_ENV_SOCKET, path, 1);
 	}
@@ -160,7 +181,7 @@ static void prepare(const struct wish *w)
 		rbt_warn("run: what the program submits is not seen: libcuda.so.1 of Rubato: %s",
 			strerror(-r));
 	}
-	set_daemon(w->no_daemon);
+	set_daemon(w->no_daemon, n);
 	set_number(RBT_ENV_PRIORITY, n->priority);
 	if (n->has_timeslice) {
 		set_number(RBT_ENV_TIMESLICE, n->timeslice_us);

@@ -96,6 +96,7 @@ struct program {
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
 	bool force;
 	bool is_trusted; /* may have more than everybody may: a reserve, longer slices */
+	bool wants_priority, wants_weight; /* it asked for more than its user may have */
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */

@@ -68,6 +68,10 @@ enum rbt_msg_type {
 
 	/* from a shim, struct rbt_msg_group, not answered. After HELLO; without it, in no group. */
 	RBT_MSG_GROUP,
+
+	/* from `rubato run`, struct rbt_msg_renice of which pid does not count, answered by one
+	 * RESULT: whether a program of the sender's may have that. */
+	RBT_MSG_MAY,
 };
 
 struct rbt_msg_header {

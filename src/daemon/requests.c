@@ -15,6 +15,7 @@
 #include "util/time.h"
 
 #define NO_SLICES "AMD queues have no timeslice: set a class or priority"
+#define RAISING   "needs root or membership of group %s"
 
 __attribute__((format(printf, 3, 4))) static void answer(
 	struct peer *peer, int error, const char *fmt, ...)
@@ -31,6 +32,11 @@ __attribute__((format(printf, 3, 4))) static void answer(
 	va_end(ap);
 	/* A tool that does not read its answers loses them. */
 	rbt_send(peer->source.fd, &msg, sizeof(msg), NULL, 0, MSG_DONTWAIT);
+}
+
+static const char *raising_text(bool is_priority)
+{
+	return is_priority ? "raising above normal" : "raising a weight";
 }
 
 static const char *denial_text(enum rbt_denial denial)
@@ -76,9 +82,12 @@ static bool is_amd(struct daemon *d, const struct program *p)
 	return h != NULL && rbt_holdings_find(&d->mine, h->id)->rec.backend == RBT_BACKEND_AMD;
 }
 
-/* One line for whoever asks how a program fares; empty when it has what it asked for. */
+/* One line for whoever asks how a program fares, valid until the next; empty when it has what it
+ * asked for. */
 static const char *note_text(struct daemon *d, const struct program *p)
 {
+	static char text[sizeof(((struct rbt_msg_program *)0)->note)];
+
 	if (p->error < 0) {
 		return strerror(-p->error);
 	}
@@ -88,6 +97,11 @@ static const char *note_text(struct daemon *d, const struct program *p)
 	if (p->denial == RBT_DENIED_NOTHING && p->timeslice_us != 0 && is_amd(d, p) &&
 		has_no_slices(d, p)) {
 		return NO_SLICES;
+	}
+	if (p->denial == RBT_DENIED_NOTHING && (p->wants_priority || p->wants_weight)) {
+		snprintf(text, sizeof(text), "%s " RAISING, raising_text(p->wants_priority),
+			d->admin_group);
+		return text;
 	}
 	return denial_text(p->denial);
 }
@@ -194,23 +208,37 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 		answer(peer, -EOPNOTSUPP, NO_SLICES);
 		return false;
 	}
-	if (priority > p->priority && !may_raise(peer, priority)) {
-		answer(peer, -EPERM, "raising above normal needs root or membership of group %s",
-			d->admin_group);
-		return false;
-	}
-	if (msg->weight > p->weight && !may_raise(peer, RBT_PRIORITY_MAX)) {
-		answer(peer, -EPERM, "raising a weight needs root or membership of group %s",
-			d->admin_group);
+	bool is_raise = priority > p->priority && !may_raise(peer, priority);
+	if (is_raise || (msg->weight > p->weight && !may_raise(peer, RBT_PRIORITY_MAX))) {
+		answer(peer, -EPERM, "%s " RAISING, raising_text(is_raise), d->admin_group);
 		return false;
 	}
 	if (is_longer(p, msg->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
-		answer(peer, -EPERM,
-			"a slice longer than the driver's needs root or membership of group %s",
-			d->admin_group);
+		answer(peer, -EPERM, "a slice longer than the driver's " RAISING, d->admin_group);
 		return false;
 	}
 	return true;
+}
+
+/* Of a program that is still to come. */
+static void on_may(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
+{
+	bool is_raise = !may_raise(peer, msg->priority);
+
+	if (is_raise || (msg->weight > 1 && !may_raise(peer, RBT_PRIORITY_MAX))) {
+		answer(peer, -EPERM, "%s " RAISING, raising_text(is_raise), d->admin_group);
+	} else {
+		answer(peer, 0, "%s", "");
+	}
+}
+
+/* What it was started with and could not have is made up for by what was said since. */
+static void forget_wishes(struct program *p, const struct rbt_msg_renice *msg)
+{
+	if (p != NULL) {
+		p->wants_priority = p->wants_priority && msg->priority == RBT_PRIORITY_KEEP;
+		p->wants_weight = p->wants_weight && msg->weight == 0;
+	}
 }
 
 static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
@@ -241,9 +269,11 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	}
 	peer->answer_priority = priority;
 	int r = settle(d, msg->pid);
+	p = program_find(d, msg->pid);
 	if (r == 0) {
 		adopt_by_hand(d, msg->pid, start_time);
-	} else if ((p = program_find(d, msg->pid)) != NULL) {
+		forget_wishes(p, msg);
+	} else if (p != NULL) {
 		p->priority = old_priority;
 		p->timeslice_us = old_us;
 		p->weight = old_weight;
@@ -469,6 +499,8 @@ void request_handle(
 		on_attach(d, peer, buf, size, fds, n_fds);
 	} else if (msg.h.type == RBT_MSG_RENICE && size == sizeof(msg.renice)) {
 		on_renice(d, peer, &msg.renice);
+	} else if (msg.h.type == RBT_MSG_MAY && size == sizeof(msg.renice)) {
+		on_may(d, peer, &msg.renice);
 	} else if (msg.h.type == RBT_MSG_SUSPEND && size == sizeof(msg.suspend)) {
 		on_suspend(d, peer, &msg.suspend);
 	} else if (msg.h.type == RBT_MSG_RESUME && size == sizeof(msg.pid)) {

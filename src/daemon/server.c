@@ -55,6 +55,7 @@ static void take_wishes(struct daemon *d, const struct peer *peer, const struct 
 	d->dirty = d->dirty || p->priority != priority || p->timeslice_us != msg->timeslice_us ||
 		   p->force != force || p->is_trusted != is_trusted;
 	p->priority = priority;
+	p->wants_priority = priority != msg->priority;
 	p->is_trusted = is_trusted;
 	p->timeslice_us = msg->timeslice_us;
 	p->force = force;
@@ -155,6 +156,7 @@ static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_
 	uint32_t weight = may_raise(peer, RBT_PRIORITY_MAX) ? msg.weight : 1;
 	d->dirty = d->dirty || peer->program->weight != weight;
 	peer->program->weight = weight;
+	peer->program->wants_weight = weight != msg.weight;
 	return 0;
 }
 

@@ -380,6 +380,18 @@ def test_run_keeps_to_rights(s):
     eventually("a longer slice", lambda: s.slices(proud.pid) == [100000])
     assert s.slices(meek.pid) == [2048]
     assert m.pids() == [m.pid]
+    # And it is said: to whoever asks, until something else is asked for, and to whoever starts it.
+    assert "above normal needs root or membership of group games" in rows[meek.pid]["note"], rows[meek.pid]
+    assert rows[proud.pid]["note"] == "", rows[proud.pid]
+    rubato_as(s, NOBODY, "renice", meek.pid, "--class", "normal")
+    assert "raising a weight" in s.ps()[meek.pid]["note"]
+    rubato_as(s, NOBODY, "renice", meek.pid, "--weight", 1)
+    assert s.ps()[meek.pid]["note"] == ""
+    said = rubato_as(s, NOBODY, "run", "--class", "latency", "--", "true")
+    assert said.count("\n") == 1 and "above normal needs root" in said, said
+    assert "a weight needs root" in rubato_as(s, NOBODY, "run", "--weight", 2, "--", "true")
+    assert rubato_as(s, NOBODY, "run", *BEST_EFFORT, "--", "true") == ""
+    assert rubato_as(s, NOBODY, "run", "--class", "latency", "--weight", 2, "--", "true", groups=[games]) == ""
 
 
 def test_rules_match_commands_and_cgroups(s):
