@@ -268,6 +268,26 @@ static void test_who_has_the_turn(void)
 	top_model_finish(&m);
 }
 
+/* Those who hold others off may be held off themselves, for as long. */
+static void test_who_reserves(void)
+{
+	struct top_model m;
+	struct top_use use;
+
+	top_model_init(&m);
+	for (uint64_t i = 1; i <= 2; i++) {
+		begin(i * S);
+		managed(1, 8, 0, i * S)->turns.reserved_ns = i * S;
+		managed(2, 10, i * S, 0)->turns.reserved_ns = i * S - i * S / 50;
+		managed(3, 9, 0, i * S)->turns.reserved_ns = i * S;
+		managed(4, 15, i * S, 0)->turns.reserved_ns = i * S / 2;
+		end(&m);
+	}
+	top_model_use(&m, 0, &use);
+	CHECK(use.reserve == row(&m, 2));
+	top_model_finish(&m);
+}
+
 static bool in_order(const struct top_model *m, const struct top_order *o, const char *want)
 {
 	size_t shown[16], n = top_order_rows(m, o, shown);
@@ -524,6 +544,7 @@ int main(void)
 	test_the_account_is_preferred();
 	test_p99_forgets();
 	test_who_has_the_turn();
+	test_who_reserves();
 	test_order();
 	test_filter();
 	test_selection_stays_with_its_program();

@@ -11,6 +11,8 @@
 
 /* How long a request's base is kept: p99 is over the last one to two of these. */
 #define BASE_SAMPLES 15
+/* Parts of an interval that are taken to be the same. */
+#define SAME_RESERVE 0.05
 
 struct top_sample *top_sample_create(void)
 {
@@ -304,6 +306,18 @@ int top_model_update(struct top_model *m, const struct top_sample *s)
 	return 0;
 }
 
+/* Whether `a` has kept others off for longer than `b`; where both have much the same, it is the
+ * higher priority, for which the other was kept off as well. */
+static bool reserves_more(const struct top_row *a, const struct top_row *b)
+{
+	double more = a->reserved - b->reserved;
+
+	if (more > -SAME_RESERVE && more < SAME_RESERVE && a->now.priority != b->now.priority) {
+		return a->now.priority > b->now.priority;
+	}
+	return more > 0;
+}
+
 static void add_use(struct top_use *u, const struct top_row *r)
 {
 	u->n_programs++;
@@ -322,7 +336,7 @@ static void add_use(struct top_use *u, const struct top_row *r)
 	}
 	/* The one that has kept the others off for longest. */
 	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0 &&
-		(u->reserve == NULL || r->reserved > u->reserve->reserved)) {
+		(u->reserve == NULL || reserves_more(r, u->reserve))) {
 		u->reserve = r;
 	}
 }
