@@ -154,7 +154,7 @@ static int parse_sort(struct choice *c, const char *arg)
 			return 0;
 		}
 	}
-	return usage_error(&cmd_top, "no such column: %s (see `rubato top --help`)", arg);
+	return usage_error(&cmd_top, "no such column: %s", arg);
 }
 
 static int take_option(struct choice *c, int option, const char *arg)

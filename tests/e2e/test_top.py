@@ -103,6 +103,7 @@ def test_wrong_use(s):
                        (["--filter", "x" * 100], "--filter"), (["--frobnicate"], "")):
         done = s.rubato("top", *args, code=2)
         assert done.stderr.count("\n") == 1 and says in done.stderr and done.stdout == "", (args, done.stderr)
+        assert done.stderr.count("--help") <= 1, done.stderr
     done = s.rubato("top", code=1)
     assert "terminal" in done.stderr and done.stderr.count("\n") == 1
     done = s.command("sh", "-c", binary("rubato") + " top --once -d 0.1 > /dev/full")
