@@ -37,8 +37,8 @@ static inline void *rubato_find_(const char *name, void **cache)
 /*
  * A request begins that shall be done within deadline_ns from now; 0: no deadline. Best said when
  * it arrives, before its input is prepared: until the others are off takes half a millisecond.
- * Once the deadline has passed it counts as late, and is treated as one that was not announced: when
- * in doubt, give a long one, or none.
+ * Once the deadline has passed it counts as late, and is treated as one that was not announced:
+ * when in doubt, give a long one, or none.
  * Requests may nest and overlap: the GPU is kept until as many have ended as have begun. Returns 1
  * if the program runs under Rubato, else 0.
  */

@@ -2,7 +2,8 @@
 /*
  * The configuration file: lines "key = value", a # begins a comment; then sections "[rule NAME]"
  * with keys of their own (rules.c). A key that is not there has its default; one that is not known,
- * or given twice, is an error, and so is the whole file.
+ * or given twice, is an error, and so is the whole file. All mistakes are named, each once: what
+ * only follows from another is not.
  */
 #include "daemon/config.h"
 
@@ -16,9 +17,10 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-#define MAX_LINE    512
-#define SCAN_MIN_MS 100
-#define SCAN_MAX_MS 3600000
+#define MAX_LINE     512
+#define MAX_MISTAKES 20
+#define SCAN_MIN_MS  100
+#define SCAN_MAX_MS  3600000
 
 /* Numbers. With 0 the file means none, and the core means its default: hence zero_is_never. */
 static const struct key {
@@ -45,19 +47,25 @@ struct reading {
 	unsigned line;
 	bool has_policy, has_metrics, has_admin_group, has_scan, has[N_KEYS];
 	bool in_rule; /* the keys that follow are of the rule that was begun last */
+	bool in_void; /* the keys that follow are of nothing: their section is wrong */
+	bool is_rule_wrong;
 	struct config config;
-	char *why; /* what is wrong */
+	char *why; /* what is wrong, a line each */
 	size_t why_size;
+	unsigned n_mistakes;
 };
 
-static int complain_at(const struct reading *r, unsigned line, const char *what, const char *value)
+static int complain_at(struct reading *r, unsigned line, const char *what, const char *value)
 {
-	snprintf(r->why, r->why_size, "%s:%u: %s%s%s", r->path, line, what,
-		value != NULL ? ": " : "", value != NULL ? value : "");
+	size_t used = strlen(r->why);
+
+	r->n_mistakes++;
+	snprintf(r->why + used, r->why_size - used, "%s%s:%u: %s%s%s", used > 0 ? "\n" : "",
+		r->path, line, what, value != NULL ? ": " : "", value != NULL ? value : "");
 	return -EINVAL;
 }
 
-static int complain(const struct reading *r, const char *what, const char *value)
+static int complain(struct reading *r, const char *what, const char *value)
 {
 	return complain_at(r, r->line, what, value);
 }
@@ -122,7 +130,9 @@ static int set_policy(struct reading *r, const char *value)
 	}
 	r->has_policy = true;
 	r->config.sched.policy = rbt_sched_policy_find(value);
-	return r->config.sched.policy != NULL ? 0 : complain(r, "no such policy", value);
+	return r->config.sched.policy != NULL
+		       ? 0
+		       : complain(r, "policy is turns, priority, fair or fifo, not", value);
 }
 
 static int set_metrics(struct reading *r, const char *value)
@@ -183,22 +193,21 @@ static int end_rule(struct reading *r)
 {
 	const char *what = r->in_rule ? rules_end(&r->config.rules) : NULL;
 	const struct rules *rules = &r->config.rules;
+	bool is_known = r->is_rule_wrong;
 
-	r->in_rule = false;
-	return what == NULL ? 0
-			    : complain_at(r, rules->list[rules->n - 1].line, what,
-				      rules->list[rules->n - 1].name);
+	r->in_rule = r->is_rule_wrong = false;
+	return what == NULL || is_known ? 0
+					: complain_at(r, rules->list[rules->n - 1].line, what,
+						  rules->list[rules->n - 1].name);
 }
 
 /* "[rule NAME]" */
 static int begin_rule(struct reading *r, char *head)
 {
 	size_t n = strlen(head);
-	int error = end_rule(r);
 
-	if (error < 0) {
-		return error;
-	}
+	end_rule(r);
+	r->in_void = true;
 	if (head[n - 1] != ']') {
 		return complain(r, "a section without its bracket", head);
 	}
@@ -211,6 +220,7 @@ static int begin_rule(struct reading *r, char *head)
 	char *name = trim(kind + len);
 	const char *what = rules_begin(&r->config.rules, name, r->line);
 	r->in_rule = what == NULL;
+	r->in_void = what != NULL;
 	return what == NULL ? 0 : complain(r, what, name);
 }
 
@@ -218,7 +228,11 @@ static int set_key(struct reading *r, const char *key, char *value)
 {
 	if (r->in_rule) {
 		const char *what = rules_set(&r->config.rules, key, value);
+		r->is_rule_wrong = r->is_rule_wrong || what != NULL;
 		return what == NULL ? 0 : complain(r, what, key);
+	}
+	if (r->in_void) {
+		return 0;
 	}
 	if (strcmp(key, "policy") == 0) {
 		return set_policy(r, value);
@@ -275,16 +289,22 @@ int config_parse(FILE *f, const char *path, struct config *ret, char *why, size_
 	char line[MAX_LINE];
 	int error = 0;
 
+	why[0] = '\0';
 	config_default(&r.config);
-	while (error == 0 && fgets(line, sizeof(line), f) != NULL) {
+	errno = 0;
+	while (error == 0 && r.n_mistakes < MAX_MISTAKES && fgets(line, sizeof(line), f) != NULL) {
 		r.line++;
-		bool is_whole = strchr(line, '\n') != NULL || feof(f);
-		error = is_whole ? read_line(&r, line) : complain(&r, "line too long", NULL);
+		if (strchr(line, '\n') != NULL || feof(f)) {
+			read_line(&r, line);
+		} else {
+			error = complain(&r, "line too long", NULL);
+		}
 	}
 	if (error == 0 && ferror(f)) {
-		error = -EIO;
+		error = errno != 0 && errno != EINVAL ? -errno : -EIO; /* EINVAL is a mistake */
 	}
-	error = error == 0 ? end_rule(&r) : error;
+	end_rule(&r);
+	error = error == 0 && r.n_mistakes > 0 ? -EINVAL : error;
 	if (error < 0) {
 		config_finish(&r.config);
 		return error;
@@ -295,7 +315,7 @@ int config_parse(FILE *f, const char *path, struct config *ret, char *why, size_
 
 int config_read(const char *path, struct config *ret)
 {
-	char why[1024] = "";
+	char why[MAX_MISTAKES * 256] = "", *rest = why, *line;
 	FILE *f = fopen(path, "re");
 
 	if (f == NULL) {
@@ -303,8 +323,8 @@ int config_read(const char *path, struct config *ret)
 	}
 	int r = config_parse(f, path, ret, why, sizeof(why));
 	fclose(f);
-	if (r == -EINVAL) {
-		rbt_error("%s", why);
+	while (r == -EINVAL && (line = strsep(&rest, "\n")) != NULL) {
+		rbt_error("%s", line);
 	}
 	return r;
 }

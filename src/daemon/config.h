@@ -27,7 +27,8 @@ void config_finish(struct config *config);
 
 /* 0; -EINVAL when something in it is wrong, which has been said with its line; or -errno. */
 int config_read(const char *path, struct config *ret);
-/* The same from a stream; what is wrong, with `path` and its line, is in `why` instead. */
+/* The same from a stream; what is wrong, with `path` and its line, is in `why` instead: all
+ * mistakes for which there is room, a line each. */
 int config_parse(FILE *f, const char *path, struct config *ret, char *why, size_t why_size);
 
 /* Where it is looked for when nobody says: /etc/rubato for root, else the user's own. */

@@ -388,6 +388,7 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 		{"version", no_argument, NULL, 'V'},
 		{0},
 	};
+	const char *check = NULL;
 	uint64_t v;
 	int c;
 
@@ -400,7 +401,8 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 			d->config_path = optarg;
 			break;
 		case 'C':
-			return check_config(optarg);
+			check = optarg;
+			break;
 		case 'm':
 			if (metrics_check(optarg) < 0) {
 				rbt_error("not an absolute path, a port or none: %s", optarg);
@@ -434,7 +436,7 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 		rbt_error("unexpected argument: %s", argv[optind]);
 		return 2;
 	}
-	return -1;
+	return check != NULL ? check_config(check) : -1;
 }
 
 static void announce(int *ready_fd)

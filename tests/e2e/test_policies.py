@@ -24,15 +24,19 @@ def test_configuration_is_checked(s):
         assert check(s, text) == (0, os.path.join(s.dir, "checked") + ": ok\n"), text
     for text, says in (("turn_ms = 59", ":1: turn_ms is a whole number from 60 to 100, not 59"),
                        ("\nturn_ms = ", ":2: turn_ms"), ("turn_ms = 80\nturn_ms = 80", ":2: given twice"),
-                       ("policy = none", ":1: no such policy: none"), ("min_share = 11", ":1: min_share"),
+                       ("policy = none", ":1: policy is turns, priority, fair or fifo, not: none"), ("min_share = 11", ":1: min_share"),
                        ("min_share = 1.55", ":1: min_share"), ("amd_poll_us = 5001", ":1: amd_poll_us"), ("min_share = %", ":1: min_share"),
                        ("latency_slice_us = 100001", ":1: latency_slice_us"),
                        ("turns", ":1: not of the form"), ("speed = 1", ":1: no such key: speed"),
                        ("policy = " + "x" * 600, ":1: line too long"), ("max_latency = -1", ":1: max_latency")):
         code, said = check(s, text)
         assert code == 1 and says in said and said.count("\n") == 1, (text, said)
-    done = s.command(binary("rubatod"), "--check", "/nowhere")
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    code, said = check(s, "turn_ms = 1\nspeed = 1\n[rule a]\nclass = fast\n")
+    assert code == 1 and [line.split(":")[2] for line in said.splitlines()] == ["1", "2", "4"], said
+    for path, says in ("/nowhere", "No such file"), ("/tmp", "Is a directory"):
+        done = s.command(binary("rubatod"), "--check", path)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
+    assert s.command(binary("rubatod"), "--check", "/nowhere", "/nowhere").returncode == 2
     done = s.command(binary("rubatod"), "--config", "/nowhere")
     assert done.returncode == 1 and done.stderr.count("\n") == 1
 

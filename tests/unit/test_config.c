@@ -58,6 +58,25 @@ static void test_keys(void)
 	check_wrong("turn_ms\n", "file:1: not of the form key = value");
 }
 
+/* Each with its line, and once: a key of a section that is wrong is not another mistake. */
+static void test_all_mistakes(void)
+{
+	CHECK_INT(parse("turn_ms = 1\nnonsense\n[rule a]\nclass = fast\n[rool b]\nclass = fast\n"
+			"[rule c]\nuser = *\n[rule d]\nclass = normal\n[rule d]\ncolour = red\n"),
+		-EINVAL);
+	CHECK(strcmp(why, "file:1: turn_ms is a whole number from 60 to 100, not 1\n"
+			  "file:2: not of the form key = value: nonsense\n"
+			  "file:4: class is latency, normal, best-effort or ignore: class\n"
+			  "file:5: sections are of the form [rule NAME], not: rool b\n"
+			  "file:7: the rule has no class: c\n"
+			  "file:11: there is a rule of this name already: d") == 0);
+	char text[4096] = "";
+	for (unsigned i = 0; i < 100; i++) {
+		strcat(text, "no = key\n");
+	}
+	CHECK_INT(parse(text), -EINVAL); /* nor does it need room for all of them */
+}
+
 static void test_sections(void)
 {
 	CHECK_INT(parse("turn_ms = 80\n[rule a]\nclass = best-effort\nweight = 1\n"
@@ -231,6 +250,7 @@ int main(void)
 {
 	config_default(&config);
 	test_keys();
+	test_all_mistakes();
 	test_sections();
 	test_mistakes_in_rules();
 	test_matching();
