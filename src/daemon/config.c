@@ -100,27 +100,50 @@ static int parse_percent(char *value, uint64_t min, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
-static int set_number(struct reading *r, size_t i, char *value)
+/* 0, or -EINVAL with what is wrong in `text`. Changes `value`. */
+static int take_number(
+	struct config *config, const struct key *k, char *value, char *text, size_t text_size)
 {
-	const struct key *k = &keys[i];
-	char text[MAX_LINE + 96];
 	uint64_t v;
 
-	if (r->has[i]) {
-		return complain(r, "given twice", k->name);
-	}
-	r->has[i] = true;
-	snprintf(text, sizeof(text), "%s is a %s from %u to %u%s, not %s", k->name,
+	snprintf(text, text_size, "%s is a %s from %u to %u%s, not %s", k->name,
 		k->is_percent ? "share" : "whole number", k->is_percent ? k->min / 10 : k->min,
 		k->is_percent ? k->max / 10 : k->max, k->is_percent ? " %" : "", value);
 	int error = k->is_percent ? parse_percent(value, k->min, k->max, &v)
 				  : rbt_parse_u64(value, k->min, k->max, &v);
 	if (error < 0) {
-		return complain(r, text, NULL);
+		return -EINVAL;
 	}
-	uint32_t *to = (uint32_t *)((char *)&r->config + k->offset);
+	uint32_t *to = (uint32_t *)((char *)config + k->offset);
 	*to = v == 0 && k->zero_is_never ? RBT_SCHED_NEVER : (uint32_t)v;
 	return 0;
+}
+
+static int set_number(struct reading *r, size_t i, char *value)
+{
+	char text[MAX_LINE + 96];
+
+	if (r->has[i]) {
+		return complain(r, "given twice", keys[i].name);
+	}
+	r->has[i] = true;
+	int error = take_number(&r->config, &keys[i], value, text, sizeof(text));
+	return error < 0 ? complain(r, text, NULL) : 0;
+}
+
+int config_set(
+	struct config *config, const char *key, const char *value, char *why, size_t why_size)
+{
+	char copy[MAX_LINE];
+
+	for (size_t i = 0; i < N_KEYS; i++) {
+		if (strcmp(key, keys[i].name) == 0 && strlen(value) < sizeof(copy)) {
+			strcpy(copy, value);
+			return take_number(config, &keys[i], copy, why, why_size);
+		}
+	}
+	snprintf(why, why_size, "%s is not that", key);
+	return -EINVAL;
 }
 
 static int set_policy(struct reading *r, const char *value)

@@ -31,6 +31,10 @@ int config_read(const char *path, struct config *ret);
  * mistakes for which there is room, a line each. */
 int config_parse(FILE *f, const char *path, struct config *ret, char *why, size_t why_size);
 
+/* Sets a number, whatever the file says. 0, or -EINVAL and what is wrong is in `why`. */
+int config_set(
+	struct config *config, const char *key, const char *value, char *why, size_t why_size);
+
 /* Where it is looked for when nobody says: /etc/rubato for root, else the user's own. */
 int config_default_path(char *buf, size_t size);
 

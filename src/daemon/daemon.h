@@ -216,8 +216,9 @@ struct daemon {
 	uint64_t scan_not_before_ns;
 	LIST_HEAD(, sighting) sightings[SIGHTING_LISTS]; /* by pid */
 	const char *config_path;                         /* as said; NULL: where it is by default */
-	const char *metrics_at;  /* as said; NULL: as the configuration has it */
-	struct metrics *metrics; /* NULL: none are served */
+	const char *metrics_at;                 /* as said; NULL: as the configuration has it */
+	const char *max_reserve_ms, *min_share; /* the same */
+	struct metrics *metrics;                /* NULL: none are served */
 	LIST_HEAD(, unhealed) unhealed;
 	LIST_HEAD(, user) users;
 	LIST_HEAD(, peer) peers, paused;

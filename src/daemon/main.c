@@ -39,6 +39,25 @@ void unwatch(struct daemon *d, struct source *s)
 	}
 }
 
+/* What was said with an option goes before what the file says. 0, or -EINVAL and it has been said. */
+static int override(const char *key, const char *value, struct config *config)
+{
+	char why[600];
+	int r = value != NULL ? config_set(config, key, value, why, sizeof(why)) : 0;
+
+	if (r < 0) {
+		rbt_error("%s", why);
+	}
+	return r;
+}
+
+static int override_all(const struct daemon *d, struct config *config)
+{
+	int r = override("max_reserve_ms", d->max_reserve_ms, config);
+
+	return r < 0 ? r : override("min_share", d->min_share, config);
+}
+
 /* Reads the configuration, if there is one. 0, or -errno and the error has been said. */
 static int read_config(struct daemon *d, struct config *ret)
 {
@@ -55,7 +74,10 @@ static int read_config(struct daemon *d, struct config *ret)
 	}
 	if (r == -ENOENT && d->config_path == NULL) {
 		config_default(ret);
-		return 0;
+		r = 0;
+	}
+	if (r == 0) {
+		return override_all(d, ret);
 	}
 	if (r < 0 && r != -EINVAL) {
 		rbt_error("cannot read %s: %s", path, strerror(-r));
@@ -345,8 +367,8 @@ static int claim_runtime_dir(struct daemon *d)
 }
 
 static const char usage[] =
-	"Usage: rubatod [--system] [--config FILE] [--metrics PATH|PORT] [--idle-exit-s N]\n"
-	"               [--ready-fd FD]\n"
+	"Usage: rubatod [--system] [--config FILE] [--max-reserve-ms N] [--min-share PERCENT]\n"
+	"               [--metrics PATH|PORT] [--idle-exit-s N] [--ready-fd FD]\n"
 	"       rubatod --check FILE\n"
 	"Keeps what `rubato` was asked to do in force. Started on demand by the rubato tools.\n"
 	"\n"
@@ -354,6 +376,8 @@ static const char usage[] =
 	"  --config FILE    how to share GPUs, in place of /etc/rubato/rubatod.conf (root) or\n"
 	"                   ~/.config/rubato/rubatod.conf; read again on SIGHUP\n"
 	"  --check FILE     only say whether that is a configuration file\n"
+	"  --max-reserve-ms N, --min-share PERCENT\n"
+	"                   in place of what the configuration says; see rubatod.conf(5)\n"
 	"  --metrics AT     serve accounts to Prometheus on a socket's absolute path, or on a port\n"
 	"                   of the loopback interface; none: not at all (default)\n"
 	"  --idle-exit-s N  end after N seconds without programs or tools (default: stay)\n"
@@ -374,21 +398,25 @@ static int check_config(const char *path)
 	return r == 0 ? 0 : 1;
 }
 
+static const struct option options[] = {
+	{"system", no_argument, NULL, 's'},
+	{"config", required_argument, NULL, 'c'},
+	{"check", required_argument, NULL, 'C'},
+	{"max-reserve-ms", required_argument, NULL, 'M'},
+	{"min-share", required_argument, NULL, 'S'},
+	{"metrics", required_argument, NULL, 'm'},
+	{"idle-exit-s", required_argument, NULL, 'i'},
+	{"ready-fd", required_argument, NULL, 'r'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{0},
+};
+
 /* Returns -1 to go on, or an exit code. */
 static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
 {
-	static const struct option options[] = {
-		{"system", no_argument, NULL, 's'},
-		{"config", required_argument, NULL, 'c'},
-		{"check", required_argument, NULL, 'C'},
-		{"metrics", required_argument, NULL, 'm'},
-		{"idle-exit-s", required_argument, NULL, 'i'},
-		{"ready-fd", required_argument, NULL, 'r'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},
-		{0},
-	};
 	const char *check = NULL;
+	struct config scratch;
 	uint64_t v;
 	int c;
 
@@ -402,6 +430,12 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 			break;
 		case 'C':
 			check = optarg;
+			break;
+		case 'M':
+			d->max_reserve_ms = optarg;
+			break;
+		case 'S':
+			d->min_share = optarg;
 			break;
 		case 'm':
 			if (metrics_check(optarg) < 0) {
@@ -434,6 +468,9 @@ static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_rea
 	}
 	if (optind != argc) {
 		rbt_error("unexpected argument: %s", argv[optind]);
+		return 2;
+	}
+	if (override_all(d, &scratch) < 0) {
 		return 2;
 	}
 	return check != NULL ? check_config(check) : -1;
@@ -508,7 +545,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	/* One that was named must be right; with the default one, programs matter more. */
-	if (r == 0 && read_config(&d, &config) < 0 && d.config_path != NULL) {
+	if (r == 0 && read_config(&d, &config) < 0 &&
+		(d.config_path != NULL || override_all(&d, &config) < 0)) {
 		return 1;
 	}
 	d.config = config.sched;

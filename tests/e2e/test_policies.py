@@ -6,7 +6,7 @@ import time
 
 import harness
 from harness import alive, binary, eventually
-from programs import Daemon, kill
+from programs import Daemon, Spinner, kill
 
 
 def check(s, text):
@@ -57,6 +57,21 @@ def test_policies(s):
     eventually("both run", lambda: all(s.is_default(p.pid) for p in programs))
     assert all(s.is_default(p.pid) for p in programs * 10)
     assert s.daemon() == d.pid
+
+
+def test_options_go_before_the_file(s):
+    """Who never idles has the GPU alone for as long as was said with the option, also after a reload."""
+    for wrong in ("--max-reserve-ms", "0"), ("--min-share", "11"):
+        done = s.command(binary("rubatod"), *wrong)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    d = Daemon(s, "--max-reserve-ms", 300, "--min-share", 0, text="max_reserve_ms = 3600000\nmin_share = 10\n")
+    for _ in range(2):
+        p, q = Spinner(s, "--class", "latency"), Spinner(s, "--class", "normal")
+        p.ask("go"), q.ask("go")
+        eventually("kept off", lambda: s.is_off(q.pid))
+        eventually("let back, and stays", lambda: all(s.is_running(q.pid) for _ in range(20)), 8)
+        p.end(), q.end()
+        d.reload("max_reserve_ms = 3000000\n")
 
 
 def test_both_are_killed_where_all_take_turns(s):
