@@ -176,10 +176,23 @@ static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *
 	return p->learn.submit_ns >= long_ns || lasts_ns >= safe_ns(s, p) + WORTH_NS;
 }
 
+/* When it has reserved for as long as it may, in this busy period. */
+static uint64_t limit_at(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	uint32_t own_ms = p->params.max_reserve_ms;
+
+	return p->held_since_ns + rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms);
+}
+
 void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	if (!rbt_reserve_applies(s, p)) {
 		return;
+	}
+	/* The limit may be another since: who never idles would not notice. */
+	if (p->has_overstayed && s->now_ns < limit_at(s, p)) {
+		p->has_overstayed = false;
+		rbt_unit_mark(s, p->unit);
 	}
 	uint64_t max_ns = rbt_us(s->config.max_hold_us), cost_ns = rbt_us(s->config.switch_cost_us);
 	p->window_ns = rbt_learn_window(&p->learn, max_ns, cost_ns);
@@ -215,11 +228,8 @@ void rbt_reserve_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 
 uint64_t rbt_reserve_next(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	uint32_t most_ms =
-		p->params.max_reserve_ms != 0 ? p->params.max_reserve_ms : s->config.max_reserve_ms;
-
 	if (p->is_holding) {
-		return p->held_since_ns + rbt_ms(most_ms);
+		return limit_at(s, p);
 	}
 	return p->has_overstayed ? RBT_NEVER : p->engage_ns;
 }

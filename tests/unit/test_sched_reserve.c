@@ -283,6 +283,30 @@ static void test_max_reserve(void)
 	sim_finish(&sim);
 }
 
+/* A limit that is raised counts for whoever has met the old one, and for no longer than it says. */
+static void test_raised_limit(void)
+{
+	struct rbt_sched_config config = {
+		.max_reserve_ms = 100, .min_share_permille = RBT_SCHED_NEVER};
+	struct sim sim;
+
+	sim_init(&sim, &config);
+	sim_add(&sim, BEST_EFFORT, false, NULL);
+	sim_run(&sim, SIM_S);
+	struct sim_prog *p = sim_add(&sim, LATENCY, true, NULL);
+	sim_run(&sim, SIM_S);
+	CHECK_INT(sim_stats(p).reserved_ns, 100 * SIM_MS);
+	CHECK_INT(rbt_sched_configure(sim.s, sim.now_ns, &config), 0);
+	sim_run(&sim, SIM_S);
+	CHECK_INT(sim_stats(p).reserved_ns, 100 * SIM_MS);
+	config.max_reserve_ms = 3000;
+	CHECK_INT(rbt_sched_configure(sim.s, sim.now_ns, &config), 0);
+	sim_run(&sim, 5 * SIM_S);
+	CHECK_INT(sim_stats(p).reserved_ns, 100 * SIM_MS + SIM_S);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 /* Programs may have a limit and a share of their own. */
 static void test_own_limits(void)
 {
@@ -532,6 +556,7 @@ int main(void)
 	test_two_lengths();
 	test_relearns();
 	test_max_reserve();
+	test_raised_limit();
 	test_own_limits();
 	test_policies();
 	test_beside_normal();
