@@ -189,7 +189,9 @@ struct daemon {
 	gid_t admin_gid;
 	char admin_group[32];
 	bool dirty, stop, is_ticking;
-	bool deaf; /* no fd was left for a connection: the listener is not watched */
+	bool deaf;        /* no fd was left for a connection: the listener is not watched */
+	bool is_homeless; /* the runtime directory was removed, or is another daemon's */
+	uint64_t home_look_ns;
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
@@ -239,8 +241,18 @@ struct daemon {
 int watch(struct daemon *d, struct source *s);
 void unwatch(struct daemon *d, struct source *s); /* closes it too */
 
+/* home.c: the runtime directory */
+/* 0, or -EBUSY when another daemon serves it, or -errno. */
+int home_claim(struct daemon *d);
+/* Whether what is there is what we have made there. */
+bool home_is_ours(const struct daemon *d);
+/* Whether we can still be found: makes it so, or ends in favour of who can. */
+void home_tick(struct daemon *d, uint64_t now_ns);
+
 /* server.c: the control socket */
 int server_start(struct daemon *d);
+/* The same when it was removed; those who are connected stay so. 0 or -errno. */
+int server_restart(struct daemon *d);
 void server_stop(struct daemon *d);
 /* For leaving unasked: false when somebody has come in the meantime. */
 bool server_close_door(struct daemon *d);

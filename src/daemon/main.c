@@ -39,7 +39,7 @@ void unwatch(struct daemon *d, struct source *s)
 	}
 }
 
-/* What was said with an option goes before what the file says. 0, or -EINVAL and it has been said. */
+/* What was said with an option goes before what the file says. 0, or -EINVAL and that was said. */
 static int override(const char *key, const char *value, struct config *config)
 {
 	char why[600];
@@ -187,6 +187,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	}
 	gpulock_check(d);
 	server_listen_again(d);
+	home_tick(d, now_ns);
 	if (d->retry_ns != 0 && now_ns >= d->retry_ns) {
 		d->retry_ns = 0;
 		d->dirty = true;
@@ -203,8 +204,8 @@ static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
 
-	if (d->deaf || d->any_off || d->dying_hand > 0 || d->retry_ns != 0 || d->gpus.locked != 0 ||
-		accounting_needs_tick(d) || metrics_needs_tick(d)) {
+	if (d->deaf || d->is_homeless || d->any_off || d->dying_hand > 0 || d->retry_ns != 0 ||
+		d->gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -342,28 +343,6 @@ static void run_loop(struct daemon *d)
 	if (r < 0) {
 		rbt_error("epoll_wait: %s", strerror(-r));
 	}
-}
-
-/* 0, or -EBUSY when another daemon serves this directory. */
-static int claim_runtime_dir(struct daemon *d)
-{
-	int r = d->is_system ? rbt_system_dir_create(d->runtime_dir, sizeof(d->runtime_dir))
-			     : rbt_runtime_dir_create(d->runtime_dir, sizeof(d->runtime_dir));
-
-	if (r < 0) {
-		return r;
-	}
-	snprintf(d->socket_path, sizeof(d->socket_path), "%s/control.sock", d->runtime_dir);
-	snprintf(d->state_path, sizeof(d->state_path), "%s/state", d->runtime_dir);
-	snprintf(d->lock_path, sizeof(d->lock_path), "%s/lock", d->runtime_dir);
-	d->lock_fd = open(d->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (d->lock_fd < 0) {
-		return -errno;
-	}
-	if (flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-		return -EBUSY;
-	}
-	return 0;
 }
 
 static const char usage[] =
@@ -537,7 +516,7 @@ int main(int argc, char **argv)
 	if (code >= 0) {
 		return code;
 	}
-	int r = claim_runtime_dir(&d);
+	int r = home_claim(&d);
 	if (r == -EBUSY && !d.is_system) {
 		/* Two tools started one each, or one is running:
 		 * whoever asked can connect to that. */

@@ -364,6 +364,22 @@ int server_start(struct daemon *d)
 	return crowd_watch(d, &d->listener);
 }
 
+int server_restart(struct daemon *d)
+{
+	struct source old = d->listener;
+	int r = server_start(d);
+
+	if (r < 0) {
+		rbt_close(&d->listener.fd);
+		d->listener = old;
+		return r;
+	}
+	crowd_unwatch(d, &old);
+	rbt_close(&old.fd);
+	d->deaf = false;
+	return 0;
+}
+
 void server_listen_again(struct daemon *d)
 {
 	d->deaf = d->deaf && crowd_watch(d, &d->listener) < 0;
@@ -374,6 +390,9 @@ bool server_close_door(struct daemon *d)
 	struct pollfd pfd = {.fd = d->listener.fd, .events = POLLIN};
 	char closed[176];
 
+	if (!home_is_ours(d)) {
+		return true; /* nobody comes in here; the door that is there is another's */
+	}
 	snprintf(closed, sizeof(closed), "%s.closed", d->socket_path);
 	if (rename(d->socket_path, closed) < 0) {
 		return true;
@@ -390,7 +409,9 @@ void server_stop(struct daemon *d)
 {
 	struct peer *peer;
 
-	unlink(d->socket_path);
+	if (home_is_ours(d)) {
+		unlink(d->socket_path);
+	}
 	while ((peer = LIST_FIRST(&d->peers)) != NULL) {
 		peer_destroy(d, peer);
 	}

@@ -112,6 +112,9 @@ void state_write(struct daemon *d)
 {
 	char tmp[176];
 
+	if (!home_is_ours(d)) {
+		return;
+	}
 	snprintf(tmp, sizeof(tmp), "%s.new", d->state_path);
 	FILE *f = fopen(tmp, "we");
 	int r = f == NULL ? -errno : write_all(d, f);

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -12,6 +13,7 @@ import threading
 import time
 
 from harness import LONG, alive, binary, eventually, main, measured
+from programs import BEST_EFFORT, taking_turns
 
 MAGIC = 0x74627201
 SET_TIMESLICE, DISABLE_CHANNELS = "a06c0103", "2080110b"
@@ -396,6 +398,35 @@ def test_any_bytes_in_a_command_line(s):
                          "import os, sys; os.execv(sys.argv[1], [sys.argv[1].encode() + b'\\xff\\xc3'])"])
     done = subprocess.run(s.inside([binary("rubato"), "ps", "--json"]), capture_output=True, env=s.env, timeout=20)
     assert p.pid in [row["pid"] for row in json.loads(done.stdout.decode("utf-8"))["programs"]]
+
+
+def test_the_runtime_directory_is_removed(s):
+    """As with the last logout of its user: the daemon is found again, the same, and its programs with it."""
+    p, q = s.run(*BEST_EFFORT), s.run(*BEST_EFFORT)
+    taking_turns(s, [p, q])
+    daemon = s.daemon()
+    for what in s.run_dir, os.path.join(s.run_dir, "control.sock"):
+        shutil.rmtree(what) if os.path.isdir(what) else os.unlink(what)
+        eventually("there again", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+        eventually("and listens", lambda: all(s.ps()[pid]["class"] == "best-effort" for pid in (p.pid, q.pid)))
+        assert s.processes("rubatod") == [daemon] and os.path.exists(os.path.join(s.run_dir, "state"))
+    taking_turns(s, [p, q])
+
+
+def test_the_runtime_directory_is_taken_over(s):
+    """By another daemon, before the first can come back: that leaves, touches nothing there, and loses no program."""
+    p = s.run(*BEST_EFFORT)
+    eventually("short", lambda: s.slices(p.pid) == [1])
+    first = s.daemon()
+    os.kill(first, signal.SIGSTOP)
+    shutil.rmtree(s.run_dir)
+    q = s.run(*BEST_EFFORT)
+    second = next(pid for pid in s.processes("rubatod") if pid != first)
+    os.kill(first, signal.SIGCONT)
+    eventually("one is left", lambda: s.processes("rubatod") == [second])
+    eventually("with both", lambda: {p.pid, q.pid} <= {pid for pid, row in s.ps().items() if row["class"] == "best-effort"})
+    taking_turns(s, [p, q])
+    assert os.path.exists(os.path.join(s.run_dir, "state"))
 
 
 main()
