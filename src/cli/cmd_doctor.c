@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +129,14 @@ static void check_attach(struct report *rep)
 	}
 }
 
+/* Whether the daemon at the other end says anything at all. */
+static bool is_answering(int sock)
+{
+	static char buf[RBT_MSG_MAX];
+
+	return daemon_list(sock, INT_MAX, 0, buf, sizeof(buf)) != -ETIMEDOUT;
+}
+
 static void check_house(struct report *rep)
 {
 	char path[4096], dir[128];
@@ -143,8 +152,10 @@ static void check_house(struct report *rep)
 		sock = daemon_connect(whose);
 	}
 	rbt_runtime_dir(whose, dir, sizeof(dir));
-	say(rep, r == 0 ? GOOD : BAD, "rubatod", "%s in %s",
-		sock < 0 && r < 0         ? "is not installed: nothing is kept in force"
+	bool is_silent = sock >= 0 && !is_answering(sock);
+	say(rep, r == 0 && !is_silent ? GOOD : BAD, "rubatod", "%s in %s",
+		is_silent                 ? "does not answer"
+		: sock < 0 && r < 0       ? "is not installed: nothing is kept in force"
 		: sock < 0                ? "starts on demand"
 		: whose == RBT_UID_SYSTEM ? "runs for the whole machine"
 					  : "runs",

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/look.h"
 #include "util/fd.h"
+#include "util/log.h"
 #include "util/proc.h"
 #include "util/runtime.h"
 
@@ -171,6 +172,12 @@ static int list_daemon(struct walk *w, uid_t uid)
 	int r = listing_daemon(
 		sock, uid, RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN, list_once, w);
 	close(sock);
+	if (r == -ETIMEDOUT) {
+		char dir[128] = "";
+		rbt_runtime_dir(uid, dir, sizeof(dir));
+		rbt_warn("the rubatod of %s does not answer: what it knows of programs is missing",
+			dir);
+	}
 	/* One that stops answering is as good as one that has gone. */
 	return r > 0 ? r : 0;
 }

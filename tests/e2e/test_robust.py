@@ -120,8 +120,13 @@ def test_a_stopped_daemon(s):
     for command in (["ps"], ["suspend", str(p.pid)]):
         before = time.monotonic()
         done = s.rubato(*command, code=None, timeout=25)
-        assert done.stderr.count("\n") <= 1 and time.monotonic() - before < 15, done
+        assert done.stderr.count("\n") == 1 and time.monotonic() - before < 15, done
+        assert "does not answer" in done.stderr, done.stderr
+    doctor = s.rubato("doctor", code=None).stdout
+    assert "does not answer" in next(line for line in doctor.splitlines() if "rubatod" in line), doctor
     os.kill(daemon, signal.SIGCONT)
+    eventually("well again", lambda: s.ps()[p.pid]["managed"])
+    assert "does not answer" not in s.rubato("doctor", code=None).stdout
 
 
 def test_twenty_tools_start_it_at_once(s):
