@@ -150,6 +150,9 @@ class Colocate(WithFakes):
         for args in (["--modes", "fast"], ["--requests", "0"], ["--user", "nobody"], ["--mps", "--trainer-run"],
                      ["--slices"], ["--hints"], ["--crowds", "2"], ["--crowds", "x"], ["--weights", "1,2"]):
             self.assertEqual(self.bench("colocate", *args).returncode, 2, args)
+        run = self.bench("run", "fast")
+        self.assertEqual((run.returncode, run.stderr.count("\n")), (2, 1))
+        self.assertIn("colocate", run.stderr)
 
 
 class Others(WithFakes):
