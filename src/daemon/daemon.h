@@ -41,7 +41,7 @@ struct user;
 struct peer {
 	struct source source;
 	pid_t pid;
-	int pidfd; /* of who connected, whatever becomes of the number; -1: not to be had */
+	int pidfd; /* of who connected, whatever becomes of the number; -errno: not to be had */
 	uid_t uid;
 	struct user *user;
 	uint64_t spent_ns; /* crowd.c: of our time */

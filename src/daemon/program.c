@@ -68,10 +68,10 @@ static int identify(struct program *p)
 /* 0, or -errno with nothing kept. */
 static int program_init(struct daemon *d, struct program *p, int pidfd)
 {
-	int fd = pidfd >= 0 ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : -1;
+	int fd = pidfd >= 0 ? fcntl(pidfd, F_DUPFD_CLOEXEC, 0) : pidfd;
 
 	if (fd < 0) {
-		return pidfd >= 0 ? -errno : -ESRCH;
+		return pidfd >= 0 ? -errno : pidfd;
 	}
 	p->priority = RBT_PRIORITY_NORMAL;
 	p->weight = 1;

@@ -246,8 +246,8 @@ static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 		rbt_close(&fds[i]);
 	}
 	if (r < 0) {
-		/* What is too much has been said already. */
-		if (n != 0 && r != -EDQUOT && user_may_be_named(peer->user)) {
+		/* What is too much has been said already; who has ended is nobody's business. */
+		if (n != 0 && r != -EDQUOT && r != -ESRCH && user_may_be_named(peer->user)) {
 			rbt_warn("process %d is cut off: %s", (int)peer->pid, strerror(-r));
 		}
 		peer_destroy(d, peer);
@@ -255,7 +255,7 @@ static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 }
 
 /*
- * A pidfd of who has connected, or -1. The kernel knows, since 6.5. Before, the number may be
+ * A pidfd of who has connected, or -errno. The kernel knows, since 6.5. Before, the number may be
  * another process's by now, though hardly one of the same user's: then they may speak for it
  * anyway.
  */
@@ -268,14 +268,18 @@ static int open_pidfd(int sock, const struct ucred *cred)
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0) {
 		return fd;
 	}
-	if (errno != ENOPROTOOPT || cred->pid <= 0) {
-		return -1;
+	if (errno != ENOPROTOOPT) {
+		return -errno;
+	}
+	if (cred->pid <= 0) {
+		return -ESRCH;
 	}
 	fd = rbt_pidfd_open(cred->pid);
 	if (fd >= 0 && (rbt_proc_uid(cred->pid, &uid) < 0 || uid != cred->uid)) {
-		rbt_close(&fd);
+		close(fd);
+		return -ESRCH;
 	}
-	return fd < 0 ? -1 : fd;
+	return fd;
 }
 
 /* 0, or -errno when it is not let in. */
@@ -324,7 +328,7 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 	struct peer *peer = calloc(1, sizeof(*peer));
 	if (peer != NULL) {
 		peer->source = (struct source){.fd = fd, .ready = on_peer};
-		peer->pidfd = -1;
+		peer->pidfd = -ESRCH;
 	}
 	if (peer == NULL || let_in(d, peer) < 0) {
 		if (peer != NULL) {

@@ -177,6 +177,15 @@ def test_no_extra_process(s):
     assert not s.processes("rubato")
 
 
+def test_who_has_ended_is_not_spoken_of(s):
+    """The daemon may hear of a short program when that is over: no news for anybody."""
+    for _ in range(40):
+        s.rubato("run", "--", "true")
+    p = s.run("--class", "best-effort")  # by now all of them have been heard
+    eventually("managed", lambda: s.slices(p.pid) == [1])
+    assert "cut off" not in s.log(), s.log()
+
+
 def test_daemon_that_cannot_start(s):
     os.makedirs(s.run_dir, exist_ok=True)
     os.rmdir(s.run_dir)
