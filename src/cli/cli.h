@@ -50,9 +50,11 @@ int usage_error(const struct command *cmd, const char *fmt, ...)
  * EXIT_OK: go on; else the exit code, the error said. For the software GPU it does not return. */
 int device_select(const struct command *cmd, int *argc, char **argv);
 
-/* nice.c: how a program is to be treated, from --class, --priority, --timeslice-us and --weight. */
+/* nice.c: how a program is to be treated, from --class, --priority, --timeslice-us, --weight,
+ * --max-reserve-ms and --min-share. */
 struct niceness {
 	bool has_class, has_priority, has_timeslice, has_weight;
+	struct rbt_limits limits; /* as in struct rbt_msg_renice */
 	unsigned class_index;
 	uint64_t priority;
 	uint64_t timeslice_us;
@@ -63,7 +65,9 @@ struct niceness {
 	{"class", required_argument, NULL, 'c'}, \
 	{"priority", required_argument, NULL, 'p'}, \
 	{"timeslice-us", required_argument, NULL, 't'}, \
-	{"weight", required_argument, NULL, 'w'}
+	{"weight", required_argument, NULL, 'w'}, \
+	{"max-reserve-ms", required_argument, NULL, 'M'}, \
+	{"min-share", required_argument, NULL, 'S'}
 #define NICENESS_LETTERS "c:p:t:w:"
 /* clang-format on */
 /* Takes one of those options. 0, or EXIT_USAGE with the error said. */

@@ -258,6 +258,8 @@ static void json_turns(struct rbt_json *j, const struct listed *l)
 	bool has = l->has_turns;
 
 	json_known(j, "weight", has, t->weight);
+	json_known(j, "max_reserve_ms", has, t->limits.max_reserve_ms);
+	json_known(j, "min_share_permille", has, t->limits.min_share_permille);
 	if (has) {
 		rbt_json_string(j, "policy", t->policy);
 	} else {

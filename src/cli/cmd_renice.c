@@ -10,6 +10,23 @@ struct wish {
 	bool force;
 };
 
+static void print_limits(const struct rbt_limits *said)
+{
+	uint32_t ms = said->max_reserve_ms, share = said->min_share_permille;
+
+	if (ms == RBT_LIMIT_DEFAULT) {
+		printf(", default max-reserve-ms");
+	} else if (ms != 0) {
+		printf(", max-reserve-ms %u", ms);
+	}
+	if (share == RBT_LIMIT_DEFAULT) {
+		printf(", default min-share");
+	} else if (share != 0) {
+		share = share == RBT_SHARE_NONE ? 0 : share;
+		printf(", min-share %u.%u %%", share / 10, share % 10);
+	}
+}
+
 static int renice_one(pid_t pid, const void *data)
 {
 	const struct wish *w = data;
@@ -22,6 +39,7 @@ static int renice_one(pid_t pid, const void *data)
 		.force = w->force,
 		.weight = (uint32_t)n->weight,
 		.timeslice_us = n->timeslice_us,
+		.limits = n->limits,
 	};
 	struct rbt_msg_result result;
 
@@ -37,6 +55,7 @@ static int renice_one(pid_t pid, const void *data)
 	if (n->has_weight) {
 		printf(", weight %u", (unsigned)n->weight);
 	}
+	print_limits(&n->limits);
 	printf("%s%s\n", result.text[0] != '\0' ? "; " : "", result.text);
 	return EXIT_OK;
 }
@@ -69,9 +88,11 @@ static int run(int argc, char **argv)
 	if (niceness_settle(&cmd_renice, &w.n) != 0) {
 		return EXIT_USAGE;
 	}
-	if (!w.n.has_class && !w.n.has_priority && !w.n.has_timeslice && !w.n.has_weight) {
+	if (!w.n.has_class && !w.n.has_priority && !w.n.has_timeslice && !w.n.has_weight &&
+		w.n.limits.max_reserve_ms == 0 && w.n.limits.min_share_permille == 0) {
 		return usage_error(&cmd_renice,
-			"say what to: --class, --priority, --timeslice-us or --weight");
+			"say what to: --class, --priority, --timeslice-us, --weight, "
+			"--max-reserve-ms or --min-share");
 	}
 	return target_each(&cmd_renice, argc, argv, renice_one, &w);
 }
@@ -81,7 +102,7 @@ const struct command cmd_renice = {
 	.summary = "change the class of programs that are running",
 	.usage =
 		"Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N |\n"
-		"                             --weight N)\n"
+		"                             --weight N | --max-reserve-ms N | --min-share PERCENT)\n"
 		"\n"
 		"Changes how running programs share the GPU. Programs started with `rubato run` need\n"
 		"no privilege; others need ptrace rights over them (root, or the same user where\n"
@@ -92,6 +113,8 @@ const struct command cmd_renice = {
 		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000; alone, it keeps the\n"
 		"                           priority. Without it, the timeslice is the priority's\n"
 		"  -w, --weight N           its share of the turns, 1 to 1000; alone, it keeps all else\n"
+		"      --max-reserve-ms N   how long it may keep others off while it never idles, or default\n"
+		"      --min-share PERCENT  what it gets at least, however busy others are; or default\n"
 		"      --force              write to driver versions that are not known\n"
 		"\n"
 		"Several best-effort programs on one GPU take turns, one at a time: together, their short\n"

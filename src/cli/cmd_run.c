@@ -116,6 +116,15 @@ static void set_number(const char *name, uint64_t value)
 	setenv(name, buf, 1);
 }
 
+static void set_limit(const char *name, uint32_t said)
+{
+	if (said == 0 || said == RBT_LIMIT_DEFAULT) {
+		unsetenv(name);
+	} else {
+		set_number(name, said == RBT_SHARE_NONE ? 0 : said);
+	}
+}
+
 /* Somebody else's daemon may not give what is asked for. The program runs all the same, as with
  * nice(1): it never hears of it, so it is said here. */
 static void warn_of_refusal(int sock, const struct niceness *n)
@@ -124,11 +133,13 @@ static void warn_of_refusal(int sock, const struct niceness *n)
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_MAY},
 		.priority = (uint32_t)n->priority,
 		.weight = n->has_weight ? (uint32_t)n->weight : 0,
+		.limits = n->limits,
 	};
 	struct rbt_msg_result result;
+	bool is_more = rbt_class_of((unsigned)n->priority) == RBT_CLASS_LATENCY || may.weight > 1 ||
+		       (n->limits.max_reserve_ms | n->limits.min_share_permille) != 0;
 
-	if (geteuid() != 0 &&
-		(rbt_class_of((unsigned)n->priority) == RBT_CLASS_LATENCY || may.weight > 1) &&
+	if (geteuid() != 0 && is_more &&
 		daemon_request(sock, &may, sizeof(may), NULL, 0, &result) == 0 &&
 		result.error == -EPERM) {
 		rbt_warn("run: %s: the program goes without it", result.text);
@@ -193,6 +204,8 @@ static void prepare(const struct wish *w)
 	} else {
 		unsetenv(RBT_ENV_WEIGHT);
 	}
+	set_limit(RBT_ENV_MAX_RESERVE, n->limits.max_reserve_ms);
+	set_limit(RBT_ENV_MIN_SHARE, n->limits.min_share_permille);
 	if (w->group != NULL) {
 		setenv(RBT_ENV_GROUP, w->group, 1);
 	}
@@ -278,6 +291,7 @@ const struct command cmd_run = {
 	.summary = "start a program with a class",
 	.usage =
 		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--weight N]\n"
+		"                  [--max-reserve-ms N] [--min-share PERCENT]\n"
 		"                  [--group NAME] [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
 		"\n"
 		"Runs COMMAND, unmodified, as a program of a class. Needs no privilege.\n"
@@ -286,6 +300,8 @@ const struct command cmd_run = {
 		"  -p, --priority N         0 (lowest) to 15 (highest); a class is its middle: 13, 8, 2\n"
 		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
 		"  -w, --weight N           share of the turns among equals, 1 (default) to 1000\n"
+		"      --max-reserve-ms N   how long it may keep others off while it never idles (2000)\n"
+		"      --min-share PERCENT  what it gets at least, however busy others are, 0 to 10 (2)\n"
 		"  -g, --group NAME         programs of one group of yours have their turns together; by default\n"
 		"                           the ranks of one job (torchrun, MPI, Slurm) do; none: alone\n"
 		"      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"

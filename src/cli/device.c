@@ -36,8 +36,8 @@ static enum choice which(const char *arg, const char **ret_value)
  * any of its own. */
 static bool takes_value(const char *arg)
 {
-	static const char *const with[] = {
-		"-c", "-p", "-t", "-w", "--class", "--priority", "--timeslice-us", "--weight"};
+	static const char *const with[] = {"-c", "-p", "-t", "-w", "--class", "--priority",
+		"--timeslice-us", "--weight", "--max-reserve-ms", "--min-share"};
 
 	for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++) {
 		if (strcmp(arg, with[i]) == 0) {

@@ -1,7 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "cli/cli.h"
 #include "sched/class.h"
 #include "util/parse.h"
+
+/* A limit, or `default`: what the configuration says. */
+static int parse_limit(const struct command *cmd, bool is_share, const char *arg, uint32_t *ret)
+{
+	uint64_t v = RBT_LIMIT_DEFAULT;
+	int r = strcmp(arg, "default") == 0 ? 0
+		: is_share                  ? rbt_parse_permille(arg, RBT_SHARE_MAX_PERMILLE, &v)
+					    : rbt_parse_u64(arg, 1, RBT_RESERVE_MAX_MS, &v);
+
+	if (r < 0 && is_share) {
+		return usage_error(cmd, "min-share is a share from 0 to %d %%, or default, not %s",
+			RBT_SHARE_MAX_PERMILLE / 10, arg);
+	}
+	if (r < 0) {
+		return usage_error(cmd,
+			"max-reserve-ms is a whole number from 1 to %d, or default, not %s",
+			RBT_RESERVE_MAX_MS, arg);
+	}
+	*ret = v == 0 ? RBT_SHARE_NONE : (uint32_t)v;
+	return 0;
+}
 
 int niceness_parse(const struct command *cmd, struct niceness *n, int option, const char *arg)
 {
@@ -23,6 +46,10 @@ int niceness_parse(const struct command *cmd, struct niceness *n, int option, co
 		}
 		n->has_priority = true;
 		return 0;
+	case 'M':
+		return parse_limit(cmd, false, arg, &n->limits.max_reserve_ms);
+	case 'S':
+		return parse_limit(cmd, true, arg, &n->limits.min_share_permille);
 	case 'w':
 		if (rbt_parse_u64(arg, 1, RBT_WEIGHT_MAX, &n->weight) < 0) {
 			return usage_error(cmd, "weight is a whole number from 1 to %d, not %s",

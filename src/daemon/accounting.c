@@ -86,7 +86,9 @@ void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_progr
 {
 	struct rbt_sched_stats stats = {0};
 
-	*ret = (struct rbt_program_turns){.weight = p->weight, .has_board = p->board != NULL};
+	*ret = (struct rbt_program_turns){.weight = p->weight,
+		.has_board = p->board != NULL,
+		.limits = rbt_sched_limits(d->sched, &p->limits)};
 	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));
 	if (p->sched == NULL) {
 		return;

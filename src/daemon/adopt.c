@@ -111,10 +111,8 @@ void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time)
 		k->is_by_hand = k->is_seen = true;
 		k->is_kept = false;
 		/* Who is back to normal may have been let go of. */
-		k->wish = (struct wish){.priority = p != NULL ? p->priority : RBT_PRIORITY_NORMAL,
-			.weight = p != NULL ? p->weight : 1,
-			.timeslice_us = p != NULL ? p->timeslice_us : 0,
-			.is_trusted = p != NULL && p->is_trusted};
+		k->wish = p != NULL ? program_wish(p)
+				    : (struct wish){.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 	}
 	if (d->rules.n > 0) {
 		byhand_write(d);
@@ -175,10 +173,7 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 static void apply_kept(struct daemon *d, struct program *p, struct sighting *k)
 {
 	p->rule[0] = '\0';
-	p->priority = k->wish.priority;
-	p->weight = k->wish.weight;
-	p->timeslice_us = k->wish.timeslice_us;
-	p->is_trusted = k->wish.is_trusted != 0;
+	program_set_wish(p, &k->wish);
 	k->is_kept = false;
 	d->dirty = true;
 }

@@ -11,7 +11,7 @@
 #include "util/log.h"
 #include "util/proc.h"
 
-#define BYHAND_MAGIC 0x31646e68u
+#define BYHAND_MAGIC 0x32646e68u
 
 struct entry {
 	uint32_t magic;
@@ -49,7 +49,8 @@ static bool is_good(const struct entry *e)
 	const struct wish *w = &e->wish;
 
 	return e->magic == BYHAND_MAGIC && w->priority <= RBT_PRIORITY_MAX && w->weight >= 1 &&
-	       w->weight <= RBT_WEIGHT_MAX && w->timeslice_us <= RBT_TIMESLICE_MAX_US;
+	       w->weight <= RBT_WEIGHT_MAX && w->timeslice_us <= RBT_TIMESLICE_MAX_US &&
+	       rbt_limits_are_right(&w->limits);
 }
 
 void byhand_read(struct daemon *d)

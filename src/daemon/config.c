@@ -34,8 +34,10 @@ static const struct key {
 	{"latency_slice_us", offsetof(struct config, sched.latency_slice_us), 0, 100000, true,
 		false},
 	{"max_hold_us", offsetof(struct config, sched.max_hold_us), 0, 30000, true, false},
-	{"max_reserve_ms", offsetof(struct config, sched.max_reserve_ms), 1, 3600000, false, false},
-	{"min_share", offsetof(struct config, sched.min_share_permille), 0, 100, true, true},
+	{"max_reserve_ms", offsetof(struct config, sched.max_reserve_ms), 1, RBT_RESERVE_MAX_MS,
+		false, false},
+	{"min_share", offsetof(struct config, sched.min_share_permille), 0, RBT_SHARE_MAX_PERMILLE,
+		true, true},
 	{"amd_poll_us", offsetof(struct config, sched.queue_poll_us), 100, 5000, false, false},
 	{"max_latency", offsetof(struct config, sched.max_latency), 0, 1000, true, false},
 };
@@ -70,46 +72,16 @@ static int complain(struct reading *r, const char *what, const char *value)
 	return complain_at(r, r->line, what, value);
 }
 
-/* "2", "2.5" and "2 %" to 20, 25 and 20. */
-static int parse_percent(char *value, uint64_t min, uint64_t max, uint64_t *ret)
-{
-	uint64_t whole, tenths = 0;
-	char *percent = strchr(value, '%');
-
-	if (percent != NULL && percent[1] == '\0') {
-		do {
-			*percent = '\0';
-		} while (percent-- > value && isspace((unsigned char)*percent));
-	}
-	char *point = strchr(value, '.');
-	if (point != NULL) {
-		*point = '\0';
-		if (rbt_parse_u64(point + 1, 0, 9, &tenths) < 0 || strlen(point + 1) != 1) {
-			return -EINVAL;
-		}
-	}
-	int r = rbt_parse_u64(value, 0, max, &whole);
-	if (r < 0) {
-		return r;
-	}
-	uint64_t permille = whole * 10 + tenths;
-	if (permille < min || permille > max) {
-		return -ERANGE;
-	}
-	*ret = permille;
-	return 0;
-}
-
-/* 0, or -EINVAL with what is wrong in `text`. Changes `value`. */
+/* 0, or -EINVAL with what is wrong in `text`. */
 static int take_number(
-	struct config *config, const struct key *k, char *value, char *text, size_t text_size)
+	struct config *config, const struct key *k, const char *value, char *text, size_t text_size)
 {
 	uint64_t v;
 
 	snprintf(text, text_size, "%s is a %s from %u to %u%s, not %s", k->name,
 		k->is_percent ? "share" : "whole number", k->is_percent ? k->min / 10 : k->min,
 		k->is_percent ? k->max / 10 : k->max, k->is_percent ? " %" : "", value);
-	int error = k->is_percent ? parse_percent(value, k->min, k->max, &v)
+	int error = k->is_percent ? rbt_parse_permille(value, k->max, &v)
 				  : rbt_parse_u64(value, k->min, k->max, &v);
 	if (error < 0) {
 		return -EINVAL;
@@ -134,12 +106,9 @@ static int set_number(struct reading *r, size_t i, char *value)
 int config_set(
 	struct config *config, const char *key, const char *value, char *why, size_t why_size)
 {
-	char copy[MAX_LINE];
-
 	for (size_t i = 0; i < N_KEYS; i++) {
-		if (strcmp(key, keys[i].name) == 0 && strlen(value) < sizeof(copy)) {
-			strcpy(copy, value);
-			return take_number(config, &keys[i], copy, why, why_size);
+		if (strcmp(key, keys[i].name) == 0) {
+			return take_number(config, &keys[i], value, why, why_size);
 		}
 	}
 	snprintf(why, why_size, "%s is not that", key);

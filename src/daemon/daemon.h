@@ -90,13 +90,14 @@ struct program {
 	unsigned priority;
 	uint32_t weight;       /* of its turns */
 	uint64_t timeslice_us; /* explicit wish; 0: by priority */
-	uint32_t group;        /* whose turns it shares, for the core; 0: nobody's */
-	bool group_is_shared;  /* between users: said by a rule */
+	struct rbt_limits limits;
+	uint32_t group;       /* whose turns it shares, for the core; 0: nobody's */
+	bool group_is_shared; /* between users: said by a rule */
 	char group_name[RBT_GROUP_NAME_MAX];
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
 	bool force;
 	bool is_trusted; /* may have more than everybody may: a reserve, longer slices */
-	bool wants_priority, wants_weight; /* it asked for more than its user may have */
+	bool wants_priority, wants_weight, wants_limits; /* it asked for more than it may have */
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */
@@ -129,6 +130,7 @@ struct program {
 struct wish {
 	uint32_t priority, weight;
 	uint64_t timeslice_us;
+	struct rbt_limits limits;
 	uint32_t is_trusted; /* it was somebody who may raise */
 	uint32_t pad;
 };
@@ -298,6 +300,9 @@ bool rights_is_admin(const struct daemon *d, int fd, const struct ucred *cred);
 bool may_touch(const struct peer *peer, uid_t owner);
 /* As with nice: above normal only for root, the daemon's own user and the group. */
 bool may_raise(const struct peer *peer, unsigned priority);
+/* Whether these limits are above the configuration's, and above those that it had: a privilege. */
+bool limits_take_more(
+	const struct daemon *d, const struct rbt_limits *than, const struct rbt_limits *limits);
 
 /* program.c */
 struct program *program_find(struct daemon *d, pid_t pid);
@@ -323,6 +328,9 @@ void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, 
 uint64_t program_wanted_us(const struct program *p);
 /* False for a driver whose version is not known, unless forced. */
 bool hold_is_writable(const struct rbt_holding *mine);
+/* How it is to be treated, as a whole. */
+struct wish program_wish(const struct program *p);
+void program_set_wish(struct program *p, const struct wish *wish);
 /* Whether anything about it differs from an unmanaged program. */
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */

@@ -508,9 +508,30 @@ bool program_is_partial(struct daemon *d, const struct program *p)
 	return p->has_more;
 }
 
+struct wish program_wish(const struct program *p)
+{
+	return (struct wish){
+		.priority = p->priority,
+		.weight = p->weight,
+		.timeslice_us = p->timeslice_us,
+		.limits = p->limits,
+		.is_trusted = p->is_trusted,
+	};
+}
+
+void program_set_wish(struct program *p, const struct wish *wish)
+{
+	p->priority = wish->priority;
+	p->weight = wish->weight;
+	p->timeslice_us = wish->timeslice_us;
+	p->limits = wish->limits;
+	p->is_trusted = wish->is_trusted != 0;
+}
+
 bool program_is_plain(const struct program *p)
 {
-	return !p->suspended && p->timeslice_us == 0 && p->priority == RBT_PRIORITY_NORMAL;
+	return !p->suspended && p->timeslice_us == 0 && p->priority == RBT_PRIORITY_NORMAL &&
+	       p->limits.max_reserve_ms == 0 && p->limits.min_share_permille == 0;
 }
 
 bool program_is_changed(const struct program *p)

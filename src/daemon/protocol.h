@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "backend/record.h"
+#include "sched/class.h"
 #include "util/hist.h"
 #include "util/rankgroup.h"
 
@@ -24,14 +25,16 @@
 #define RBT_HAND_NAME "rubato-hand"
 
 /* Environment between `rubato run` and the shim, and for tools. */
-#define RBT_ENV_SOCKET      "RUBATO_SOCKET"       /* the daemon's control socket */
-#define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR"  /* where socket, lock and state file live */
-#define RBT_ENV_PRIORITY    "RUBATO_PRIORITY"     /* 0…15 */
-#define RBT_ENV_TIMESLICE   "RUBATO_TIMESLICE_US" /* overrides the priority's slice */
-#define RBT_ENV_WEIGHT      "RUBATO_WEIGHT"       /* 1…1000 */
-#define RBT_ENV_GROUP       "RUBATO_GROUP"        /* of ranks; "none": in none */
-#define RBT_ENV_FORCE       "RUBATO_FORCE"        /* 1: write to unknown drivers too */
-#define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"    /* 1: the shim acts alone */
+#define RBT_ENV_SOCKET      "RUBATO_SOCKET"             /* the daemon's control socket */
+#define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR"        /* where socket, lock and state file live */
+#define RBT_ENV_PRIORITY    "RUBATO_PRIORITY"           /* 0…15 */
+#define RBT_ENV_TIMESLICE   "RUBATO_TIMESLICE_US"       /* overrides the priority's slice */
+#define RBT_ENV_WEIGHT      "RUBATO_WEIGHT"             /* 1…1000 */
+#define RBT_ENV_MAX_RESERVE "RUBATO_MAX_RESERVE_MS"     /* 1…3600000 */
+#define RBT_ENV_MIN_SHARE   "RUBATO_MIN_SHARE_PERMILLE" /* 0…100; 0: none */
+#define RBT_ENV_GROUP       "RUBATO_GROUP"              /* of ranks; "none": in none */
+#define RBT_ENV_FORCE       "RUBATO_FORCE"              /* 1: write to unknown drivers too */
+#define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"          /* 1: the shim acts alone */
 
 enum rbt_msg_type {
 	/* from a shim; none is answered, so that nothing in a program ever waits */
@@ -68,6 +71,10 @@ enum rbt_msg_type {
 
 	/* from a shim, struct rbt_msg_group, not answered. After HELLO; without it, in no group. */
 	RBT_MSG_GROUP,
+
+	/* from a shim, struct rbt_msg_limits, not answered. After HELLO; without it, those of the
+	 * configuration. */
+	RBT_MSG_LIMITS,
 
 	/* from `rubato run`, struct rbt_msg_renice of which pid does not count, answered by one
 	 * RESULT: whether a program of the sender's may have that. */
@@ -110,6 +117,11 @@ struct rbt_msg_weight {
 	uint32_t pad;
 };
 
+struct rbt_msg_limits {
+	struct rbt_msg_header h;
+	struct rbt_limits limits;
+};
+
 /* The program is a rank of the job of that name of its user. */
 struct rbt_msg_group {
 	struct rbt_msg_header h;
@@ -129,14 +141,17 @@ struct rbt_msg_pid {
 };
 
 #define RBT_PRIORITY_KEEP UINT32_MAX
+#define RBT_LIMIT_DEFAULT (UINT32_MAX - 1) /* what the configuration says, from now on */
 
 struct rbt_msg_renice {
 	struct rbt_msg_header h;
 	int32_t pid;
 	uint32_t priority; /* or RBT_PRIORITY_KEEP */
 	uint32_t force;
-	uint32_t weight;       /* 0: as it is */
-	uint64_t timeslice_us; /* 0: by priority; as it is when there is only a weight */
+	uint32_t weight; /* 0: as it is */
+	/* 0: by priority; as it is when there is only a weight, or limits */
+	uint64_t timeslice_us;
+	struct rbt_limits limits; /* each 0: as it is; or RBT_LIMIT_DEFAULT */
 };
 
 struct rbt_msg_suspend {
@@ -179,7 +194,8 @@ struct rbt_msg_program {
 struct rbt_program_turns {
 	char policy[16];
 	uint32_t weight;
-	uint32_t has_board; /* what it submits is known: reserve, no turns while idle */
+	uint32_t has_board;       /* what it submits is known: reserve, no turns while idle */
+	struct rbt_limits limits; /* its own, or the configuration's; no share is 0 */
 	uint64_t on_ns, waited_ns;
 	uint64_t n_turns, n_owed_turns;
 	uint64_t n_reserves, reserved_ns;
@@ -226,9 +242,10 @@ struct rbt_task_state {
 
 static_assert(sizeof(struct rbt_msg_hello) == 24, "wire");
 static_assert(sizeof(struct rbt_msg_record) == 32, "wire");
-static_assert(sizeof(struct rbt_msg_renice) == 32, "wire");
+static_assert(sizeof(struct rbt_msg_limits) == 16, "wire");
+static_assert(sizeof(struct rbt_msg_renice) == 40, "wire");
 static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
-static_assert(sizeof(struct rbt_program_turns) == 88, "wire");
+static_assert(sizeof(struct rbt_program_turns) == 96, "wire");
 static_assert(sizeof(struct rbt_program_account) == 568, "wire");
 static_assert(sizeof(struct rbt_program_origin) == 96, "wire");
 static_assert(sizeof(struct rbt_task_state) == 64, "wire");

@@ -34,9 +34,11 @@ __attribute__((format(printf, 3, 4))) static void answer(
 	rbt_send(peer->source.fd, &msg, sizeof(msg), NULL, 0, MSG_DONTWAIT);
 }
 
-static const char *raising_text(bool is_priority)
+static const char *raising_text(bool is_priority, bool is_weight)
 {
-	return is_priority ? "raising above normal" : "raising a weight";
+	return is_priority ? "raising above normal"
+	       : is_weight ? "raising a weight"
+			   : "raising a limit";
 }
 
 static const char *denial_text(enum rbt_denial denial)
@@ -98,9 +100,10 @@ static const char *note_text(struct daemon *d, const struct program *p)
 		has_no_slices(d, p)) {
 		return NO_SLICES;
 	}
-	if (p->denial == RBT_DENIED_NOTHING && (p->wants_priority || p->wants_weight)) {
-		snprintf(text, sizeof(text), "%s " RAISING, raising_text(p->wants_priority),
-			d->admin_group);
+	if (p->denial == RBT_DENIED_NOTHING &&
+		(p->wants_priority || p->wants_weight || p->wants_limits)) {
+		snprintf(text, sizeof(text), "%s " RAISING,
+			raising_text(p->wants_priority, p->wants_weight), d->admin_group);
 		return text;
 	}
 	return denial_text(p->denial);
@@ -195,39 +198,78 @@ static bool is_longer(const struct program *p, uint64_t timeslice_us)
 	return false;
 }
 
-/* Whether the peer may have that; after an answer if not. */
-static bool check_renice(struct daemon *d, struct peer *peer, const struct program *p,
-	const struct rbt_msg_renice *msg, unsigned priority)
+/* Whether the peer may give a program that much; after an answer if not. */
+static bool check_rights(
+	struct daemon *d, struct peer *peer, const struct wish *old, const struct wish *wish)
 {
-	if (priority > RBT_PRIORITY_MAX || msg->timeslice_us > RBT_TIMESLICE_MAX_US ||
-		msg->weight > RBT_WEIGHT_MAX) {
-		answer(peer, -EINVAL, "priority, timeslice or weight out of range");
+	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
+	bool is_raise = wish->priority > old->priority && !may_raise(peer, wish->priority);
+	bool is_heavier = wish->weight > old->weight && !is_trusted;
+
+	if (is_raise || is_heavier ||
+		(!is_trusted && limits_take_more(d, &old->limits, &wish->limits))) {
+		answer(peer, -EPERM, "%s " RAISING, raising_text(is_raise, is_heavier),
+			d->admin_group);
 		return false;
 	}
-	if (msg->timeslice_us != 0 && has_no_slices(d, p)) {
+	return true;
+}
+
+/* Whether the peer may have that; after an answer if not. */
+static bool check_renice(struct daemon *d, struct peer *peer, const struct program *p,
+	const struct wish *wish, uint64_t said_us)
+{
+	struct wish old = program_wish(p);
+
+	if (wish->priority > RBT_PRIORITY_MAX || said_us > RBT_TIMESLICE_MAX_US ||
+		wish->weight > RBT_WEIGHT_MAX || !rbt_limits_are_right(&wish->limits)) {
+		answer(peer, -EINVAL, "priority, timeslice, weight or limit out of range");
+		return false;
+	}
+	if (said_us != 0 && has_no_slices(d, p)) {
 		answer(peer, -EOPNOTSUPP, NO_SLICES);
 		return false;
 	}
-	bool is_raise = priority > p->priority && !may_raise(peer, priority);
-	if (is_raise || (msg->weight > p->weight && !may_raise(peer, RBT_PRIORITY_MAX))) {
-		answer(peer, -EPERM, "%s " RAISING, raising_text(is_raise), d->admin_group);
+	if (!check_rights(d, peer, &old, wish)) {
 		return false;
 	}
-	if (is_longer(p, msg->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
+	if (is_longer(p, said_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
 		answer(peer, -EPERM, "a slice longer than the driver's " RAISING, d->admin_group);
 		return false;
 	}
 	return true;
 }
 
+static uint32_t new_limit(uint32_t old, uint32_t said)
+{
+	return said == 0 ? old : said == RBT_LIMIT_DEFAULT ? 0 : said;
+}
+
+/* What is not said stays as it is; but a slice goes with its priority. */
+static struct wish new_wish(
+	const struct peer *peer, const struct wish *old, const struct rbt_msg_renice *msg)
+{
+	bool is_more = msg->priority != RBT_PRIORITY_KEEP || msg->timeslice_us != 0;
+
+	return (struct wish){
+		.priority = msg->priority == RBT_PRIORITY_KEEP ? old->priority : msg->priority,
+		.weight = msg->weight != 0 ? msg->weight : old->weight,
+		.timeslice_us = is_more ? msg->timeslice_us : old->timeslice_us,
+		.limits.max_reserve_ms =
+			new_limit(old->limits.max_reserve_ms, msg->limits.max_reserve_ms),
+		.limits.min_share_permille =
+			new_limit(old->limits.min_share_permille, msg->limits.min_share_permille),
+		.is_trusted = is_more ? may_raise(peer, RBT_PRIORITY_MAX) : old->is_trusted,
+	};
+}
+
 /* Of a program that is still to come. */
 static void on_may(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
 {
-	bool is_raise = !may_raise(peer, msg->priority);
+	const struct wish old = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
+	struct wish wish = new_wish(peer, &old, msg);
 
-	if (is_raise || (msg->weight > 1 && !may_raise(peer, RBT_PRIORITY_MAX))) {
-		answer(peer, -EPERM, "%s " RAISING, raising_text(is_raise), d->admin_group);
-	} else {
+	if (check_rights(d, peer, &old, &wish)) {
 		answer(peer, 0, "%s", "");
 	}
 }
@@ -235,9 +277,12 @@ static void on_may(struct daemon *d, struct peer *peer, const struct rbt_msg_ren
 /* What it was started with and could not have is made up for by what was said since. */
 static void forget_wishes(struct program *p, const struct rbt_msg_renice *msg)
 {
+	bool has_limits = msg->limits.max_reserve_ms != 0 || msg->limits.min_share_permille != 0;
+
 	if (p != NULL) {
 		p->wants_priority = p->wants_priority && msg->priority == RBT_PRIORITY_KEEP;
 		p->wants_weight = p->wants_weight && msg->weight == 0;
+		p->wants_limits = p->wants_limits && !has_limits;
 	}
 }
 
@@ -248,36 +293,24 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	if (p == NULL) {
 		return;
 	}
-	unsigned old_priority = p->priority;
-	uint32_t old_weight = p->weight;
-	uint64_t old_us = p->timeslice_us;
 	uint64_t start_time = p->start_time;
-	bool was_trusted = p->is_trusted;
-	bool only_weight =
-		msg->weight != 0 && msg->priority == RBT_PRIORITY_KEEP && msg->timeslice_us == 0;
-	unsigned priority = msg->priority == RBT_PRIORITY_KEEP ? old_priority : msg->priority;
-	if (!check_renice(d, peer, p, msg, priority)) {
+	struct wish old = program_wish(p), wish = new_wish(peer, &old, msg);
+	if (!check_renice(d, peer, p, &wish, msg->timeslice_us)) {
 		return;
 	}
-	p->priority = priority;
-	p->timeslice_us = only_weight ? old_us : msg->timeslice_us;
-	p->weight = msg->weight != 0 ? msg->weight : old_weight;
-	p->is_trusted = only_weight ? p->is_trusted : may_raise(peer, RBT_PRIORITY_MAX);
+	program_set_wish(p, &wish);
 	/* Once is enough: what was forced must be undone without. */
 	if (msg->force && !p->force && may_raise(peer, RBT_PRIORITY_MAX)) {
 		allow_force(d, p);
 	}
-	peer->answer_priority = priority;
+	peer->answer_priority = wish.priority;
 	int r = settle(d, msg->pid);
 	p = program_find(d, msg->pid);
 	if (r == 0) {
 		adopt_by_hand(d, msg->pid, start_time);
 		forget_wishes(p, msg);
 	} else if (p != NULL) {
-		p->priority = old_priority;
-		p->timeslice_us = old_us;
-		p->weight = old_weight;
-		p->is_trusted = was_trusted;
+		program_set_wish(p, &old);
 		settle(d, msg->pid);
 	}
 	answer_settled(d, peer, msg->pid, r);

@@ -65,3 +65,17 @@ bool may_raise(const struct peer *peer, unsigned priority)
 	return peer->is_admin || peer->uid == geteuid() ||
 	       rbt_class_of(priority) != RBT_CLASS_LATENCY;
 }
+
+bool limits_take_more(
+	const struct daemon *d, const struct rbt_limits *than, const struct rbt_limits *limits)
+{
+	static const struct rbt_limits none = {0};
+	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
+	struct rbt_limits old = rbt_sched_limits(d->sched, than);
+	struct rbt_limits now = rbt_sched_limits(d->sched, limits);
+
+	return (now.max_reserve_ms > all.max_reserve_ms &&
+		       now.max_reserve_ms > old.max_reserve_ms) ||
+	       (now.min_share_permille > all.min_share_permille &&
+		       now.min_share_permille > old.min_share_permille);
+}

@@ -398,6 +398,7 @@ static void fill_params(
 	ret->weight = p->weight;
 	ret->group = p->group;
 	ret->timeslice_us = p->timeslice_us;
+	ret->limits = p->limits;
 	ret->suspended = p->suspended;
 	ret->is_known = p->board != NULL;
 	ret->may_reserve = p->is_trusted;
@@ -420,9 +421,11 @@ static void fill_params(
 static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_params *b)
 {
 	bool same = a->priority == b->priority && a->weight == b->weight && a->group == b->group &&
-		    a->timeslice_us == b->timeslice_us && a->suspended == b->suspended &&
-		    a->is_known == b->is_known && a->may_reserve == b->may_reserve &&
-		    a->cannot_suspend == b->cannot_suspend;
+		    a->timeslice_us == b->timeslice_us &&
+		    a->limits.max_reserve_ms == b->limits.max_reserve_ms &&
+		    a->limits.min_share_permille == b->limits.min_share_permille &&
+		    a->suspended == b->suspended && a->is_known == b->is_known &&
+		    a->may_reserve == b->may_reserve && a->cannot_suspend == b->cannot_suspend;
 
 	for (uint32_t gpu = 0; same && gpu < RBT_SCHED_MAX_GPUS; gpu++) {
 		same = a->tasks[gpu].n_compute == b->tasks[gpu].n_compute &&

@@ -160,6 +160,29 @@ static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_
 	return 0;
 }
 
+static int on_limits(struct daemon *d, struct peer *peer, const void *buf, size_t size)
+{
+	static const struct rbt_limits none = {0};
+	struct program *p = peer->program;
+	struct rbt_msg_limits msg;
+
+	if (p == NULL || size != sizeof(msg)) {
+		return -EBADMSG;
+	}
+	memcpy(&msg, buf, sizeof(msg));
+	if (!rbt_limits_are_right(&msg.limits)) {
+		return -EBADMSG;
+	}
+	p->wants_limits =
+		!may_raise(peer, RBT_PRIORITY_MAX) && limits_take_more(d, &none, &msg.limits);
+	if (p->wants_limits) {
+		msg.limits = none;
+	}
+	d->dirty = d->dirty || memcmp(&p->limits, &msg.limits, sizeof(p->limits)) != 0;
+	p->limits = msg.limits;
+	return 0;
+}
+
 static int on_group(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
 	struct rbt_msg_group msg;
@@ -219,6 +242,8 @@ static int dispatch(
 		return on_await(d, peer);
 	case RBT_MSG_WEIGHT:
 		return on_weight(d, peer, buf, size);
+	case RBT_MSG_LIMITS:
+		return on_limits(d, peer, buf, size);
 	case RBT_MSG_GROUP:
 		return on_group(d, peer, buf, size);
 	case RBT_MSG_BOARD:

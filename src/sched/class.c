@@ -67,3 +67,10 @@ uint64_t rbt_priority_timeslice_us(unsigned priority)
 {
 	return timeslices_us[priority > RBT_PRIORITY_MAX ? RBT_PRIORITY_MAX : priority];
 }
+
+bool rbt_limits_are_right(const struct rbt_limits *limits)
+{
+	return limits->max_reserve_ms <= RBT_RESERVE_MAX_MS &&
+	       (limits->min_share_permille <= RBT_SHARE_MAX_PERMILLE ||
+		       limits->min_share_permille == RBT_SHARE_NONE);
+}

@@ -5,6 +5,7 @@
 #ifndef RBT_SCHED_CLASS_H
 #define RBT_SCHED_CLASS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define RBT_PRIORITY_MAX    15
@@ -14,6 +15,19 @@
 /* Timeslice 0 stands for "what the program's own driver chose". */
 #define RBT_TIMESLICE_OWN    0
 #define RBT_TIMESLICE_MAX_US 1000000
+
+/* A program's own limits. */
+#define RBT_RESERVE_MAX_MS     3600000
+#define RBT_SHARE_MAX_PERMILLE 100
+#define RBT_SHARE_NONE         UINT32_MAX
+
+struct rbt_limits {
+	uint32_t max_reserve_ms;     /* 0: what the configuration says */
+	uint32_t min_share_permille; /* the same; RBT_SHARE_NONE: no share */
+};
+
+/* Whether they are within range. */
+bool rbt_limits_are_right(const struct rbt_limits *limits);
 
 enum rbt_class { RBT_CLASS_BEST_EFFORT, RBT_CLASS_NORMAL, RBT_CLASS_LATENCY };
 

@@ -7,9 +7,6 @@
 
 #include "sched/impl.h"
 
-#define MAX_RESERVE_MS     3600000
-#define MAX_SHARE_PERMILLE 100
-
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
 	return value == 0 ? otherwise : value;
@@ -38,10 +35,10 @@ static int config_fill(const struct rbt_sched_config *given, struct rbt_sched_co
 		.probe_ms = or_default(given->probe_ms, 1000),
 	};
 
-	if (c.turn_ms < 60 || c.turn_ms > 100 || c.min_share_permille > MAX_SHARE_PERMILLE ||
+	if (c.turn_ms < 60 || c.turn_ms > 100 || c.min_share_permille > RBT_SHARE_MAX_PERMILLE ||
 		c.share_window_ms < 100 || c.share_window_ms > 60000 || c.idle_us > 1000000 ||
 		c.max_hold_us > 30000 || c.latency_slice_us > 100000 ||
-		c.max_reserve_ms > MAX_RESERVE_MS || c.switch_cost_us > 100000 ||
+		c.max_reserve_ms > RBT_RESERVE_MAX_MS || c.switch_cost_us > 100000 ||
 		c.burst_us > 1000000 || c.probe_ms < 10 || c.probe_ms > 3600000) {
 		return -EINVAL;
 	}
@@ -143,6 +140,16 @@ int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 	return 0;
 }
 
+struct rbt_limits rbt_sched_limits(const struct rbt_sched *s, const struct rbt_limits *own)
+{
+	uint32_t share = own->min_share_permille;
+
+	return (struct rbt_limits){
+		.max_reserve_ms = or_default(own->max_reserve_ms, s->config.max_reserve_ms),
+		.min_share_permille = or_never(share, s->config.min_share_permille),
+	};
+}
+
 void rbt_sched_set_gpus(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_gpus *gpus)
 {
 	struct rbt_sched_unit *u;
@@ -171,9 +178,7 @@ static int params_check(const struct rbt_sched_params *params)
 {
 	bool is_wrong = params->priority > RBT_PRIORITY_MAX || params->weight > RBT_WEIGHT_MAX ||
 			params->timeslice_us > RBT_TIMESLICE_MAX_US ||
-			params->max_reserve_ms > MAX_RESERVE_MS ||
-			(params->min_share_permille > MAX_SHARE_PERMILLE &&
-				params->min_share_permille != RBT_SCHED_NEVER);
+			!rbt_limits_are_right(&params->limits);
 
 	return is_wrong ? -EINVAL : 0;
 }

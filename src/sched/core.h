@@ -114,8 +114,7 @@ struct rbt_sched_params {
 	uint32_t weight;       /* 1 to RBT_WEIGHT_MAX; 0 is taken for 1 */
 	uint32_t group;        /* ranks with the same number have their turns together; 0: none */
 	uint64_t timeslice_us; /* explicit; RBT_TIMESLICE_OWN: by priority */
-	/* Of its own, as in the configuration; 0: what that says. */
-	uint32_t max_reserve_ms, min_share_permille;
+	struct rbt_limits limits;
 	bool suspended; /* by command */
 	/* Busy and idle are known: it has a board, and rbt_sched_busy() will be called. Otherwise
 	 * it is taken for busy when it comes to turns, and it never reserves. */
@@ -163,6 +162,8 @@ int rbt_sched_create(const struct rbt_sched_config *config, const struct rbt_sch
 void rbt_sched_destroy(struct rbt_sched *s); /* and all its programs */
 /* 0, or -EINVAL and nothing has changed. */
 int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_config *config);
+/* What a program's own limits come to. No share is 0 here. */
+struct rbt_limits rbt_sched_limits(const struct rbt_sched *s, const struct rbt_limits *own);
 
 /* The locks we hold and the marks others have left. */
 void rbt_sched_set_gpus(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_gpus *gpus);

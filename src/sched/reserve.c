@@ -179,7 +179,7 @@ static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *
 /* When it has reserved for as long as it may, in this busy period. */
 static uint64_t limit_at(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	uint32_t own_ms = p->params.max_reserve_ms;
+	uint32_t own_ms = p->params.limits.max_reserve_ms;
 
 	return p->held_since_ns + rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms);
 }

@@ -238,9 +238,9 @@ void rbt_unit_update_wanting(struct rbt_sched *s, struct rbt_sched_unit *u)
 
 static uint32_t min_share_of(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	uint32_t own = p->params.min_share_permille;
+	uint32_t own = p->params.limits.min_share_permille;
 
-	return own == RBT_SCHED_NEVER ? 0 : own != 0 ? own : s->config.min_share_permille;
+	return own == RBT_SHARE_NONE ? 0 : own != 0 ? own : s->config.min_share_permille;
 }
 
 /* What it is, from its members. */

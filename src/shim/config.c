@@ -63,6 +63,12 @@ static void read_environment(struct shim_config *c)
 	if (parse_u64(secure_getenv(RBT_ENV_WEIGHT), RBT_WEIGHT_MAX, &v) == 0) {
 		c->weight = (uint32_t)v;
 	}
+	if (parse_u64(secure_getenv(RBT_ENV_MAX_RESERVE), RBT_RESERVE_MAX_MS, &v) == 0) {
+		c->limits.max_reserve_ms = (uint32_t)v;
+	}
+	if (parse_u64(secure_getenv(RBT_ENV_MIN_SHARE), RBT_SHARE_MAX_PERMILLE, &v) == 0) {
+		c->limits.min_share_permille = v == 0 ? RBT_SHARE_NONE : (uint32_t)v;
+	}
 	if (parse_u64(secure_getenv(RBT_ENV_TIMESLICE), RBT_TIMESLICE_MAX_US, &v) == 0) {
 		c->timeslice_us = v;
 	}

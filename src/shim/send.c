@@ -56,6 +56,10 @@ static int send_hello(int sock)
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_WEIGHT},
 		.weight = shim_config.weight,
 	};
+	struct rbt_msg_limits limits = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIMITS},
+		.limits = shim_config.limits,
+	};
 	struct rbt_msg_group group = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_GROUP},
 	};
@@ -63,6 +67,9 @@ static int send_hello(int sock)
 	int r = shim_sys_send(sock, &msg, sizeof(msg), -1);
 	if (r == 0 && shim_config.weight != 0) {
 		r = shim_sys_send(sock, &weight, sizeof(weight), -1);
+	}
+	if (r == 0 && (limits.limits.max_reserve_ms | limits.limits.min_share_permille) != 0) {
+		r = shim_sys_send(sock, &limits, sizeof(limits), -1);
 	}
 	if (r == 0 && shim_config.group[0] != '\0') {
 		memcpy(group.name, shim_config.group, sizeof(group.name));

@@ -138,7 +138,8 @@ struct shim_config {
 	bool active; /* a program started by `rubato run` */
 	bool no_daemon, force;
 	uint32_t priority;
-	uint32_t weight;                /* 0: not said */
+	uint32_t weight; /* 0: not said */
+	struct rbt_limits limits;
 	uint64_t timeslice_us;          /* asked for by the user; 0: by priority */
 	uint64_t wanted_us;             /* what both come to; 0: the driver's own */
 	char socket[108];               /* empty: none */

@@ -131,6 +131,36 @@ def test_a_timeslice_alone_keeps_the_priority(s):
     assert s.slices(p.pid) == [50] and s.ps()[p.pid]["weight"] == 7
 
 
+def limits(s, p):
+    row = s.ps()[p.pid]
+    return row["max_reserve_ms"], row["min_share_permille"]
+
+
+def test_limits(s):
+    """Of programs under run and attached; what is not said stays, and what is refused changes nothing."""
+    p, q = s.run("--class", "best-effort", "--max-reserve-ms", 77, "--min-share", "0.5"), s.program()
+    eventually("known", lambda: p.pid in s.ps() and s.slices(p.pid) == [1])
+    assert limits(s, p) == (77, 5)
+    s.rubato("renice", p.pid, "-t", 70)
+    s.rubato("renice", p.pid, "--min-share", 0)
+    assert limits(s, p) == (77, 0) and s.slices(p.pid) == [70]
+    s.rubato("renice", p.pid, "--max-reserve-ms", "default", "--min-share", "default")
+    assert limits(s, p) == (2000, 20) and s.slices(p.pid) == [70]
+    s.rubato("renice", q.pid, "--min-share", 3)
+    assert limits(s, q) == (2000, 30), "attached, and kept for it"
+    s.softgpu("fault", "--cmd", "a06c0103", "--status", "1b")
+    s.rubato("renice", q.pid, "--class", "best-effort", "--min-share", 4, code=4)
+    s.softgpu("fault", "clear")
+    assert limits(s, q) == (2000, 30)
+    s.rubato("renice", q.pid, "--min-share", "default")
+    eventually("let go of", lambda: s.ps()[q.pid]["managed"] is False)
+    for wrong in ("--max-reserve-ms", 0), ("--max-reserve-ms", 3600001), ("--min-share", 10.1), ("--min-share", "%"), \
+                 ("--min-share", "0.55"), ("--max-reserve-ms", "-1"), ("--min-share", ""):
+        for command in ("run", *wrong, "--", "true"), ("renice", p.pid, *wrong):
+            done = s.rubato(*command, code=2)
+            assert done.stderr.count("\n") == 1 and wrong[0][2:] in done.stderr, done.stderr
+
+
 @device("--driver", "999.10")
 def test_force_is_needed_once(s):
     p = s.program()

@@ -21,6 +21,23 @@ def test_a_reserve_has_a_limit(s):
     eventually("nothing is left of it", lambda: s.is_default(q.pid))
 
 
+def test_a_limit_of_its_own(s):
+    """Of one that never idles: it keeps the others off for an hour, or for a moment; the configuration says 2 s."""
+    p = Spinner(s, "--class", "latency", "--max-reserve-ms", "3600000")
+    q = Spinner(s, *BEST_EFFORT, "--min-share", "0")
+    p.ask("go"), q.ask("go")
+    eventually("kept off", lambda: s.is_off(q.pid))
+    time.sleep(2.5)
+    assert all(s.is_off(q.pid) for _ in range(20)), "neither is over"
+    done = s.rubato("renice", q.pid, "--min-share", "10 %")
+    assert done.stdout == f"{q.pid}: best-effort, priority 2, min-share 10.0 %\n", done.stdout
+    before = q.count()
+    eventually("its share", lambda: q.count() > before)
+    done = s.rubato("renice", p.pid, "--max-reserve-ms", 100)
+    assert done.stdout == f"{p.pid}: latency, priority 13, max-reserve-ms 100\n", done.stdout
+    eventually("let back, and stays", lambda: all(s.is_running(q.pid) for _ in range(20)), 8)
+
+
 def test_a_long_slice_for_one_of_its_kind(s):
     """Beside short slices, and not beside another: they would wait for each other. Nor for one of which it is not known
     whether it idles."""

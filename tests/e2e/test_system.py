@@ -352,6 +352,9 @@ def test_rights(s):
     text = rubato_as(s, NOBODY, "renice", own.pid, "--class", "latency", code=4)
     assert "group games" in text, text
     rubato_as(s, NOBODY, "renice", own.pid, "--weight", 2, code=4)
+    rubato_as(s, NOBODY, "renice", own.pid, "--max-reserve-ms", 2001, code=4)
+    rubato_as(s, NOBODY, "renice", own.pid, "--min-share", "2.1", code=4)
+    rubato_as(s, NOBODY, "renice", own.pid, "--max-reserve-ms", 2000, "--min-share", 1)
     rubato_as(s, NOBODY, "renice", own.pid, "--timeslice-us", 4096, code=4)
     for command in ("suspend", "resume"):
         assert "another user" in rubato_as(s, NOBODY, command, others.pid, code=4)
@@ -390,6 +393,12 @@ def test_run_keeps_to_rights(s):
     said = rubato_as(s, NOBODY, "run", "--class", "latency", "--", "true")
     assert said.count("\n") == 1 and "above normal needs root" in said, said
     assert "a weight needs root" in rubato_as(s, NOBODY, "run", "--weight", 2, "--", "true")
+    assert "a limit needs root" in rubato_as(s, NOBODY, "run", "--min-share", 3, "--", "true")
+    assert rubato_as(s, NOBODY, "run", "--min-share", 1, "--max-reserve-ms", 1, "--", "true") == ""
+    greedy = run_as(s, NOBODY, "--max-reserve-ms", 3600000)
+    eventually("known", lambda: greedy.pid in s.ps())
+    row = s.ps()[greedy.pid]
+    assert row["max_reserve_ms"] == 2000 and "a limit needs root" in row["note"], row
     assert rubato_as(s, NOBODY, "run", *BEST_EFFORT, "--", "true") == ""
     assert rubato_as(s, NOBODY, "run", "--class", "latency", "--weight", 2, "--", "true", groups=[games]) == ""
 

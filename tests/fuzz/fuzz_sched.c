@@ -69,7 +69,7 @@ static void read_params(struct rbt_sched_params *params)
 	params->weight = more & 3;
 	params->group = more >> 2 & 3;
 	params->timeslice_us = slices[more >> 5];
-	params->max_reserve_ms = (tasks >> 6) * 100u;
+	params->limits.max_reserve_ms = (tasks >> 6) * 100u;
 	for (uint32_t g = 0; g < N_GPUS; g++) {
 		/* Some devices have no slices. */
 		params->tasks[g] = (struct rbt_sched_tasks){.n_compute = tasks >> 2 * g & 3,

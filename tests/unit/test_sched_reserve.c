@@ -316,9 +316,9 @@ static void test_own_limits(void)
 	struct sim_prog *owed = sim_add(&sim, BEST_EFFORT, false, NULL);
 	struct sim_prog *other = sim_add(&sim, BEST_EFFORT - 1, false, NULL);
 	struct sim_prog *p = sim_add(&sim, LATENCY, true, NULL);
-	p->params.max_reserve_ms = 100;
+	p->params.limits.max_reserve_ms = 100;
 	sim_change(p);
-	owed->params.min_share_permille = 50;
+	owed->params.limits.min_share_permille = 50;
 	sim_change(owed);
 	sim_run(&sim, 3 * SIM_S);
 	CHECK_INT(sim_stats(p).reserved_ns, 100 * SIM_MS);

@@ -47,6 +47,25 @@ static void test_parse_seconds(void)
 	CHECK_INT(rbt_parse_seconds("1s", 10000, &ms), -EINVAL);
 }
 
+static void test_parse_permille(void)
+{
+	static const struct {
+		const char *text;
+		int result;
+		uint64_t permille;
+	} cases[] = {{"2", 0, 20}, {"2.5", 0, 25}, {"2.5 %", 0, 25}, {"10%", 0, 100}, {"0", 0, 0},
+		{"10.1", -ERANGE, 0}, {"18446744073709551615", -ERANGE, 0}, {"", -EINVAL, 0},
+		{"%", -EINVAL, 0}, {"2%%", -EINVAL, 0}, {"% 2", -EINVAL, 0}, {"2.55", -EINVAL, 0},
+		{".5", -EINVAL, 0}, {"2.", -EINVAL, 0}, {"-1", -EINVAL, 0},
+		{"1                                        ", -EINVAL, 0}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t v = 0;
+		CHECK_INT(rbt_parse_permille(cases[i].text, 100, &v), cases[i].result);
+		CHECK_INT(v, cases[i].permille);
+	}
+}
+
 static void test_json(void)
 {
 	char *text = NULL;
@@ -172,6 +191,7 @@ int main(void)
 {
 	test_parse_u64();
 	test_parse_seconds();
+	test_parse_permille();
 	test_json();
 	test_fds_travel();
 	test_proc();
