@@ -97,6 +97,7 @@ struct program {
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
 	bool force;
 	bool is_trusted; /* may have more than everybody may: a reserve, longer slices */
+	bool is_reserve_granted, is_share_granted;       /* as in struct wish */
 	bool wants_priority, wants_weight, wants_limits; /* it asked for more than it may have */
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
@@ -132,7 +133,8 @@ struct wish {
 	uint64_t timeslice_us;
 	struct rbt_limits limits;
 	uint32_t is_trusted; /* it was somebody who may raise */
-	uint32_t pad;
+	/* The limits, each: a configuration with less does not count. */
+	uint16_t is_reserve_granted, is_share_granted;
 };
 
 #define SIGHTING_LISTS 64
@@ -303,6 +305,9 @@ bool may_raise(const struct peer *peer, unsigned priority);
 /* Whether these limits are above the configuration's, and above those that it had: a privilege. */
 bool limits_take_more(
 	const struct daemon *d, const struct rbt_limits *than, const struct rbt_limits *limits);
+/* A program's own limits as far as they count now: without a right to them, none above the
+ * configuration's. */
+struct rbt_limits limits_in_force(const struct daemon *d, const struct program *p);
 
 /* program.c */
 struct program *program_find(struct daemon *d, pid_t pid);

@@ -515,6 +515,8 @@ struct wish program_wish(const struct program *p)
 		.weight = p->weight,
 		.timeslice_us = p->timeslice_us,
 		.limits = p->limits,
+		.is_reserve_granted = p->is_reserve_granted,
+		.is_share_granted = p->is_share_granted,
 		.is_trusted = p->is_trusted,
 	};
 }
@@ -525,6 +527,8 @@ void program_set_wish(struct program *p, const struct wish *wish)
 	p->weight = wish->weight;
 	p->timeslice_us = wish->timeslice_us;
 	p->limits = wish->limits;
+	p->is_reserve_granted = wish->is_reserve_granted != 0;
+	p->is_share_granted = wish->is_share_granted != 0;
 	p->is_trusted = wish->is_trusted != 0;
 }
 

@@ -245,21 +245,33 @@ static uint32_t new_limit(uint32_t old, uint32_t said)
 	return said == 0 ? old : said == RBT_LIMIT_DEFAULT ? 0 : said;
 }
 
+/* Whoever has no rights may change one that was granted: it has not become more. */
+static bool new_grant(bool was_granted, uint32_t said, bool is_trusted)
+{
+	return said == 0 ? was_granted : said != RBT_LIMIT_DEFAULT && (was_granted || is_trusted);
+}
+
 /* What is not said stays as it is; but a slice goes with its priority. */
 static struct wish new_wish(
 	const struct peer *peer, const struct wish *old, const struct rbt_msg_renice *msg)
 {
 	bool is_more = msg->priority != RBT_PRIORITY_KEEP || msg->timeslice_us != 0;
+	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
+	const struct rbt_limits *said = &msg->limits;
 
 	return (struct wish){
 		.priority = msg->priority == RBT_PRIORITY_KEEP ? old->priority : msg->priority,
 		.weight = msg->weight != 0 ? msg->weight : old->weight,
 		.timeslice_us = is_more ? msg->timeslice_us : old->timeslice_us,
 		.limits.max_reserve_ms =
-			new_limit(old->limits.max_reserve_ms, msg->limits.max_reserve_ms),
+			new_limit(old->limits.max_reserve_ms, said->max_reserve_ms),
 		.limits.min_share_permille =
-			new_limit(old->limits.min_share_permille, msg->limits.min_share_permille),
-		.is_trusted = is_more ? may_raise(peer, RBT_PRIORITY_MAX) : old->is_trusted,
+			new_limit(old->limits.min_share_permille, said->min_share_permille),
+		.is_trusted = is_more ? is_trusted : old->is_trusted,
+		.is_reserve_granted =
+			new_grant(old->is_reserve_granted, said->max_reserve_ms, is_trusted),
+		.is_share_granted =
+			new_grant(old->is_share_granted, said->min_share_permille, is_trusted),
 	};
 }
 

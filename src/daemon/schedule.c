@@ -398,7 +398,7 @@ static void fill_params(
 	ret->weight = p->weight;
 	ret->group = p->group;
 	ret->timeslice_us = p->timeslice_us;
-	ret->limits = p->limits;
+	ret->limits = limits_in_force(d, p);
 	ret->suspended = p->suspended;
 	ret->is_known = p->board != NULL;
 	ret->may_reserve = p->is_trusted;

@@ -173,13 +173,14 @@ static int on_limits(struct daemon *d, struct peer *peer, const void *buf, size_
 	if (!rbt_limits_are_right(&msg.limits)) {
 		return -EBADMSG;
 	}
-	p->wants_limits =
-		!may_raise(peer, RBT_PRIORITY_MAX) && limits_take_more(d, &none, &msg.limits);
+	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
+	p->wants_limits = !is_trusted && limits_take_more(d, &none, &msg.limits);
 	if (p->wants_limits) {
 		msg.limits = none;
 	}
 	d->dirty = d->dirty || memcmp(&p->limits, &msg.limits, sizeof(p->limits)) != 0;
 	p->limits = msg.limits;
+	p->is_reserve_granted = p->is_share_granted = is_trusted;
 	return 0;
 }
 

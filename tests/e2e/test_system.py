@@ -403,6 +403,28 @@ def test_run_keeps_to_rights(s):
     assert rubato_as(s, NOBODY, "run", "--class", "latency", "--weight", 2, "--", "true", groups=[games]) == ""
 
 
+def test_a_lower_limit_counts_for_all(s):
+    """Who has said the old one before, without the right to more, is no exception; who was given more keeps it."""
+    high, low = "min_share = 5\nmax_reserve_ms = 3000\n", "min_share = 1\nmax_reserve_ms = 100\n"
+    m = Machine(s, high)
+    asked, told, given = run_as(s, NOBODY, "--min-share", 5, "--max-reserve-ms", 3000), run_as(s, NOBODY), run_as(s, NOBODY)
+    eventually("known", lambda: {asked.pid, told.pid, given.pid} <= set(s.ps()))
+    rubato_as(s, NOBODY, "renice", told.pid, "--max-reserve-ms", 2000, "--min-share", "0.5")
+    s.rubato("renice", given.pid, "--min-share", 8)
+    rubato_as(s, NOBODY, "renice", given.pid, "--min-share", 4, "--max-reserve-ms", 3000)
+
+    def are(*limits):
+        rows = s.ps()
+        return [(rows[p.pid]["max_reserve_ms"], rows[p.pid]["min_share_permille"]) for p in (asked, told, given)] == [*limits]
+
+    before = (3000, 50), (2000, 5), (3000, 40)
+    assert are(*before)
+    m.reload(low)
+    eventually("lowered", lambda: are((100, 10), (100, 5), (100, 40)))
+    m.reload(high)
+    eventually("as they were", lambda: are(*before))
+
+
 def test_rules_match_commands_and_cgroups(s):
     with open("/proc/self/cgroup") as f:
         paths = [line.rstrip("\n").split(":", 2)[2] for line in f]
