@@ -114,9 +114,7 @@ void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time)
 		k->wish = p != NULL ? program_wish(p)
 				    : (struct wish){.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 	}
-	if (d->rules.n > 0) {
-		byhand_write(d);
-	}
+	byhand_write(d);
 	if (p != NULL && p->rule[0] != '\0') {
 		p->rule[0] = '\0';
 		d->dirty = true; /* it may have been kept for the rule alone */

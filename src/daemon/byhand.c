@@ -25,6 +25,10 @@ void byhand_write(const struct daemon *d)
 	const struct sighting *k;
 	char path[160], tmp[168];
 
+	/* What nobody goes before need not be kept. */
+	if (d->rules.n == 0 || !home_is_ours(d)) {
+		return;
+	}
 	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
 	snprintf(tmp, sizeof(tmp), "%s.new", path);
 	FILE *f = fopen(tmp, "we");

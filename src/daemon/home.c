@@ -88,6 +88,7 @@ static int go_back(struct daemon *d)
 	if (r == 0) {
 		rbt_warn("%s was removed: it is there again", d->runtime_dir);
 		state_write(d);
+		byhand_write(d);
 	}
 	return r;
 }

@@ -400,6 +400,8 @@ int server_restart(struct daemon *d)
 	int r = server_start(d);
 
 	if (r < 0) {
+		/* What nobody listens on must not look as if we were found by it. */
+		unlink(d->socket_path);
 		rbt_close(&d->listener.fd);
 		d->listener = old;
 		return r;

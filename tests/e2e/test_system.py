@@ -425,6 +425,27 @@ def test_a_lower_limit_counts_for_all(s):
     eventually("as they were", lambda: are(*before))
 
 
+def test_what_users_say_outlives_the_runtime_directory(s):
+    """It is written again with the rest; not before: what is there may be another daemon's."""
+    m = Machine(s, RULE)
+    a = m.plain()
+    eventually("by rule", lambda: rule_of(s, a.pid) == "nobodies")
+    tool = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    tool.settimeout(10)
+    tool.connect(os.path.join(m.dir, "control.sock"))
+    os.kill(m.pid, signal.SIGSTOP)
+    os.rename(m.dir, m.dir + ".old")
+    os.mkdir(m.dir, 0o755)
+    tool.send(struct.pack("<IIiIIIQII", 0x74627201, 5, a.pid, 4, 0, 0, 0, 0, 0))
+    os.kill(m.pid, signal.SIGCONT)
+    assert struct.unpack_from("<i", tool.recv(4096), 8)[0] == 0
+    assert not os.path.exists(os.path.join(m.dir, "by-hand"))
+    eventually("its own again", lambda: os.path.exists(os.path.join(m.dir, "by-hand")))
+    m.kill()
+    m.start()
+    eventually("as was said", lambda: s.ps()[a.pid].get("priority") == 4 and rule_of(s, a.pid) is None)
+
+
 def test_rules_match_commands_and_cgroups(s):
     with open("/proc/self/cgroup") as f:
         paths = [line.rstrip("\n").split(":", 2)[2] for line in f]
