@@ -247,6 +247,17 @@ int shim_sys_mark(int fd, int64_t offset)
 	return syscall(SYS_fcntl, fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
 }
 
+/* The directory may be in /tmp, where anybody can make it once it is gone; we send whoever listens
+ * the program's device. As with the tools: ourselves, or root. */
+static bool is_trustworthy(int sock)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return syscall(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
+	       (cred.uid == 0 || cred.uid == (uid_t)syscall(SYS_geteuid));
+}
+
 int shim_sys_connect(const char *path)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -264,6 +275,10 @@ int shim_sys_connect(const char *path)
 		int err = errno;
 		shim_sys_close((int)sock);
 		return -err;
+	}
+	if (!is_trustworthy((int)sock)) {
+		shim_sys_close((int)sock);
+		return -EPERM;
 	}
 	return (int)sock;
 }

@@ -94,7 +94,7 @@ int shim_sys_flock(int fd);
 /* A shared lock on one byte, which belongs to the open description. 0 or -errno. */
 int shim_sys_mark(int fd, int64_t offset);
 
-/* A non-blocking connection, not yet moved up. */
+/* A non-blocking connection to root or the program's user, not yet moved up; or -errno. */
 int shim_sys_connect(const char *path);
 
 /* Sends one packet, with one fd unless it is negative. Never blocks, never raises SIGPIPE. */

@@ -382,5 +382,29 @@ def use_pid_again(s):
             sock.close()
 
 
+def test_another_users_daemon(s):
+    """Where one's own was, in a /tmp that somebody has tidied: programs hand their device to no stranger."""
+    if os.geteuid() != 0:
+        return print("     only root can be somebody else")
+    p, path = s.run(*BEST_EFFORT), os.path.join(s.run_dir, "control.sock")
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    os.kill(s.daemon(), signal.SIGKILL)
+    os.unlink(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+        stranger.bind(path)
+        os.seteuid(65534)
+        try:
+            stranger.listen()
+        finally:
+            os.seteuid(0)
+        stranger.settimeout(10)
+        with stranger.accept()[0] as sock:
+            sock.settimeout(5)
+            assert sock.recv(4096) == b"", "it introduced itself"
+    os.unlink(path)
+    s.rubato("run", "--", "true")
+    eventually("its own, again", lambda: s.ps()[p.pid]["class"] == "best-effort", 10)
+
+
 if __name__ == "__main__":
     harness.main()
