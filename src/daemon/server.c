@@ -295,7 +295,8 @@ static int open_pidfd(int sock, const struct ucred *cred)
 		return fd;
 	}
 	if (errno != ENOPROTOOPT) {
-		return -errno;
+		/* That is EINVAL for who is not there any more, which Linux 6.16 still finds. */
+		return errno == EINVAL || errno == ENODATA ? -ESRCH : -errno;
 	}
 	if (cred->pid <= 0) {
 		return -ESRCH;

@@ -342,14 +342,32 @@ def test_a_pid_that_is_used_again_before_6_5(s):
     """The same where the kernel gives no pidfd of who connected."""
     if platform.machine() != "x86_64":
         return print("     the filter is for x86_64")
-    daemon = subprocess.Popen(s.inside(["python3", "-c", OLDER, binary("rubatod")]), env=s.env,
-                              stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    daemon = older_daemon(s, OLDER)
     pid = s.daemon()
-    eventually("listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
     use_pid_again(s)
     assert s.daemon() == pid
     os.kill(pid, signal.SIGKILL)
     daemon.wait(10)
+
+
+def test_who_has_ended_before_6_16(s):
+    """Where the kernel has no pidfd of who connected and was waited for, it says EINVAL: nothing to speak of."""
+    if platform.machine() != "x86_64":
+        return print("     the filter is for x86_64")
+    daemon = older_daemon(s, OLDER.replace("92", "22"))
+    with connect(s) as sock:
+        sock.send(hello())
+        assert is_closed(sock)
+    os.kill(s.daemon(), signal.SIGTERM)
+    said = daemon.communicate(timeout=10)[1]
+    assert said == b"", said
+
+
+def older_daemon(s, script):
+    daemon = subprocess.Popen(s.inside(["python3", "-c", script, binary("rubatod")]), env=s.env,
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    eventually("listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+    return daemon
 
 
 def use_pid_again(s):
