@@ -97,8 +97,8 @@ struct program {
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
 	bool force;
 	bool is_trusted; /* may have more than everybody may: a reserve, longer slices */
-	bool is_reserve_granted, is_share_granted;       /* as in struct wish */
-	bool wants_priority, wants_weight, wants_limits; /* it asked for more than it may have */
+	bool is_reserve_granted, is_share_granted; /* as in struct wish */
+	bool wants_priority, wants_weight;         /* it asked for more than its user may have */
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */

@@ -84,6 +84,14 @@ static bool is_amd(struct daemon *d, const struct program *p)
 	return h != NULL && rbt_holdings_find(&d->mine, h->id)->rec.backend == RBT_BACKEND_AMD;
 }
 
+/* Whether one of them does not count. */
+static bool has_too_high_limits(struct daemon *d, const struct program *p)
+{
+	struct rbt_limits now = limits_in_force(d, p);
+
+	return memcmp(&now, &p->limits, sizeof(now)) != 0;
+}
+
 /* One line for whoever asks how a program fares, valid until the next; empty when it has what it
  * asked for. */
 static const char *note_text(struct daemon *d, const struct program *p)
@@ -101,7 +109,7 @@ static const char *note_text(struct daemon *d, const struct program *p)
 		return NO_SLICES;
 	}
 	if (p->denial == RBT_DENIED_NOTHING &&
-		(p->wants_priority || p->wants_weight || p->wants_limits)) {
+		(p->wants_priority || p->wants_weight || has_too_high_limits(d, p))) {
 		snprintf(text, sizeof(text), "%s " RAISING,
 			raising_text(p->wants_priority, p->wants_weight), d->admin_group);
 		return text;
@@ -217,10 +225,8 @@ static bool check_rights(
 
 /* Whether the peer may have that; after an answer if not. */
 static bool check_renice(struct daemon *d, struct peer *peer, const struct program *p,
-	const struct wish *wish, uint64_t said_us)
+	const struct wish *old, const struct wish *wish, uint64_t said_us)
 {
-	struct wish old = program_wish(p);
-
 	if (wish->priority > RBT_PRIORITY_MAX || said_us > RBT_TIMESLICE_MAX_US ||
 		wish->weight > RBT_WEIGHT_MAX || !rbt_limits_are_right(&wish->limits)) {
 		answer(peer, -EINVAL, "priority, timeslice, weight or limit out of range");
@@ -230,7 +236,7 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 		answer(peer, -EOPNOTSUPP, NO_SLICES);
 		return false;
 	}
-	if (!check_rights(d, peer, &old, wish)) {
+	if (!check_rights(d, peer, old, wish)) {
 		return false;
 	}
 	if (is_longer(p, said_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
@@ -289,12 +295,9 @@ static void on_may(struct daemon *d, struct peer *peer, const struct rbt_msg_ren
 /* What it was started with and could not have is made up for by what was said since. */
 static void forget_wishes(struct program *p, const struct rbt_msg_renice *msg)
 {
-	bool has_limits = msg->limits.max_reserve_ms != 0 || msg->limits.min_share_permille != 0;
-
 	if (p != NULL) {
 		p->wants_priority = p->wants_priority && msg->priority == RBT_PRIORITY_KEEP;
 		p->wants_weight = p->wants_weight && msg->weight == 0;
-		p->wants_limits = p->wants_limits && !has_limits;
 	}
 }
 
@@ -307,7 +310,11 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	}
 	uint64_t start_time = p->start_time;
 	struct wish old = program_wish(p), wish = new_wish(peer, &old, msg);
-	if (!check_renice(d, peer, p, &wish, msg->timeslice_us)) {
+	/* What does not count any more is no reason to have it again. */
+	struct wish had = old;
+	had.limits = limits_in_force(d, p);
+	struct wish more = new_wish(peer, &had, msg);
+	if (!check_renice(d, peer, p, &had, &more, msg->timeslice_us)) {
 		return;
 	}
 	program_set_wish(p, &wish);

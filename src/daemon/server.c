@@ -162,7 +162,6 @@ static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_
 
 static int on_limits(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
-	static const struct rbt_limits none = {0};
 	struct program *p = peer->program;
 	struct rbt_msg_limits msg;
 
@@ -173,14 +172,9 @@ static int on_limits(struct daemon *d, struct peer *peer, const void *buf, size_
 	if (!rbt_limits_are_right(&msg.limits)) {
 		return -EBADMSG;
 	}
-	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
-	p->wants_limits = !is_trusted && limits_take_more(d, &none, &msg.limits);
-	if (p->wants_limits) {
-		msg.limits = none;
-	}
 	d->dirty = d->dirty || memcmp(&p->limits, &msg.limits, sizeof(p->limits)) != 0;
 	p->limits = msg.limits;
-	p->is_reserve_granted = p->is_share_granted = is_trusted;
+	p->is_reserve_granted = p->is_share_granted = may_raise(peer, RBT_PRIORITY_MAX);
 	return 0;
 }
 

@@ -421,8 +421,12 @@ def test_a_lower_limit_counts_for_all(s):
     assert are(*before)
     m.reload(low)
     eventually("lowered", lambda: are((100, 10), (100, 5), (100, 40)))
+    assert "a limit needs root" in s.ps()[asked.pid]["note"]
+    rubato_as(s, NOBODY, "renice", asked.pid, "--min-share", 4, code=4)
+    rubato_as(s, NOBODY, "renice", asked.pid, "--weight", 1)
     m.reload(high)
     eventually("as they were", lambda: are(*before))
+    assert s.ps()[asked.pid]["note"] == ""
 
 
 def test_what_users_say_outlives_the_runtime_directory(s):
