@@ -13,8 +13,8 @@
 #include "median.h"
 #include "util/time.h"
 
-#define CHUNK       32
-#define CHUNKS      24 /* a multiple of 4 */
+#define CHUNK       32 /* launches */
+#define ROUNDS      6  /* of four chunks, two of each */
 #define MAX_BATCHES 4096
 
 static void launch(const struct cuda *cuda)
@@ -45,14 +45,14 @@ static struct batch time_batch(const struct cuda *cuda, const struct cuda *drive
 {
 	uint64_t sum_ns[2] = {0};
 
-	for (int i = 0; i < CHUNKS; i++) {
+	for (int i = 0; i < 4 * ROUNDS; i++) {
 		/* One, two, two, one: a queue that fills makes the later launches slower. */
 		bool is_drivers = (i % 4 == 1 || i % 4 == 2);
 		sum_ns[is_drivers] += time_chunk_ns(is_drivers ? driver : cuda, sync_each);
 	}
 	CUDA_DO(cuda, cuStreamSynchronize, cuda->stream);
-	return (struct batch){
-		(double)sum_ns[0] / (CHUNKS / 2 * CHUNK), (double)sum_ns[1] / (CHUNKS / 2 * CHUNK)};
+	const double n = 2.0 * ROUNDS * CHUNK;
+	return (struct batch){(double)sum_ns[0] / n, (double)sum_ns[1] / n};
 }
 
 /* Of what programs get, of the driver's own, and of how much more the first takes. */
