@@ -58,6 +58,7 @@ static const struct sock_filter filter[] = {
 	ALLOW(SYS_sendmsg),
 	ALLOW(SYS_socket),
 	ALLOW(SYS_connect),
+	ALLOW(SYS_getsockopt),
 	ALLOW(SYS_socketpair),
 	ALLOW(SYS_read),
 	ALLOW(SYS_write),

@@ -46,8 +46,8 @@ def test_nonsense_at_the_socket(s):
     nonsense = [b"", b"x", os.urandom(7), os.urandom(4096), struct.pack("<II", MAGIC, 999),
                 struct.pack("<II", MAGIC, 1), struct.pack("<II", MAGIC, 2) + b"\xff" * 24,
                 struct.pack("<IIIIQ", MAGIC, 1, 99, 0, 0), struct.pack("<IIIIQ", MAGIC, 1, 2, 0, 1 << 60),
-                struct.pack("<II", MAGIC, 4) + b"\xff" * 24, struct.pack("<IIiIIIQ", MAGIC, 5, p.pid, 99, 0, 0, 0),
-                struct.pack("<IIiIIIQ", MAGIC, 5, -1, 2, 0, 0, 0), struct.pack("<IIiIQ", MAGIC, 6, 0, 0, 0)]
+                struct.pack("<II", MAGIC, 4) + b"\xff" * 24, struct.pack("<IIiIIIQII", MAGIC, 5, p.pid, 99, 0, 0, 0, 0, 0),
+                struct.pack("<IIiIIIQII", MAGIC, 5, -1, 2, 0, 0, 0, 0, 0), struct.pack("<IIiIQ", MAGIC, 6, 0, 0, 0)]
     for packet in nonsense * 20:
         sock = connect(s)
         try:

@@ -34,9 +34,9 @@ def listing(s):
             if struct.unpack_from("<II", data)[1] != PROGRAM:
                 return found
             pid, n_tasks = struct.unpack_from("<i", data, 8)[0], struct.unpack_from("<I", data, 148)[0]
-            turns = struct.unpack_from("<16sII8Q", data, 152 + 64 * n_tasks)
-            found[pid] = {"counted": turns[2] != 0, "on_us": turns[3] // 1000, "waited_us": turns[4] // 1000,
-                          "turns": turns[5], "reserves": turns[7]}
+            turns = struct.unpack_from("<16s4I8Q", data, 152 + 64 * n_tasks)
+            found[pid] = {"counted": turns[2] != 0, "on_us": turns[5] // 1000, "waited_us": turns[6] // 1000,
+                          "turns": turns[7], "reserves": turns[9]}
     except (OSError, struct.error):
         return {}
     finally:
