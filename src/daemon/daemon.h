@@ -196,7 +196,6 @@ struct daemon {
 	bool deaf;        /* no fd was left for a connection: the listener is not watched */
 	bool is_homeless; /* the runtime directory was removed, or is another daemon's */
 	uint64_t home_look_ns;
-	struct source home; /* tells when it is removed; -1: nothing does */
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
@@ -251,8 +250,6 @@ void unwatch(struct daemon *d, struct source *s); /* closes it too */
 int home_claim(struct daemon *d);
 /* Whether what is there is what we have made there. */
 bool home_is_ours(const struct daemon *d);
-/* With the socket in it: to be told when that cannot be found any more. */
-void home_watch(struct daemon *d);
 /* Whether we can still be found: makes it so, or ends in favour of who can. */
 void home_tick(struct daemon *d, uint64_t now_ns);
 

@@ -2,16 +2,15 @@
 /*
  * The runtime directory, which is ours while we hold its lock. It can be taken from under us: a
  * user's /run/user/UID goes with the last login, and what tidies /tmp removes what looks old.
- * Programs go on with us over the connections they have, but nobody finds us any more. So we are
- * told of it, look now and then while there is something else to do, and go back there; or, if
- * another daemon was faster, leave the programs to it, which they find by themselves.
+ * Programs go on with us over the connections they have, but nobody finds us any more. So we look
+ * now and then, and go back there; or, if another daemon was faster, leave the programs to it,
+ * which they find by themselves.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,46 +65,6 @@ bool home_is_ours(const struct daemon *d)
 	       held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
-/* Whether who looks for us finds us. */
-static bool is_at_home(const struct daemon *d)
-{
-	return access(d->socket_path, F_OK) == 0 && home_is_ours(d);
-}
-
-static void on_change(struct daemon *d, struct source *s, uint32_t events)
-{
-	char ignored[4096];
-
-	while (read(s->fd, ignored, sizeof(ignored)) > 0) {
-	}
-	if (!d->is_homeless && !is_at_home(d)) {
-		d->is_homeless = true;
-		d->home_look_ns = rbt_now_ns() + LOOK_EVERY_NS;
-	}
-}
-
-/* Not all that happens in the directory, for most of that is our own doing: a name that goes is a
- * change of what has it. Who gets no such watch has the looks alone. */
-void home_watch(struct daemon *d)
-{
-	uint32_t gone = IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
-
-	if (d->home.fd < 0) {
-		d->home = (struct source){
-			.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), .ready = on_change};
-		if (d->home.fd >= 0 && watch(d, &d->home) < 0) {
-			rbt_close(&d->home.fd);
-		}
-	}
-	if (d->home.fd >= 0) {
-		inotify_add_watch(d->home.fd, d->runtime_dir, IN_DELETE_SELF | IN_MOVE_SELF);
-		inotify_add_watch(d->home.fd, d->lock_path, gone);
-		inotify_add_watch(d->home.fd, d->socket_path, gone);
-	}
-	/* Of what went before that we are not told. */
-	d->is_homeless = !is_at_home(d);
-}
-
 /* Whether tools and programs still look for us where we were: for a user who is not logged in it
  * may be elsewhere. */
 static bool is_same_place(const struct daemon *d)
@@ -130,9 +89,8 @@ static int go_back(struct daemon *d)
 		rbt_warn("%s was removed: it is there again", d->runtime_dir);
 		state_write(d);
 		byhand_write(d);
-		home_watch(d);
 	}
-	return r == 0 && d->is_homeless ? -EAGAIN : r;
+	return r;
 }
 
 void home_tick(struct daemon *d, uint64_t now_ns)
@@ -141,7 +99,7 @@ void home_tick(struct daemon *d, uint64_t now_ns)
 		return;
 	}
 	d->home_look_ns = now_ns + LOOK_EVERY_NS;
-	if (is_at_home(d)) {
+	if (access(d->socket_path, F_OK) == 0 && home_is_ours(d)) {
 		d->is_homeless = false;
 		return;
 	}

@@ -484,7 +484,6 @@ static void shut_down(struct daemon *d)
 	unwatch(d, &d->signals);
 	unwatch(d, &d->timer);
 	unwatch(d, &d->alive_timer);
-	unwatch(d, &d->home);
 	rbt_close(&d->epoll_fd);
 	rbt_close(&d->lock_fd);
 }
@@ -498,7 +497,6 @@ int main(int argc, char **argv)
 		.signals.fd = -1,
 		.timer.fd = -1,
 		.alive_timer.fd = -1,
-		.home.fd = -1,
 		.scan.fd = -1,
 		.scan_timer.fd = -1,
 		.hand.fd = -1,
@@ -552,7 +550,6 @@ int main(int argc, char **argv)
 		shut_down(&d);
 		return 1;
 	}
-	home_watch(&d);
 	announce(&ready_fd);
 	say_ready(&d);
 	run_loop(&d);

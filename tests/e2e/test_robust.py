@@ -418,27 +418,6 @@ def test_the_runtime_directory_is_removed(s):
     taking_turns(s, [p, q])
 
 
-def test_the_runtime_directory_is_removed_while_nothing_happens(s):
-    """The daemon sleeps then; it is woken for that, and for nothing else."""
-    p = s.run("--class", "latency")
-    eventually("known", lambda: p.pid in s.ps())
-    daemon = s.daemon()
-
-    def sleeps():
-        with open(f"/proc/{daemon}/status") as f:
-            switches = next(line for line in f if line.startswith("voluntary"))
-        time.sleep(0.6)
-        with open(f"/proc/{daemon}/status") as f:
-            return switches in f.read()
-
-    eventually("sleeps", sleeps)
-    for remove in shutil.rmtree, lambda path: os.rename(path, path + ".old"):
-        remove(s.run_dir)
-        eventually("there again", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
-        assert s.ps()[p.pid]["class"] == "latency" and s.processes("rubatod") == [daemon]
-    eventually("sleeps again", sleeps)
-
-
 def test_the_runtime_directory_is_taken_over(s):
     """By another daemon, before the first can come back: that leaves, touches nothing there, and loses no program."""
     p = s.run(*BEST_EFFORT)
