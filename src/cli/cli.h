@@ -82,6 +82,9 @@ int niceness_settle(const struct command *cmd, struct niceness *n);
 int daemon_connect(uid_t uid);
 /* The machine's daemon if it runs, else our own, started if need be: fd or -errno. */
 int daemon_start(void);
+/* Starts our own daemon if one before it was killed and has left programs suspended or changed: it
+ * puts them back. Not when it was killed too often: then returns for how many seconds more. */
+uint64_t daemon_heal(void);
 /* Why that failed and what to do, in words; valid until the next call. */
 const char *daemon_start_error(int error);
 /* The path at which `sock` was connected. */
@@ -90,9 +93,12 @@ int daemon_socket_path(int sock, char *buf, size_t size);
  * the daemon's verdict is in ret->error. */
 int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,
 	struct rbt_msg_result *ret);
+/* How long a daemon has for an answer: to a look at everybody, and to what was asked of it. */
+#define LIST_TIMEOUT_S   3
+#define ANSWER_TIMEOUT_S 10
 /* The program with the next pid after `after`, with what `flags` (RBT_LIST_*) ask for besides: size
  * of the message in buf, 0 after the last, or -errno. */
-ssize_t daemon_list(int sock, pid_t after, uint32_t flags, void *buf, size_t size);
+ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *buf, size_t size);
 
 /* target.c: a program named on the command line */
 

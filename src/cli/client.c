@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "util/deaths.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/runtime.h"
@@ -21,8 +22,6 @@
 /* A daemon that does not answer is as good as none; a healthy one needs a few milliseconds, and
  * some seconds when it loses its hand in the middle of a request. */
 #define CONNECT_TIMEOUT_MS 1000
-#define LIST_TIMEOUT_S     3
-#define ANSWER_TIMEOUT_S   10
 #define START_TIMEOUT_MS   3000
 #define START_RETRY_US     20000
 #define IDLE_EXIT_S        "30"
@@ -98,7 +97,7 @@ static void become_daemon(const char *path, int ready_fd)
 	snprintf(fd_arg, sizeof(fd_arg), "%d", 3);
 	unsetenv("LD_PRELOAD");
 	if (chdir("/") == 0) {
-		execl(path, "rubatod", "--idle-exit-s", idle != NULL ? idle : IDLE_EXIT_S,
+		execl(path, "rubatod", "--keep", "--idle-exit-s", idle != NULL ? idle : IDLE_EXIT_S,
 			"--ready-fd", fd_arg, NULL);
 	}
 	_exit(1);
@@ -138,14 +137,9 @@ static int spawn_daemon(void)
 	return r;
 }
 
-int daemon_start(void)
+static int daemon_start_own(void)
 {
 	uint64_t until_ns = rbt_now_ns() + START_TIMEOUT_MS * RBT_NS_PER_MS;
-	int machines = daemon_connect(RBT_UID_SYSTEM);
-
-	if (machines >= 0) {
-		return machines;
-	}
 
 	/* The one that has the directory may be just leaving, or not yet listening: then ours ends
 	 * at once, and it is tried again. */
@@ -167,6 +161,40 @@ int daemon_start(void)
 		}
 		usleep(START_RETRY_US);
 	}
+}
+
+int daemon_start(void)
+{
+	int machines = daemon_connect(RBT_UID_SYSTEM);
+
+	return machines >= 0 ? machines : daemon_start_own();
+}
+
+/* Whether a daemon of ours has left programs changed: it removes the file when all are back. */
+static bool has_left_something(const char *dir)
+{
+	char path[160];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/state", dir);
+	return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+}
+
+uint64_t daemon_heal(void)
+{
+	uint64_t now_ns = rbt_now_ns(), pause_end_ns = 0;
+	char dir[128];
+
+	if (rbt_runtime_dir(geteuid(), dir, sizeof(dir)) < 0 || !has_left_something(dir)) {
+		return 0;
+	}
+	int sock = daemon_connect(geteuid());
+	if (sock == -ENOENT || sock == -ECONNREFUSED) {
+		pause_end_ns = rbt_deaths_pause_end(dir, now_ns);
+		sock = pause_end_ns == 0 ? daemon_start_own() : sock;
+	}
+	rbt_close(&sock);
+	return pause_end_ns == 0 ? 0 : (pause_end_ns - now_ns) / RBT_NS_PER_S + 1;
 }
 
 const char *daemon_start_error(int error)
@@ -248,7 +276,7 @@ static bool is_tail_sound(size_t size, uint32_t flags)
 	return fits;
 }
 
-ssize_t daemon_list(int sock, pid_t after, uint32_t flags, void *buf, size_t size)
+ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *buf, size_t size)
 {
 	struct rbt_msg_pid req = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIST},
@@ -261,7 +289,7 @@ ssize_t daemon_list(int sock, pid_t after, uint32_t flags, void *buf, size_t siz
 	if (r < 0) {
 		return r;
 	}
-	ssize_t n = receive(sock, buf, size, LIST_TIMEOUT_S);
+	ssize_t n = receive(sock, buf, size, timeout_s);
 	if (n < 0) {
 		return n;
 	}

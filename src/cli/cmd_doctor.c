@@ -134,7 +134,7 @@ static bool is_answering(int sock)
 {
 	static char buf[RBT_MSG_MAX];
 
-	return daemon_list(sock, INT_MAX, 0, buf, sizeof(buf)) != -ETIMEDOUT;
+	return daemon_list(sock, INT_MAX, 0, LIST_TIMEOUT_S, buf, sizeof(buf)) != -ETIMEDOUT;
 }
 
 static void check_house(struct report *rep)

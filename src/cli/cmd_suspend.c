@@ -82,7 +82,7 @@ const struct command cmd_suspend = {
 		"\n"
 		"Takes every task of the programs off the GPU, in the middle of a kernel if need be;\n"
 		"nothing is lost or run twice. Their CPU side goes on until it waits for the GPU.\n"
-		"Returns at once. rubatod keeps them suspended; should it die, they run again.\n"
+		"Returns at once. rubatod keeps them suspended; while it does not run, they run.\n"
 		"\n"
 		"      --for SECONDS        resume by itself after this long (fractions allowed)\n",
 	.run = run_suspend,

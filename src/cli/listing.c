@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,12 @@
 
 #include "cli/cli.h"
 #include "cli/look.h"
+#include "util/deaths.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
 #include "util/runtime.h"
+#include "util/time.h"
 
 struct walk {
 	int (*fn)(const struct listed *l, void *data);
@@ -123,7 +126,8 @@ int listing_daemon(int sock, uid_t uid, uint32_t flags,
 	ssize_t n;
 	int r = 0;
 
-	while (r == 0 && (n = daemon_list(sock, after, flags, buf, sizeof(buf))) != 0) {
+	while (r == 0 &&
+		(n = daemon_list(sock, after, flags, LIST_TIMEOUT_S, buf, sizeof(buf))) != 0) {
 		struct rbt_msg_program msg;
 		if (n < 0) {
 			return (int)n;
@@ -304,6 +308,13 @@ static int look_at(pid_t pid, void *data)
 int listing_each(int (*fn)(const struct listed *l, void *data), void *data)
 {
 	struct walk w = {.fn = fn, .data = data};
+
+	uint64_t pause_s = daemon_heal();
+	if (pause_s != 0) {
+		rbt_warn("rubatod was killed %d times within %llu s: it is started again in "
+			 "%" PRIu64 " s, or by `rubato run`",
+			RBT_DEATHS_MAX, RBT_DEATHS_WITHIN_NS / RBT_NS_PER_S, pause_s);
+	}
 	int r = list_daemon(&w, RBT_UID_SYSTEM);
 
 	if (r == 0) {

@@ -15,6 +15,11 @@
 #include "util/parse.h"
 #include "util/proc.h"
 #include "util/runtime.h"
+#include "util/time.h"
+
+/* How long a request is repeated that may go better at the next try. */
+#define RETRY_NS      (10 * RBT_NS_PER_S)
+#define RETRY_STEP_US 100000
 
 __attribute__((format(printf, 2, 3))) static void explain(char *why, const char *fmt, ...)
 {
@@ -69,7 +74,7 @@ static int manages(int sock, pid_t pid)
 {
 	static char buf[RBT_MSG_MAX];
 	struct rbt_msg_program msg;
-	ssize_t n = daemon_list(sock, pid - 1, 0, buf, sizeof(buf));
+	ssize_t n = daemon_list(sock, pid - 1, 0, ANSWER_TIMEOUT_S, buf, sizeof(buf));
 
 	if (n <= 0) {
 		return (int)n;
@@ -112,7 +117,8 @@ static int look(const void *data, struct rbt_record **ret, size_t *ret_n)
 	return look_tasks(*(const pid_t *)data, ret, ret_n);
 }
 
-static int attach(int sock, pid_t pid, char *why)
+/* is_enough: what a daemon has put back needs no look, which may take too long. */
+static int attach(int sock, pid_t pid, bool is_enough, char *why)
 {
 	struct rbt_msg_result result = {0};
 	struct rbt_record *recs = NULL;
@@ -129,6 +135,8 @@ static int attach(int sock, pid_t pid, char *why)
 	}
 	if (r == 0) {
 		r = hand_over(sock, pid, recs, n, &result);
+	} else if (r == -ETIME && sock >= 0 && is_enough) {
+		r = 0;
 	}
 	if (r < 0) {
 		target_error(why, pid, r, result.text);
@@ -160,7 +168,7 @@ static int find_manager(uid_t uid, pid_t pid, int *ret_other)
 
 /* Finds the daemon that manages `pid`; failing that, attaches the program and hands it to one.
  * Returns a connected socket; or a negative errno, with `why` written. */
-static int target_open(pid_t pid, char *why)
+static int target_open(pid_t pid, bool is_resume, char *why)
 {
 	uid_t owner;
 	int r = rbt_proc_uid(pid, &owner);
@@ -171,6 +179,7 @@ static int target_open(pid_t pid, char *why)
 		target_error(why, pid, r, "");
 		return r;
 	}
+	(void)daemon_heal();
 	/* The machine's daemon first, then the owner's: it may hold the GPU's lock, and two
 	 * schedulers on one GPU help nobody. */
 	uid_t whose[] = {RBT_UID_SYSTEM, geteuid() == 0 ? owner : geteuid(), geteuid()};
@@ -194,14 +203,16 @@ static int target_open(pid_t pid, char *why)
 		rbt_close(&fallback);
 		return -ETIMEDOUT;
 	}
-	return attach(fallback, pid, why);
+	return attach(fallback, pid, is_resume, why);
 }
 
 static int request_once(
 	pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret, char *why)
 {
-	int sock = target_open(pid, why);
+	struct rbt_msg_header h;
 
+	memcpy(&h, msg, sizeof(h));
+	int sock = target_open(pid, h.type == RBT_MSG_RESUME, why);
 	if (sock < 0) {
 		ret->error = 0; /* explained already */
 		return sock;
@@ -214,15 +225,35 @@ static int request_once(
 	return ret->error;
 }
 
+/* What may go better at the next try. All requests can be made twice. */
+static bool is_passing(int r, const struct rbt_msg_result *result, pid_t pid)
+{
+	switch (-r) {
+	case ESRCH:
+		/* Managed a moment ago, and now not, but alive: another tool had it let go. */
+		return result->error == r && kill(pid, 0) == 0;
+	case ECONNRESET:
+	case EPIPE:
+		/* The daemon was killed while it was at it. */
+		return true;
+	case EAGAIN:
+		/* It has no hand at present, or waits for the one of the daemon before it. */
+		return result->error == r;
+	default:
+		return false;
+	}
+}
+
 int target_try(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret,
 	char ret_why[TARGET_WHY_MAX])
 {
 	struct rbt_msg_result result = {0};
 	char why[TARGET_WHY_MAX] = "";
+	uint64_t end_ns = rbt_now_ns() + RETRY_NS;
 	int r = request_once(pid, msg, size, &result, why);
 
-	/* Managed a moment ago, and now not, but alive: another tool had it let go. */
-	if (r == -ESRCH && result.error == r && kill(pid, 0) == 0) {
+	while (is_passing(r, &result, pid) && rbt_now_ns() < end_ns) {
+		usleep(RETRY_STEP_US);
 		result = (struct rbt_msg_result){0};
 		r = request_once(pid, msg, size, &result, why);
 	}

@@ -47,10 +47,15 @@ struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_ti
 	return NULL;
 }
 
-bool adopt_is_due(const struct sighting *k, uint32_t n_files, uint64_t now_ns)
+bool adopt_is_due(
+	const struct daemon *d, const struct sighting *k, uint32_t n_files, uint64_t now_ns)
 {
-	return (!k->is_by_hand || k->is_kept) &&
-	       (k->is_stale || n_files != k->n_files || now_ns >= k->next_ns);
+	const struct said *said = byhand_find(d, k->pid, k->start_time);
+
+	if (said != NULL && (said->is_wanted || said->has_wish)) {
+		return said->is_wanted;
+	}
+	return k->is_stale || n_files != k->n_files || now_ns >= k->next_ns;
 }
 
 static struct sighting *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
@@ -99,38 +104,6 @@ static void make_stale(struct sighting *k)
 	k->is_said = false;
 }
 
-void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time)
-{
-	struct sighting *k = obtain(d, pid, start_time);
-	struct program *p = program_find(d, pid);
-
-	if (p != NULL && p->start_time != start_time) {
-		p = NULL;
-	}
-	if (k != NULL) {
-		k->is_by_hand = k->is_seen = true;
-		k->is_kept = false;
-		/* Who is back to normal may have been let go of. */
-		k->wish = p != NULL ? program_wish(p)
-				    : (struct wish){.priority = RBT_PRIORITY_NORMAL, .weight = 1};
-	}
-	byhand_write(d);
-	if (p != NULL && p->rule[0] != '\0') {
-		p->rule[0] = '\0';
-		d->dirty = true; /* it may have been kept for the rule alone */
-	}
-}
-
-void adopt_keep(struct daemon *d, pid_t pid, uint64_t start_time, const struct wish *wish)
-{
-	struct sighting *k = obtain(d, pid, start_time);
-
-	if (k != NULL) {
-		k->is_by_hand = k->is_kept = k->is_seen = k->is_stale = true;
-		k->wish = *wish;
-	}
-}
-
 void adopt_released(struct daemon *d, const struct program *p)
 {
 	struct sighting *k = p->rule[0] != '\0' ? adopt_find(d, p->pid, p->start_time) : NULL;
@@ -151,6 +124,15 @@ static void let_alone(struct daemon *d, struct program *p)
 	d->dirty = true;
 }
 
+static void take_group(struct daemon *d, struct program *p, const struct scan_report *report)
+{
+	bool is_shared = report->group_is_shared != 0;
+
+	if (strcmp(p->group_name, report->group) != 0 || p->group_is_shared != is_shared) {
+		program_set_group(d, p, is_shared, report->group);
+	}
+}
+
 static void apply_rule(struct daemon *d, struct program *p, const struct rule *rule,
 	const struct scan_report *report)
 {
@@ -160,19 +142,7 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 	strcpy(p->rule, rule->name);
 	p->priority = rule->priority;
 	p->weight = rule->weight != 0 ? rule->weight : 1;
-	if (strcmp(p->group_name, report->group) != 0 ||
-		p->group_is_shared != (report->group_is_shared != 0)) {
-		program_set_group(d, p, report->group_is_shared != 0, report->group);
-	}
-	d->dirty = true;
-}
-
-/* A rule was for it until a user spoke: it stays in that rule's group, no more. */
-static void apply_kept(struct daemon *d, struct program *p, struct sighting *k)
-{
-	p->rule[0] = '\0';
-	program_set_wish(p, &k->wish);
-	k->is_kept = false;
+	take_group(d, p, report);
 	d->dirty = true;
 }
 
@@ -270,24 +240,48 @@ static void put_off(struct daemon *d, struct sighting *k, const struct scan_repo
 	}
 }
 
+/* A program that users spoke of to a daemon before us. If it is here, what they said has been
+ * applied; if not, its shim connects, or it cannot be had. */
+static void settle_wanted(struct daemon *d, struct said *said, const struct scan_report *report)
+{
+	struct user *user = user_obtain(d, report->uid);
+
+	said->is_wanted = false;
+	if (report->error < 0 && report->error != -ENXIO && report->error != -ESRCH &&
+		user != NULL && user_may_be_named(user)) {
+		rbt_warn("process %d was reniced or suspended before, and cannot be attached: %s",
+			(int)report->pid, strerror(-report->error));
+	}
+}
+
 /* All of a report has come. */
 static void settle(struct daemon *d)
 {
 	const struct scan_report *report = &d->scan_report;
 	struct sighting *k = obtain(d, report->pid, report->start_time);
+	struct said *said = byhand_find(d, report->pid, report->start_time);
 	struct program *p = program_of(d, report, false);
 
 	if (k == NULL) {
 		return;
 	}
 	k->is_seen = true;
-	/* A user may have spoken while it was looked at. */
-	if (report->verdict == SCAN_SEEN || (k->is_by_hand && !k->is_kept)) {
+	if (report->verdict == SCAN_SEEN) {
 		return;
 	}
 	k->n_files = report->n_files;
 	k->is_stale = false;
 	k->next_ns = UINT64_MAX;
+	if (said != NULL && said->is_wanted) {
+		settle_wanted(d, said, report);
+	}
+	if (said != NULL && said->has_wish) {
+		/* What a user says goes before any rule, but for the group. */
+		if (report->verdict == SCAN_RULE && p != NULL) {
+			take_group(d, p, report);
+		}
+		return;
+	}
 	if (report->verdict == SCAN_NOTHING && p != NULL && p->rule[0] != '\0') {
 		let_alone(d, p);
 	} else if (report->verdict == SCAN_RULE && report->error < 0) {
@@ -295,9 +289,6 @@ static void settle(struct daemon *d)
 	} else if (report->verdict == SCAN_RULE && p != NULL) {
 		k->tries = 0;
 		apply_rule(d, p, &d->rules.list[report->rule], report);
-		if (k->is_kept) {
-			apply_kept(d, p, k);
-		}
 	}
 }
 
@@ -402,7 +393,9 @@ static void start_scan(struct daemon *d)
 {
 	int sock;
 
-	if (d->scan.fd >= 0 || d->rules.n == 0 || rbt_lost_are_too_many(&d->lost)) {
+	bool is_needed = d->rules.n > 0 || byhand_is_wanting(d);
+
+	if (d->scan.fd >= 0 || !is_needed || rbt_lost_are_too_many(&d->lost)) {
 		return;
 	}
 	pid_t pid = rbt_aside_start(scan_run, d, &sock);
@@ -462,7 +455,7 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
 			let_alone(d, p);
 		}
 	}
-	if (d->rules.n > 0) {
+	if (d->rules.n > 0 || byhand_is_wanting(d)) {
 		spec.it_interval.tv_sec = (time_t)(d->scan_ms / 1000);
 		spec.it_interval.tv_nsec = (long)(d->scan_ms % 1000 * RBT_NS_PER_MS);
 		spec.it_value = spec.it_interval;

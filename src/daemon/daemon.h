@@ -127,14 +127,29 @@ struct program {
 	LIST_ENTRY(program) pending;
 };
 
-/* How a user wants a program to be treated. As it is on disk: byhand.c. */
+/* How a user wants a program to be treated. */
 struct wish {
 	uint32_t priority, weight;
 	uint64_t timeslice_us;
 	struct rbt_limits limits;
 	uint32_t is_trusted; /* it was somebody who may raise */
+	uint32_t force;      /* write to a driver that is not known */
 	/* The limits, each: a configuration with less does not count. */
 	uint16_t is_reserve_granted, is_share_granted;
+};
+
+/* What users have said of a process. It holds until the process ends or runs another program;
+ * byhand.c. */
+struct said {
+	pid_t pid;
+	uint64_t start_time;
+	uint64_t said_ns; /* when they last did */
+	bool has_wish;    /* how to treat it: then no rule is for it */
+	struct wish wish;
+	bool is_suspended;
+	uint64_t resume_at_ns; /* 0: until resumed */
+	bool is_wanted;        /* it was said to a daemon before us; its tasks are to be found */
+	LIST_ENTRY(said) link;
 };
 
 #define SIGHTING_LISTS 64
@@ -145,9 +160,6 @@ struct sighting {
 	uint32_t n_files; /* control nodes, when it was looked at */
 	unsigned tries;   /* in vain */
 	uint64_t next_ns; /* when to look again for tasks; UINT64_MAX: without a reason, not */
-	bool is_by_hand;  /* a user has said how it is to be treated: no rule is for it */
-	bool is_kept;     /* to a daemon before us; is done when its tasks are found */
-	struct wish wish; /* how that is */
 	bool is_stale;    /* the rules or the program have changed */
 	bool is_seen;     /* in the look that is under way */
 	bool is_said;     /* why it cannot be attached */
@@ -169,6 +181,11 @@ struct daemon {
 	int epoll_fd, lock_fd;
 	struct source listener, signals, timer, hand;
 	struct source alive_timer; /* for the service manager */
+	struct source keeper;      /* its pipe; -1: none */
+	pid_t keeper_pid;
+	bool is_kept;             /* a keeper is wanted */
+	uint64_t keeper_retry_ns; /* it has died: another one then; 0: not */
+	char *const *argv;        /* how we were started */
 	struct source crowd, crowd_timer;
 	struct peer *speaker; /* who sent what is being handled; NULL: nobody, or gone since */
 	struct user *speaking_user;
@@ -187,8 +204,9 @@ struct daemon {
 	uint64_t hand_retry_ns; /* not before this, after it died too often */
 	unsigned hand_deaths;
 	pid_t dying_hand; /* killed, and not gone yet; 0: none */
-	uint64_t dying_since_ns;
-	bool is_system; /* of the whole machine, rather than of one user */
+	int old_hand_fd;  /* the lock of a hand of a daemon before us that is still at work; -1 */
+	uint64_t dying_since_ns; /* of either */
+	bool is_system;          /* of the whole machine, rather than of one user */
 	bool has_admin_gid;
 	gid_t admin_gid;
 	char admin_group[32];
@@ -197,6 +215,7 @@ struct daemon {
 	bool is_homeless; /* the runtime directory was removed, or is another daemon's */
 	uint64_t home_look_ns;
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
+	char hand_lock_path[160]; /* hands share it for as long as they live */
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
 	struct rbt_holdings mine; /* with fds of our own: what we restore by when the hand dies */
@@ -221,11 +240,13 @@ struct daemon {
 	struct rbt_lost lost;
 	uint64_t scan_not_before_ns;
 	LIST_HEAD(, sighting) sightings[SIGHTING_LISTS]; /* by pid */
-	const char *config_path;                         /* as said; NULL: where it is by default */
+	LIST_HEAD(, said) said;
+	const char *config_path;                /* as said; NULL: where it is by default */
 	const char *metrics_at;                 /* as said; NULL: as the configuration has it */
 	const char *max_reserve_ms, *min_share; /* the same */
 	struct metrics *metrics;                /* NULL: none are served */
 	LIST_HEAD(, unhealed) unhealed;
+	uint64_t heal_ns; /* when to try again what could not be put back; 0: nothing */
 	LIST_HEAD(, user) users;
 	LIST_HEAD(, peer) peers, paused;
 	LIST_HEAD(, program) programs;
@@ -346,8 +367,10 @@ bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret
 void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns);
 /* Whether it has tasks that its records do not name. */
 bool program_is_partial(struct daemon *d, const struct program *p);
-/* Attached programs that have exec'ed or closed the device have
- * no further use for our copy of its fd. */
+/* Lets go of the clients whose file the program has closed, by exec or otherwise: our copy would
+ * keep their memory. */
+void program_drop_closed(struct daemon *d, struct program *p);
+/* The same for an attached program, which is released with its last client. */
 void program_check_attached(struct daemon *d, struct program *p);
 
 /* reconcile.c. 0, or -errno when nothing could be done at all; it is tried again then. */
@@ -358,20 +381,28 @@ int adopt_start(struct daemon *d);
 /* Takes other rules, and looks at once. Takes ownership of what is in *rules. */
 void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms);
 void adopt_stop(struct daemon *d);
-/* A user has said how the program is to be treated; it may have been let go of since. */
-void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time);
-/* The same, to a daemon before us. */
-void adopt_keep(struct daemon *d, pid_t pid, uint64_t start_time, const struct wish *wish);
 /* Before it goes. */
 void adopt_released(struct daemon *d, const struct program *p);
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time);
 /* Whether a process that has that many control nodes open now is to be looked at again. */
-bool adopt_is_due(const struct sighting *k, uint32_t n_files, uint64_t now_ns);
+bool adopt_is_due(
+	const struct daemon *d, const struct sighting *k, uint32_t n_files, uint64_t now_ns);
 
-/* byhand.c: what users have said of programs, on disk */
-void byhand_write(const struct daemon *d);
-/* At the start, before there are rules. */
+/* byhand.c: what users have said of processes, in memory and on disk */
+struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time);
+/* A user has said something, and it was done; is_wish: how the program is to be treated, rather
+ * than that it is suspended or resumed. The program may have been let go of since. */
+void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_wish);
+/* A program has come, or come back: what was said of it holds. True: also how it is treated. */
+bool byhand_apply(struct daemon *d, struct program *p);
+/* It is another program by now. */
+void byhand_forget(struct daemon *d, const struct program *p);
+/* Whether programs are still to be found that were spoken of to a daemon before us. */
+bool byhand_is_wanting(const struct daemon *d);
+void byhand_write(struct daemon *d);
+/* At the start. */
 void byhand_read(struct daemon *d);
+void byhand_finish(struct daemon *d);
 
 /* schedule.c: what the decision core is told, and when it is asked. 0 or -errno. */
 int schedule_start(struct daemon *d);
@@ -470,19 +501,35 @@ int hand_lock(struct daemon *d, uint32_t gpu, bool keep);
 /* Renews every suspend. Returns how many had lapsed, or -errno; *ret_failed: some of what the hand
  * then wanted to restore was refused by the driver. */
 int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed);
-/* Looks whether a hand that was lost has gone. */
+/* Looks whether a hand that was lost, or that a daemon before us has left, has gone. */
 void hand_tick(struct daemon *d);
+/* Whether there is such a one: what it does can undo what we do. */
+bool hand_is_awaited(const struct daemon *d);
+/* At the start: a hand whose daemon was killed restores everything. Waits for it, for a moment. */
+void hand_await_old(struct daemon *d);
 void hand_stop(struct daemon *d);
 
 /* state.c: what a later start must put back if we and the hand die together */
 void state_write(struct daemon *d);
-/* Puts back what a previous daemon left changed, as far as it can be reached. */
-void state_heal(struct daemon *d);
+/* Reads what a previous daemon may have left changed. */
+void state_read(struct daemon *d);
+/* Puts that back, as far as it can be reached; is_done: the hand of that daemon has done so. Not
+ * while that is at work. */
+void state_heal(struct daemon *d, bool is_done);
+/* Tries again what the driver refused. */
+void state_tick(struct daemon *d, uint64_t now_ns);
+/* Whether we have put back what a previous daemon left of that process. */
+bool state_has_healed(const struct daemon *d, pid_t pid);
 /* Keeps what cannot be put back now: its record may come again, or a later start will try. */
 void state_keep(struct daemon *d, const struct program *p, const struct rbt_record *rec);
-/* Whether `pid` was left changed and is still to be put back; asked
- * once a record of it arrives, then forgotten. */
-bool state_take_unhealed(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client);
+/* What a previous daemon has left of a client, asked for once a record of it arrives, then
+ * forgotten. */
+enum left {
+	LEFT_NOTHING,
+	LEFT_HEALED,  /* it was put back, by a record that may have been too old */
+	LEFT_CHANGED, /* it is still to be put back */
+};
+enum left state_take(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client);
 /* Whether a later start would have something to put back, if we and the hand died now. */
 bool state_is_needed(struct daemon *d);
 void state_finish(struct daemon *d);

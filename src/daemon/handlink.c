@@ -22,6 +22,7 @@
 #include "hand/hand.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/proc.h"
 #include "util/time.h"
 
 /* Longest measured call on an H200 is about 1 ms; a GPU in
@@ -36,8 +37,16 @@
 #define REAP_NS      (20 * RBT_NS_PER_MS)
 #define REAP_STEP_US 200
 #define DYING_NS     (10 * RBT_NS_PER_S)
-#define STATE_TRIES  50
-#define STATE_TRY_US 2000
+/* The hand of a killed daemon needs a few milliseconds for each program. */
+#define OLD_HAND_NS RBT_NS_PER_S
+#define OLD_STEP_US 1000
+
+/* In the file of a hand's lock. */
+struct hand_name {
+	int32_t pid;
+	uint32_t is_restored; /* its daemon has gone, and everything is back */
+	uint64_t start_time;
+};
 
 static void forget_one(struct daemon *d, struct hold *h)
 {
@@ -135,11 +144,69 @@ static void undo_last_deed(struct daemon *d)
 	d->dirty = true;
 }
 
+bool hand_is_awaited(const struct daemon *d)
+{
+	return d->dying_hand > 0 || d->old_hand_fd >= 0;
+}
+
+static bool is_lock_free(int fd)
+{
+	return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+/* The file of the lock says who has it. A hand that was stopped would never be done. */
+static void let_old_hand_go_on(int fd)
+{
+	struct hand_name name = {0};
+	uint64_t start_time;
+
+	if (pread(fd, &name, sizeof(name), 0) == sizeof(name) && name.pid > 0 &&
+		rbt_proc_start_time(name.pid, &start_time) == 0 && start_time == name.start_time) {
+		kill(name.pid, SIGCONT);
+	}
+}
+
+/* The old hand has gone, or is not waited for any longer: what it has not put back, we do. */
+static void take_over(struct daemon *d)
+{
+	struct hand_name name = {0};
+
+	if (d->old_hand_fd >= 0 && pread(d->old_hand_fd, &name, sizeof(name), 0) == sizeof(name)) {
+		/* Read once: the next daemon must not take it for the word of our hand. */
+		unlink(d->hand_lock_path);
+	}
+	rbt_close(&d->old_hand_fd);
+	state_heal(d, name.is_restored != 0);
+}
+
+void hand_await_old(struct daemon *d)
+{
+	uint64_t end_ns = rbt_now_ns() + OLD_HAND_NS;
+
+	d->old_hand_fd = open(d->hand_lock_path, O_RDWR | O_CLOEXEC);
+	if (d->old_hand_fd >= 0 && !is_lock_free(d->old_hand_fd)) {
+		let_old_hand_go_on(d->old_hand_fd);
+	}
+	while (d->old_hand_fd >= 0 && !is_lock_free(d->old_hand_fd) && rbt_now_ns() < end_ns) {
+		usleep(OLD_STEP_US);
+	}
+	d->dying_since_ns = rbt_now_ns();
+	if (d->old_hand_fd < 0 || is_lock_free(d->old_hand_fd)) {
+		take_over(d);
+	}
+}
+
 void hand_tick(struct daemon *d)
 {
+	bool is_over = rbt_now_ns() >= d->dying_since_ns + DYING_NS;
+
 	if (d->dying_hand > 0 && reap(d->dying_hand, 0)) {
 		d->dying_hand = 0;
 		undo_last_deed(d);
+	}
+	if (d->old_hand_fd >= 0 && (is_lock_free(d->old_hand_fd) || is_over)) {
+		take_over(d);
+		d->dirty = true;
 	}
 }
 
@@ -149,21 +216,18 @@ static void on_hand(struct daemon *d, struct source *s, uint32_t events)
 	hand_lost(d, "it ended");
 }
 
-/* Everything is restored, so the state file has done its work; unless it is that of a daemon which
- * came after ours. */
-static void remove_state(const struct daemon *d)
+/* For as long as we live: the next daemon waits for it. */
+static int hold_hand_lock(const struct daemon *d, struct hand_name *name)
 {
-	int fd = open(d->lock_path, O_RDWR | O_CLOEXEC);
+	int fd = open(d->hand_lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
-	/* A killed daemon's socket may be closed before its lock is: that takes a moment. */
-	for (int i = 0; fd >= 0 && i < STATE_TRIES; i++) {
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-			unlink(d->state_path);
-			break;
-		}
-		usleep(STATE_TRY_US);
+	*name = (struct hand_name){.pid = getpid()};
+	if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 &&
+		rbt_proc_start_time(name->pid, &name->start_time) == 0) {
+		ssize_t ignored = pwrite(fd, name, sizeof(*name), 0);
+		(void)ignored;
 	}
-	rbt_close(&fd);
+	return fd;
 }
 
 static void child(const struct daemon *d, int sock)
@@ -177,9 +241,12 @@ static void child(const struct daemon *d, int sock)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* What could not be restored is for the next start, if the program lives so long. */
+	struct hand_name name;
+	int lock_fd = hold_hand_lock(d, &name);
 	if (rbt_hand_run(3) == 0) {
-		remove_state(d);
+		name.is_restored = 1;
+		ssize_t ignored = pwrite(lock_fd, &name, sizeof(name), 0);
+		(void)ignored;
 	}
 	_exit(0);
 }
@@ -193,7 +260,7 @@ int hand_ensure(struct daemon *d)
 	}
 	hand_tick(d);
 	if (rbt_now_ns() < d->hand_retry_ns ||
-		(d->dying_hand > 0 && rbt_now_ns() < d->dying_since_ns + DYING_NS)) {
+		(hand_is_awaited(d) && rbt_now_ns() < d->dying_since_ns + DYING_NS)) {
 		return -EAGAIN;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {

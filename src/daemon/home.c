@@ -48,6 +48,7 @@ int home_claim(struct daemon *d)
 	snprintf(d->socket_path, sizeof(d->socket_path), "%s/control.sock", d->runtime_dir);
 	snprintf(d->state_path, sizeof(d->state_path), "%s/state", d->runtime_dir);
 	snprintf(d->lock_path, sizeof(d->lock_path), "%s/lock", d->runtime_dir);
+	snprintf(d->hand_lock_path, sizeof(d->hand_lock_path), "%s/hand.lock", d->runtime_dir);
 	int fd = take_lock(d);
 	if (fd < 0) {
 		return fd;

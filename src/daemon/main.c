@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,19 +9,23 @@
 #include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/config.h"
 #include "daemon/daemon.h"
+#include "daemon/keeper.h"
 #include "daemon/notify.h"
+#include "daemon/options.h"
 #include "util/fd.h"
 #include "util/log.h"
-#include "util/parse.h"
 #include "util/runtime.h"
 #include "util/time.h"
 
 /* How often we look after suspends, attached programs and locks that others hold. */
 #define TICK_NS (250 * RBT_NS_PER_MS)
+/* A keeper that was killed is replaced after this. */
+#define KEEPER_RETRY_NS RBT_NS_PER_S
 
 int watch(struct daemon *d, struct source *s)
 {
@@ -37,52 +40,6 @@ void unwatch(struct daemon *d, struct source *s)
 		epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
 		rbt_close(&s->fd);
 	}
-}
-
-/* What was said with an option goes before what the file says. 0, or -EINVAL and that was said. */
-static int override(const char *key, const char *value, struct config *config)
-{
-	char why[600];
-	int r = value != NULL ? config_set(config, key, value, why, sizeof(why)) : 0;
-
-	if (r < 0) {
-		rbt_error("%s", why);
-	}
-	return r;
-}
-
-static int override_all(const struct daemon *d, struct config *config)
-{
-	int r = override("max_reserve_ms", d->max_reserve_ms, config);
-
-	return r < 0 ? r : override("min_share", d->min_share, config);
-}
-
-/* Reads the configuration, if there is one. 0, or -errno and the error has been said. */
-static int read_config(struct daemon *d, struct config *ret)
-{
-	char path[4096];
-	int r = 0;
-
-	if (d->config_path != NULL) {
-		snprintf(path, sizeof(path), "%s", d->config_path);
-	} else {
-		r = config_default_path(path, sizeof(path));
-	}
-	if (r == 0) {
-		r = config_read(path, ret);
-	}
-	if (r == -ENOENT && d->config_path == NULL) {
-		config_default(ret);
-		r = 0;
-	}
-	if (r == 0) {
-		return override_all(d, ret);
-	}
-	if (r < 0 && r != -EINVAL) {
-		rbt_error("cannot read %s: %s", path, strerror(-r));
-	}
-	return r;
 }
 
 /* Puts in force what is not the decision core's. Takes the rules out of it. */
@@ -107,7 +64,7 @@ static void reload(struct daemon *d)
 
 	notify_reloading();
 	/* With a file that is wrong, everything stays as it is. */
-	if (read_config(d, &config) == 0) {
+	if (options_read_config(d, &config) == 0) {
 		if (schedule_configure(d, &config.sched) == 0) {
 			take_config(d, &config);
 			metrics_configure(
@@ -131,6 +88,33 @@ static void on_signal(struct daemon *d, struct source *s, uint32_t events)
 		reload(d);
 	} else {
 		d->stop = true;
+	}
+}
+
+/* The keeper's end of the pipe is closed: it was killed. */
+static void on_keeper(struct daemon *d, struct source *s, uint32_t events)
+{
+	unwatch(d, s);
+	d->keeper_retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
+}
+
+/* Without a keeper we go on, only nobody starts us again. */
+static void start_keeper(struct daemon *d)
+{
+	struct keeper_plan plan = {d->runtime_dir, d->lock_path, d->argv};
+	int fd;
+
+	if (d->keeper_pid > 0) {
+		waitpid(d->keeper_pid, NULL, WNOHANG);
+	}
+	d->keeper_pid = keeper_start(&plan, &fd);
+	d->keeper_retry_ns = 0;
+	if (d->keeper_pid > 0) {
+		d->keeper = (struct source){.fd = fd, .ready = on_keeper};
+		watch(d, &d->keeper);
+	} else {
+		rbt_warn("if rubatod is killed, nobody starts it again: %s",
+			strerror((int)-d->keeper_pid));
 	}
 }
 
@@ -176,6 +160,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 
 	(void)ignored;
 	hand_tick(d);
+	state_tick(d, now_ns);
 	renew_suspends(d, now_ns);
 	accounting_tick(d);
 	metrics_tick(d);
@@ -188,11 +173,14 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	gpulock_check(d);
 	server_listen_again(d);
 	home_tick(d, now_ns);
+	if (d->keeper_retry_ns != 0 && now_ns >= d->keeper_retry_ns) {
+		start_keeper(d);
+	}
 	if (d->retry_ns != 0 && now_ns >= d->retry_ns) {
 		d->retry_ns = 0;
 		d->dirty = true;
 	}
-	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->peers)) {
+	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->peers) || byhand_is_wanting(d)) {
 		d->idle_since_ns = now_ns;
 	} else if (d->idle_exit_ns != 0 && now_ns - d->idle_since_ns >= d->idle_exit_ns) {
 		d->stop = server_close_door(d);
@@ -204,8 +192,9 @@ static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
 
-	if (d->deaf || d->is_homeless || d->any_off || d->dying_hand > 0 || d->retry_ns != 0 ||
-		d->gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d)) {
+	if (d->deaf || d->is_homeless || d->any_off || hand_is_awaited(d) || d->retry_ns != 0 ||
+		d->keeper_retry_ns != 0 || d->heal_ns != 0 || d->gpus.locked != 0 ||
+		accounting_needs_tick(d) || metrics_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -345,116 +334,6 @@ static void run_loop(struct daemon *d)
 	}
 }
 
-static const char usage[] =
-	"Usage: rubatod [--system] [--config FILE] [--max-reserve-ms N] [--min-share PERCENT]\n"
-	"               [--metrics PATH|PORT] [--idle-exit-s N] [--ready-fd FD]\n"
-	"       rubatod --check FILE\n"
-	"Keeps what `rubato` was asked to do in force. Started on demand by the rubato tools.\n"
-	"\n"
-	"  --system         serve all users of this machine, as a service does\n"
-	"  --config FILE    how to share GPUs, in place of /etc/rubato/rubatod.conf (root) or\n"
-	"                   ~/.config/rubato/rubatod.conf; read again on SIGHUP\n"
-	"  --check FILE     only say whether that is a configuration file\n"
-	"  --max-reserve-ms N, --min-share PERCENT\n"
-	"                   in place of what the configuration says; see rubatod.conf(5)\n"
-	"  --metrics AT     serve accounts to Prometheus on a socket's absolute path, or on a port\n"
-	"                   of the loopback interface; none: not at all (default)\n"
-	"  --idle-exit-s N  end after N seconds without programs or tools (default: stay)\n"
-	"  --ready-fd FD    write one byte to FD when the socket answers\n"
-	"  --help, --version\n";
-
-static int check_config(const char *path)
-{
-	struct config config;
-	int r = config_read(path, &config);
-
-	if (r == 0) {
-		printf("%s: ok\n", path);
-		config_finish(&config);
-	} else if (r != -EINVAL) {
-		rbt_error("cannot read %s: %s", path, strerror(-r));
-	}
-	return r == 0 ? 0 : 1;
-}
-
-static const struct option options[] = {
-	{"system", no_argument, NULL, 's'},
-	{"config", required_argument, NULL, 'c'},
-	{"check", required_argument, NULL, 'C'},
-	{"max-reserve-ms", required_argument, NULL, 'M'},
-	{"min-share", required_argument, NULL, 'S'},
-	{"metrics", required_argument, NULL, 'm'},
-	{"idle-exit-s", required_argument, NULL, 'i'},
-	{"ready-fd", required_argument, NULL, 'r'},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{0},
-};
-
-/* Returns -1 to go on, or an exit code. */
-static int parse_arguments(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
-{
-	const char *check = NULL;
-	struct config scratch;
-	uint64_t v;
-	int c;
-
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		switch (c) {
-		case 's':
-			d->is_system = true;
-			break;
-		case 'c':
-			d->config_path = optarg;
-			break;
-		case 'C':
-			check = optarg;
-			break;
-		case 'M':
-			d->max_reserve_ms = optarg;
-			break;
-		case 'S':
-			d->min_share = optarg;
-			break;
-		case 'm':
-			if (metrics_check(optarg) < 0) {
-				rbt_error("not an absolute path, a port or none: %s", optarg);
-				return 2;
-			}
-			d->metrics_at = optarg;
-			break;
-		case 'i':
-		case 'r':
-			if (rbt_parse_u64(optarg, 0, 1000000, &v) < 0) {
-				rbt_error("not a number between 0 and 1000000: %s", optarg);
-				return 2;
-			}
-			if (c == 'i') {
-				d->idle_exit_ns = v * RBT_NS_PER_S;
-			} else {
-				*ret_ready_fd = (int)v;
-			}
-			break;
-		case 'h':
-			fputs(usage, stdout);
-			return 0;
-		case 'V':
-			puts("rubatod " RUBATO_VERSION);
-			return 0;
-		default:
-			return 2;
-		}
-	}
-	if (optind != argc) {
-		rbt_error("unexpected argument: %s", argv[optind]);
-		return 2;
-	}
-	if (override_all(d, &scratch) < 0) {
-		return 2;
-	}
-	return check != NULL ? check_config(check) : -1;
-}
-
 static void announce(int *ready_fd)
 {
 	if (*ready_fd >= 0) {
@@ -475,16 +354,20 @@ static void shut_down(struct daemon *d)
 	adopt_stop(d);
 	hand_stop(d);
 	state_write(d);
+	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->keeper.fd, NULL);
+	keeper_dismiss(&d->keeper.fd);
 	server_stop(d);
 	schedule_stop(d);
 	crowd_stop(d);
 	gpulock_drop(d, 0);
 	rbt_holdings_finish(&d->mine);
 	state_finish(d);
+	byhand_finish(d);
 	unwatch(d, &d->signals);
 	unwatch(d, &d->timer);
 	unwatch(d, &d->alive_timer);
 	rbt_close(&d->epoll_fd);
+	rbt_close(&d->old_hand_fd);
 	rbt_close(&d->lock_fd);
 }
 
@@ -497,6 +380,9 @@ int main(int argc, char **argv)
 		.signals.fd = -1,
 		.timer.fd = -1,
 		.alive_timer.fd = -1,
+		.keeper.fd = -1,
+		.old_hand_fd = -1,
+		.argv = argv,
 		.scan.fd = -1,
 		.scan_timer.fd = -1,
 		.hand.fd = -1,
@@ -512,7 +398,7 @@ int main(int argc, char **argv)
 	notify_init();
 	gpulock_init(&d);
 	config_default(&config);
-	int code = parse_arguments(argc, argv, &d, &ready_fd);
+	int code = options_parse(argc, argv, &d, &ready_fd);
 	if (code >= 0) {
 		return code;
 	}
@@ -524,14 +410,14 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	/* One that was named must be right; with the default one, programs matter more. */
-	if (r == 0 && read_config(&d, &config) < 0 &&
-		(d.config_path != NULL || override_all(&d, &config) < 0)) {
+	if (r == 0 && options_read_config(&d, &config) < 0 &&
+		(d.config_path != NULL || options_override(&d, &config) < 0)) {
 		return 1;
 	}
 	d.config = config.sched;
 	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0 &&
 		(r = adopt_start(&d)) == 0) {
-		state_heal(&d);
+		state_read(&d);
 		byhand_read(&d);
 		take_config(&d, &config);
 		r = server_start(&d);
@@ -550,7 +436,12 @@ int main(int argc, char **argv)
 		shut_down(&d);
 		return 1;
 	}
+	if (d.is_kept && !d.is_system) {
+		start_keeper(&d);
+	}
 	announce(&ready_fd);
+	/* Slow drivers make this take its time: tools wait for it with their requests. */
+	hand_await_old(&d);
 	say_ready(&d);
 	run_loop(&d);
 	notify_stopping();

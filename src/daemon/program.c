@@ -117,6 +117,7 @@ struct program *program_obtain(
 		return NULL;
 	}
 	LIST_INSERT_HEAD(&d->programs, p, link);
+	byhand_apply(d, p);
 	return p;
 }
 
@@ -358,9 +359,12 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 	} else if (rbt_now_ns() >= h->new_since_ns + SETUP_NS) {
 		rbt_record_make_old(&mine->rec);
 	}
-	if (state_take_unhealed(d, p->pid, h->backend, h->client)) {
+	enum left left = state_take(d, p->pid, h->backend, h->client);
+	/* Its own slices are said again: this record knows them. */
+	mine->slices_changed = mine->slices_changed || left != LEFT_NOTHING;
+	if (left == LEFT_CHANGED) {
 		/* Left behind by a scheduler that was killed: put it back before anything else. */
-		mine->slices_changed = mine->suspended = true;
+		mine->suspended = true;
 		rbt_holding_restore(mine);
 		/* What the driver refused is tried again with the rest. */
 		h->off = mine->suspended ? RBT_OFF_COMMAND : h->off;
@@ -371,6 +375,7 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 		rbt_warn("process %d has more tasks than are known: it is resumed", (int)p->pid);
 		p->suspended = false;
 		p->resume_at_ns = 0;
+		byhand_note(d, p->pid, p->start_time, false);
 	}
 	h->in_hand = false;
 	h->watch_us = 0;
@@ -518,6 +523,7 @@ struct wish program_wish(const struct program *p)
 		.is_reserve_granted = p->is_reserve_granted,
 		.is_share_granted = p->is_share_granted,
 		.is_trusted = p->is_trusted,
+		.force = p->force,
 	};
 }
 
@@ -530,6 +536,8 @@ void program_set_wish(struct program *p, const struct wish *wish)
 	p->is_reserve_granted = wish->is_reserve_granted != 0;
 	p->is_share_granted = wish->is_share_granted != 0;
 	p->is_trusted = wish->is_trusted != 0;
+	/* What was forced must be undone by force, too. */
+	p->force = p->force || wish->force != 0;
 }
 
 bool program_is_plain(const struct program *p)
@@ -552,7 +560,7 @@ bool program_is_changed(const struct program *p)
 	return false;
 }
 
-void program_check_attached(struct daemon *d, struct program *p)
+void program_drop_closed(struct daemon *d, struct program *p)
 {
 	struct hold *h, *next;
 
@@ -570,6 +578,11 @@ void program_check_attached(struct daemon *d, struct program *p)
 			d->dirty = true;
 		}
 	}
+}
+
+void program_check_attached(struct daemon *d, struct program *p)
+{
+	program_drop_closed(d, p);
 	if (LIST_EMPTY(&p->holds) && !p->awaited) {
 		program_release(d, p);
 	}

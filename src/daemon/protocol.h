@@ -92,6 +92,9 @@ struct rbt_msg_hello {
 	uint32_t priority;
 	uint32_t force;
 	uint64_t timeslice_us;
+	/* When the program was loaded, on the monotonic clock: what users said of the process
+	 * before was about another one. Shims of version 0.1.0 end before this. */
+	uint64_t loaded_ns;
 };
 
 /* Replaces what was known of this client of this program. */
@@ -240,7 +243,7 @@ struct rbt_task_state {
 	uint16_t backend; /* enum rbt_backend_id: whose GPU task.gpu is */
 };
 
-static_assert(sizeof(struct rbt_msg_hello) == 24, "wire");
+static_assert(sizeof(struct rbt_msg_hello) == 32, "wire");
 static_assert(sizeof(struct rbt_msg_record) == 32, "wire");
 static_assert(sizeof(struct rbt_msg_limits) == 16, "wire");
 static_assert(sizeof(struct rbt_msg_renice) == 40, "wire");

@@ -113,10 +113,11 @@ static int reconcile_once(struct daemon *d)
 	if (r < 0) {
 		return r;
 	}
+	/* Before anything is done by them. */
+	state_write(d);
 	give_to_hand(d);
 	activity_update(d);
 	take_locks(d);
-	state_write(d);
 	apply_all(d);
 	drop_locks(d);
 	let_go(d);

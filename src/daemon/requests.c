@@ -326,7 +326,7 @@ static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	int r = settle(d, msg->pid);
 	p = program_find(d, msg->pid);
 	if (r == 0) {
-		adopt_by_hand(d, msg->pid, start_time);
+		byhand_note(d, msg->pid, start_time, true);
 		forget_wishes(p, msg);
 	} else if (p != NULL) {
 		program_set_wish(p, &old);
@@ -363,6 +363,7 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 		answer(peer, -E2BIG, "it has more tasks than are known: half of it would go on");
 		return;
 	}
+	uint64_t start_time = p->start_time;
 	bool was_suspended = p->suspended;
 	p->suspended = true;
 	p->resume_at_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
@@ -370,6 +371,7 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 	p = program_find(d, msg->pid);
 	if (p != NULL && r == 0) {
 		p->account.n_suspends += !was_suspended;
+		byhand_note(d, msg->pid, start_time, false);
 	}
 	/* Half suspended is worse than not at all. */
 	if (p != NULL && r < 0) {
@@ -381,13 +383,28 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 
 static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_pid *msg)
 {
-	struct program *p = find_for(d, peer, msg->pid);
+	uint64_t start_time;
+	uid_t uid;
 
+	/* It runs already, though its tasks are not known yet. */
+	if (program_find(d, msg->pid) == NULL && state_has_healed(d, msg->pid) &&
+		rbt_proc_start_time(msg->pid, &start_time) == 0 &&
+		rbt_proc_uid(msg->pid, &uid) == 0 && may_touch(peer, uid)) {
+		byhand_note(d, msg->pid, start_time, false);
+		answer(peer, 0, "%s", "");
+		return;
+	}
+	struct program *p = find_for(d, peer, msg->pid);
 	if (p == NULL) {
 		return;
 	}
+	start_time = p->start_time;
 	resume(p);
-	answer_settled(d, peer, msg->pid, settle(d, msg->pid));
+	int r = settle(d, msg->pid);
+	if (r == 0) {
+		byhand_note(d, msg->pid, start_time, false);
+	}
+	answer_settled(d, peer, msg->pid, r);
 }
 
 static void on_attach(

@@ -327,12 +327,16 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 		return send_report(s, report);
 	}
 	const struct rule *rule = match(s, report->pid, report->uid);
-	if (rule == NULL || rule->is_ignored) {
+	const struct said *said = byhand_find(s->d, report->pid, report->start_time);
+	if (rule != NULL && !rule->is_ignored) {
+		report->verdict = SCAN_RULE;
+		report->rule = (uint32_t)(rule - s->d->rules.list);
+		find_group(rule, report);
+	} else if (said != NULL && said->is_wanted) {
+		report->verdict = SCAN_SAID;
+	} else {
 		return send_report(s, report);
 	}
-	report->verdict = SCAN_RULE;
-	report->rule = (uint32_t)(rule - s->d->rules.list);
-	find_group(rule, report);
 	bool is_held = p != NULL && !LIST_EMPTY(&p->holds) &&
 		       (known == NULL || known->n_files == report->n_files);
 	return report_rule(s, report, is_held);
@@ -354,7 +358,7 @@ static int look_at(pid_t pid, void *data)
 		return 0;
 	}
 	const struct sighting *known = adopt_find(s->d, pid, report.start_time);
-	if ((known != NULL && !adopt_is_due(known, report.n_files, s->now_ns)) ||
+	if ((known != NULL && !adopt_is_due(s->d, known, report.n_files, s->now_ns)) ||
 		rbt_lost_is_shunned(&s->d->lost, scan_looked(&report), s->now_ns)) {
 		return send_report(s, &report);
 	}

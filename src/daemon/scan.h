@@ -19,6 +19,7 @@ enum scan_verdict {
 	SCAN_SEEN,    /* it is still there; nothing was due */
 	SCAN_NOTHING, /* nothing is to be done: no rule, or it speaks for itself */
 	SCAN_RULE,    /* a rule has matched */
+	SCAN_SAID,    /* none has, but users have spoken of it to a daemon before ours */
 	SCAN_LOOKS,   /* it is looked at now, and another report follows; else that was our end */
 	SCAN_DONE,    /* of no program: that was all */
 };
@@ -31,7 +32,7 @@ struct scan_report {
 	uint32_t uid;
 	uint32_t n_files; /* control nodes it has open */
 	uint32_t rule;    /* SCAN_RULE: which, from 0 */
-	int32_t error;    /* SCAN_RULE: why its tasks were not found; 0 */
+	int32_t error;    /* SCAN_RULE, SCAN_SAID: why its tasks were not found; 0 */
 	uint32_t n_records;
 	uint64_t cpu_ns; /* SCAN_DONE: what the walk has cost, without what was looked into */
 	uint32_t group_is_shared;

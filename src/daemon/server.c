@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,14 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	}
 }
 
+/* Whether users have said how to treat it: that goes before what it was started with. */
+static bool was_spoken_of(const struct daemon *d, const struct program *p)
+{
+	const struct said *said = byhand_find(d, p->pid, p->start_time);
+
+	return said != NULL && said->has_wish;
+}
+
 /* What is no news makes no work: it may come as often as somebody likes. */
 static void take_wishes(struct daemon *d, const struct peer *peer, const struct rbt_msg_hello *msg)
 {
@@ -50,43 +59,72 @@ static void take_wishes(struct daemon *d, const struct peer *peer, const struct 
 	/* What takes from other users, or reaches into a driver that is not known, is a privilege;
 	 * the program runs all the same. */
 	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
-	bool force = msg->force != 0 && is_trusted;
+	const struct said *said = byhand_find(d, p->pid, p->start_time);
+	bool force = (msg->force != 0 && is_trusted) || (said != NULL && said->wish.force != 0);
 
+	d->dirty = d->dirty || p->force != force;
+	p->force = force;
+	if (was_spoken_of(d, p)) {
+		return;
+	}
 	d->dirty = d->dirty || p->priority != priority || p->timeslice_us != msg->timeslice_us ||
-		   p->force != force || p->is_trusted != is_trusted;
+		   p->is_trusted != is_trusted;
 	p->priority = priority;
 	p->wants_priority = priority != msg->priority;
 	p->is_trusted = is_trusted;
 	p->timeslice_us = msg->timeslice_us;
-	p->force = force;
+}
+
+/*
+ * The program that a shim speaks for. It may be known already: a tool has attached it, or `rubato
+ * run` has announced it. Then it stays what it is, so that a suspended one does not run for a
+ * moment; but what an exec has closed goes.
+ */
+static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
+{
+	struct program *old = program_find(d, peer->pid);
+	int error = 0;
+
+	if (old != NULL && old->peer != NULL) {
+		program_release(d, old);
+	} else if (old != NULL) {
+		program_drop_closed(d, old);
+	}
+	struct program *p = program_obtain(d, peer->pid, peer->pidfd, peer->user, &error);
+	if (p == NULL) {
+		return error;
+	}
+	const struct said *said = byhand_find(d, p->pid, p->start_time);
+	if (said != NULL && said->said_ns < loaded_ns) {
+		byhand_forget(d, p);
+		p->suspended = false;
+		p->resume_at_ns = 0;
+	}
+	p->awaited = false;
+	p->rule[0] = '\0';
+	p->peer = peer;
+	p->uid = peer->uid;
+	peer->program = p;
+	d->dirty = true;
+	return 0;
 }
 
 static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
-	struct rbt_msg_hello msg;
-	int error = 0;
+	struct rbt_msg_hello msg = {0};
 
-	if (size != sizeof(msg)) {
+	if (size != sizeof(msg) && size != offsetof(struct rbt_msg_hello, loaded_ns)) {
 		return -EBADMSG;
 	}
-	memcpy(&msg, buf, sizeof(msg));
+	memcpy(&msg, buf, size);
 	if (msg.priority > RBT_PRIORITY_MAX || msg.timeslice_us > RBT_TIMESLICE_MAX_US) {
 		return -EBADMSG;
 	}
 	if (peer->program == NULL) {
-		struct program *old = program_find(d, peer->pid);
-		if (old != NULL) {
-			/* The process exec'ed, or was attached before: start
-			 * afresh from what it says itself. */
-			program_release(d, old);
+		int r = meet_program(d, peer, msg.loaded_ns);
+		if (r < 0) {
+			return r;
 		}
-		peer->program = program_obtain(d, peer->pid, peer->pidfd, peer->user, &error);
-		if (peer->program == NULL) {
-			return error;
-		}
-		peer->program->peer = peer;
-		peer->program->uid = peer->uid;
-		d->dirty = true;
 	}
 	take_wishes(d, peer, &msg);
 	return 0;
@@ -154,6 +192,9 @@ static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_
 	}
 	/* A share taken from other users is a privilege; the program runs all the same. */
 	uint32_t weight = may_raise(peer, RBT_PRIORITY_MAX) ? msg.weight : 1;
+	if (was_spoken_of(d, peer->program)) {
+		return 0;
+	}
 	d->dirty = d->dirty || peer->program->weight != weight;
 	peer->program->weight = weight;
 	peer->program->wants_weight = weight != msg.weight;
@@ -171,6 +212,9 @@ static int on_limits(struct daemon *d, struct peer *peer, const void *buf, size_
 	memcpy(&msg, buf, sizeof(msg));
 	if (!rbt_limits_are_right(&msg.limits)) {
 		return -EBADMSG;
+	}
+	if (was_spoken_of(d, p)) {
+		return 0;
 	}
 	d->dirty = d->dirty || memcmp(&p->limits, &msg.limits, sizeof(p->limits)) != 0;
 	p->limits = msg.limits;

@@ -18,6 +18,7 @@
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
+#include "util/time.h"
 
 #define STATE_MAGIC    0x31747362u
 #define STATE_MAX_SIZE (64u << 20)
@@ -26,12 +27,16 @@ struct entry {
 	uint32_t magic;
 	int32_t pid;
 	uint64_t start_time;
-	uint32_t size; /* of the record that follows */
-	uint32_t pad;
+	uint32_t size;    /* of the record that follows */
+	uint32_t is_left; /* it could not be put back, and the hand does not know of it any more */
 };
 
 struct unhealed {
 	LIST_ENTRY(unhealed) link;
+	/* Put back by the record that the file had. The program may have set a slice since that was
+	 * written: its next record says so, and then it is put back once more. */
+	bool is_healed;
+	bool is_said; /* that it could not be put back */
 	struct entry entry;
 	char record[];
 };
@@ -41,6 +46,24 @@ static bool still_lives(const struct entry *e)
 	uint64_t start_time;
 
 	return rbt_proc_start_time(e->pid, &start_time) == 0 && start_time == e->start_time;
+}
+
+static void forget(struct unhealed *u)
+{
+	LIST_REMOVE(u, link);
+	free(u);
+}
+
+static void forget_the_dead(struct daemon *d)
+{
+	struct unhealed *u, *next;
+
+	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+		next = LIST_NEXT(u, link);
+		if (!still_lives(&u->entry)) {
+			forget(u);
+		}
+	}
 }
 
 static int write_program(struct daemon *d, FILE *f, struct program *p)
@@ -99,7 +122,8 @@ static int write_all(struct daemon *d, FILE *f)
 		}
 	}
 	LIST_FOREACH (u, &d->unhealed, link) {
-		if (r == 0 && still_lives(&u->entry) &&
+		u->entry.is_left = 1;
+		if (r == 0 && !u->is_healed &&
 			(fwrite(&u->entry, sizeof(u->entry), 1, f) != 1 ||
 				fwrite(u->record, u->entry.size, 1, f) != 1)) {
 			r = -EIO;
@@ -112,6 +136,7 @@ void state_write(struct daemon *d)
 {
 	char tmp[176];
 
+	forget_the_dead(d);
 	if (!home_is_ours(d)) {
 		return;
 	}
@@ -151,15 +176,15 @@ static int borrow_fd(const struct entry *e, struct rbt_record *rec)
 	return 0;
 }
 
-static int heal_one(struct daemon *d, const struct entry *e, const char *record)
+static int heal_one(const struct unhealed *u)
 {
 	struct rbt_record rec;
-	int r = rbt_record_decode(record, e->size, &rec);
+	int r = rbt_record_decode(u->record, u->entry.size, &rec);
 
 	if (r < 0) {
 		return r;
 	}
-	r = borrow_fd(e, &rec);
+	r = borrow_fd(&u->entry, &rec);
 	if (r == 0) {
 		/* The program may have closed it since and opened something else there. */
 		r = check_device_fd(&rec) < 0 ? -ESRCH : 0;
@@ -180,13 +205,14 @@ static void keep_unhealed(struct daemon *d, const struct entry *e, const char *r
 	struct unhealed *u = malloc(sizeof(*u) + e->size);
 
 	if (u != NULL) {
+		u->is_healed = u->is_said = false;
 		u->entry = *e;
 		memcpy(u->record, record, e->size);
 		LIST_INSERT_HEAD(&d->unhealed, u, link);
 	}
 }
 
-static void heal_all(struct daemon *d, const char *buf, size_t size)
+static void read_entries(struct daemon *d, const char *buf, size_t size)
 {
 	struct entry e;
 
@@ -197,20 +223,13 @@ static void heal_all(struct daemon *d, const char *buf, size_t size)
 			rbt_warn("state file %s is damaged; the rest is ignored", d->state_path);
 			return;
 		}
-		if (!still_lives(&e)) {
-			continue;
-		}
-		int r = heal_one(d, &e, buf + at);
-		if (r < 0 && r != -ESRCH && r != -EBADMSG) {
-			rbt_warn("process %d may still be held by a scheduler that died (%s); "
-				 "`rubato resume %d` as root puts it back",
-				(int)e.pid, strerror(-r), (int)e.pid);
+		if (still_lives(&e)) {
 			keep_unhealed(d, &e, buf + at);
 		}
 	}
 }
 
-void state_heal(struct daemon *d)
+void state_read(struct daemon *d)
 {
 	struct stat st;
 	int fd = open(d->state_path, O_RDONLY | O_CLOEXEC);
@@ -222,12 +241,65 @@ void state_heal(struct daemon *d)
 		size_t size = (size_t)st.st_size;
 		char *buf = malloc(size);
 		if (buf != NULL && read(fd, buf, size) == (ssize_t)size) {
-			heal_all(d, buf, size);
+			read_entries(d, buf, size);
 		}
 		free(buf);
 	}
 	close(fd);
+}
+
+static bool has_unhealed(const struct daemon *d)
+{
+	const struct unhealed *u;
+
+	LIST_FOREACH (u, &d->unhealed, link) {
+		if (!u->is_healed) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void state_heal(struct daemon *d, bool is_done)
+{
+	struct unhealed *u, *next;
+
+	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+		next = LIST_NEXT(u, link);
+		int r = u->is_healed || (is_done && !u->entry.is_left) ? 0 : heal_one(u);
+		u->is_healed = r == 0;
+		if (r == -ESRCH || r == -EBADMSG) {
+			forget(u);
+		} else if (r < 0 && !u->is_said) {
+			u->is_said = true;
+			rbt_warn("process %d may still be held by a scheduler that died (%s); "
+				 "`rubato resume %d` as root puts it back",
+				(int)u->entry.pid, strerror(-r), (int)u->entry.pid);
+		}
+	}
 	state_write(d);
+	d->heal_ns = has_unhealed(d) ? rbt_now_ns() + RETRY_NS : 0;
+}
+
+void state_tick(struct daemon *d, uint64_t now_ns)
+{
+	if (d->heal_ns != 0 && now_ns >= d->heal_ns && !hand_is_awaited(d)) {
+		state_heal(d, false);
+	}
+}
+
+bool state_has_healed(const struct daemon *d, pid_t pid)
+{
+	const struct unhealed *u;
+	bool any = false;
+
+	LIST_FOREACH (u, &d->unhealed, link) {
+		if (u->entry.pid == pid && !u->is_healed) {
+			return false;
+		}
+		any = any || (u->entry.pid == pid && still_lives(&u->entry));
+	}
+	return any;
 }
 
 void state_keep(struct daemon *d, const struct program *p, const struct rbt_record *rec)
@@ -250,13 +322,14 @@ void state_keep(struct daemon *d, const struct program *p, const struct rbt_reco
 		"tries again",
 		(int)e.pid, (int)e.pid);
 	keep_unhealed(d, &e, buf);
+	d->heal_ns = rbt_now_ns() + RETRY_NS;
 }
 
-bool state_take_unhealed(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client)
+enum left state_take(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client)
 {
 	struct unhealed *u, *next;
 	struct rbt_msg_record msg;
-	bool found = false;
+	enum left left = LEFT_NOTHING;
 
 	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
 		next = LIST_NEXT(u, link);
@@ -265,12 +338,11 @@ bool state_take_unhealed(struct daemon *d, pid_t pid, uint32_t backend, uint32_t
 		}
 		memcpy(&msg, u->record, sizeof(msg));
 		if (u->entry.pid == pid && msg.backend == backend && msg.client == client) {
-			found = true;
-			LIST_REMOVE(u, link);
-			free(u);
+			left = !u->is_healed || left == LEFT_CHANGED ? LEFT_CHANGED : LEFT_HEALED;
+			forget(u);
 		}
 	}
-	return found;
+	return left;
 }
 
 void state_finish(struct daemon *d)
@@ -278,7 +350,6 @@ void state_finish(struct daemon *d)
 	struct unhealed *u;
 
 	while ((u = LIST_FIRST(&d->unhealed)) != NULL) {
-		LIST_REMOVE(u, link);
-		free(u);
+		forget(u);
 	}
 }

@@ -84,6 +84,11 @@ static bool has_own_slice(const struct rbt_task *t)
 	return (t->valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0;
 }
 
+static bool is_new(const struct rbt_task *t)
+{
+	return (t->valid & RBT_TASK_IS_NEW) != 0;
+}
+
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
 {
 	int first = 0;
@@ -94,8 +99,9 @@ int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
 	}
 	for (uint32_t i = 0; i < h->rec.n_tasks; i++) {
 		const struct rbt_task *t = &h->rec.tasks[i];
-		/* What has no slice of its own has none to be given back. */
-		if (t->kind != RBT_TASK_COMPUTE || t->gpu != gpu ||
+		/* What has no slice of its own has none to be given back. What its program is still
+		 * setting up is left alone. */
+		if (t->kind != RBT_TASK_COMPUTE || t->gpu != gpu || is_new(t) ||
 			(us == 0 && !has_own_slice(t))) {
 			continue;
 		}
@@ -205,7 +211,7 @@ int rbt_holding_restore_slices(struct rbt_holding *h)
 	/* Whom we may not write to, we have not written to. */
 	for (uint32_t i = 0; h->slices_changed && b != NULL && i < h->rec.n_tasks; i++) {
 		const struct rbt_task *t = &h->rec.tasks[i];
-		if (t->kind == RBT_TASK_COMPUTE && has_own_slice(t)) {
+		if (t->kind == RBT_TASK_COMPUTE && has_own_slice(t) && !is_new(t)) {
 			note_error(&first, b->set_timeslice(&h->rec, t, t->own_timeslice_us));
 		}
 	}

@@ -57,6 +57,7 @@ static void read_environment(struct shim_config *c)
 		return;
 	}
 	c->active = true;
+	c->loaded_ns = shim_raw_now_ns();
 	c->priority = (uint32_t)v;
 	c->no_daemon = flag(RBT_ENV_NO_DAEMON);
 	c->force = flag(RBT_ENV_FORCE);

@@ -50,6 +50,7 @@ static int send_hello(int sock)
 		.priority = shim_config.priority,
 		.force = shim_config.force,
 		.timeslice_us = shim_config.timeslice_us,
+		.loaded_ns = shim_config.loaded_ns,
 	};
 
 	struct rbt_msg_weight weight = {

@@ -140,6 +140,7 @@ struct shim_config {
 	uint32_t priority;
 	uint32_t weight; /* 0: not said */
 	struct rbt_limits limits;
+	uint64_t loaded_ns;             /* when this was read: after any exec */
 	uint64_t timeslice_us;          /* asked for by the user; 0: by priority */
 	uint64_t wanted_us;             /* what both come to; 0: the driver's own */
 	char socket[108];               /* empty: none */

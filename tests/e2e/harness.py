@@ -52,6 +52,14 @@ def alive(pid):
         return False
 
 
+def kill_all(pids, number=signal.SIGKILL):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
 def in_process_session(leader):
     """Without the leader and its like: a sanitizer's helper that is killed leaves its process waiting for ever."""
     found = []
@@ -121,10 +129,10 @@ class Session:
             self.env.pop(name, None)
         self.server_options = server_options if "--quirks" in server_options else ("--quirks", QUIRKS, *server_options)
         # Keeps the device server alive while programs come and go.
-        self.keeper = subprocess.Popen(self.inside(["cat"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env)
-        self.keeper.stdin.write(b"up\n")
-        self.keeper.stdin.flush()
-        assert self.keeper.stdout.readline() == b"up\n"
+        self.device_server = subprocess.Popen(self.inside(["cat"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env)
+        self.device_server.stdin.write(b"up\n")
+        self.device_server.stdin.flush()
+        assert self.device_server.stdout.readline() == b"up\n"
 
     def inside(self, argv):
         return [binary("rubato-softgpu"), "exec", "--session", self.dir, *self.server_options, "--", *argv]
@@ -213,6 +221,25 @@ class Session:
                 pass
         return found
 
+    def keeper(self):
+        return eventually("the keeper runs", lambda: self.processes("rubato-keeper"))[0]
+
+    def unkeep(self):
+        """From now on nobody starts the daemon again by itself, for a second at least."""
+        kill_all(self.processes("rubato-keeper"))
+
+    def forget_deaths(self):
+        """A daemon that a test kills on purpose is started again however often that happens."""
+        try:
+            os.unlink(os.path.join(self.run_dir, "deaths"))
+        except FileNotFoundError:
+            pass
+
+    def end_daemon(self):
+        """Kills daemon, hand and keeper, whoever of them there is."""
+        for name in ("rubato-keeper", "rubatod", "rubato-hand"):
+            kill_all(self.processes(name))
+
     def daemon(self):
         return eventually("rubatod runs", lambda: self.processes("rubatod"))[0]
 
@@ -230,15 +257,10 @@ class Session:
     def close(self):
         for program in self.programs:
             program.end()
-        for name in ("rubatod", "rubato-hand"):
-            for pid in self.processes(name):
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-        self.keeper.stdin.close()
-        self.keeper.stdout.close()
-        self.keeper.wait(10)
+        self.end_daemon()
+        self.device_server.stdin.close()
+        self.device_server.stdout.close()
+        self.device_server.wait(10)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 

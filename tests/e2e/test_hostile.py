@@ -406,7 +406,7 @@ def test_another_users_daemon(s):
         return print("     only root can be somebody else")
     p, path = s.run(*BEST_EFFORT), os.path.join(s.run_dir, "control.sock")
     eventually("1 us", lambda: s.slices(p.pid) == [1])
-    os.kill(s.daemon(), signal.SIGKILL)
+    s.end_daemon()
     os.unlink(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
         stranger.bind(path)

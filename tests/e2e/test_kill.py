@@ -75,19 +75,13 @@ def one_round(s, rng):
     if victim == "device":
         return
     # Whoever is left ends too; what that cannot heal, the next command does.
-    for pid in s.processes("rubatod"):
-        os.kill(pid, signal.SIGKILL)
+    s.end_daemon()
     eventually("all have gone", lambda: not s.processes("rubatod") and not s.processes("rubato-hand"), 10)
     for p in survivors:
         s.rubato("resume", p.pid)
     for p in survivors:
-        eventually(f"{victim}: {p.pid} is at its default", lambda: default_but_wanted(s, p, programs))
-
-
-def default_but_wanted(s, p, programs):
-    """Running; and short only if it is the one best-effort program that a new daemon may have picked up. (A latency
-    program without a board reserves nothing, and has no longer slice.)"""
-    return s.is_running(p.pid) and (s.is_default(p.pid) or (p is programs[0] and s.slices(p.pid) == [1]))
+        s.rubato("renice", p.pid, "--class", "normal")
+    eventually(f"{victim}: all are at their default", lambda: all(s.is_default(p.pid) for p in survivors))
 
 
 def test_random_kills(_):

@@ -179,6 +179,8 @@ def crowd(s, n_run=2, n_attached=2):
 def test_the_daemon_is_killed(s):
     programs = crowd(s)
     kill(s.daemon())
+    go_on(programs[1:-1])
+    s.rubato("resume", programs[0].pid, programs[-1].pid)
     go_on(programs)
     copies_are_right(programs)
 
@@ -202,7 +204,8 @@ def test_both_are_killed(s):
         kill(hand)
         kill(daemon)
         eventually("both gone", lambda: not alive(daemon) and not alive(hand))
-        s.rubato("resume", programs[1].pid)
+        go_on(programs[1:-1])
+        s.rubato("resume", programs[0].pid, programs[-1].pid)
         go_on(programs)
         copies_are_right(programs)
         for p in programs:

@@ -277,7 +277,7 @@ def test_a_late_deed_beside_a_new_hand(s):
 
 
 def test_a_killed_daemon_and_a_refused_restore(s):
-    """The hand could not put it back: the next daemon does."""
+    """The hand could not put it back: the next daemon does, as soon as the driver lets it."""
     p, q = s.program(), s.program()
     s.rubato("renice", p.pid, "--class", "best-effort")
     s.rubato("suspend", q.pid)
@@ -285,9 +285,10 @@ def test_a_killed_daemon_and_a_refused_restore(s):
     hand = s.hand()
     os.kill(s.daemon(), signal.SIGKILL)
     eventually("gone", lambda: not alive(hand))
-    s.softgpu("fault", "clear")
     assert s.slices(p.pid) == [1] and s.is_suspended(q.pid)
+    s.softgpu("fault", "clear")
     s.rubato("resume", q.pid)
+    s.rubato("renice", p.pid, "--class", "normal")
     assert s.is_default(p.pid) and s.is_default(q.pid)
     eventually("nothing is left to do", lambda: not os.path.exists(os.path.join(s.run_dir, "state")))
 
@@ -360,19 +361,31 @@ def test_a_damaged_state_file(s):
 
 
 def test_a_hand_that_outlives_its_daemon(s):
-    """It must not take away the state file of the daemon that came after its own."""
+    """A hand that was stopped restores everything when it goes on. The next daemon lets it, before it acts itself."""
     p = s.program()
     s.rubato("suspend", p.pid)
     daemon, hand = s.daemon(), s.hand()
     os.kill(hand, signal.SIGSTOP)
     os.kill(daemon, signal.SIGKILL)
-    eventually("gone", lambda: not alive(daemon))
     s.rubato("resume", p.pid)
-    assert s.is_running(p.pid)
+    assert s.is_running(p.pid) and not alive(hand)
     s.rubato("suspend", p.pid)
-    os.kill(hand, signal.SIGCONT)
-    eventually("gone", lambda: not alive(hand))
     assert os.path.exists(os.path.join(s.run_dir, "state"))
+
+
+def test_a_slow_hand_undoes_nothing_of_the_next_daemon(s):
+    """It takes seconds to restore: what a tool is told meanwhile holds afterwards."""
+    p, q = s.run("--class", "best-effort"), s.run("--class", "best-effort")
+    eventually("turns", lambda: s.short() and s.is_off(p.pid) != s.is_off(q.pid))
+    hand, daemon = s.hand(), s.daemon()
+    for cmd in ("a06c0103", "2080110b"):
+        s.softgpu("fault", "--cmd", cmd, "--delay-us", "300000")
+    os.kill(daemon, signal.SIGKILL)
+    s.rubato("suspend", p.pid)
+    s.softgpu("fault", "clear")
+    eventually("gone", lambda: not alive(hand), 20)
+    time.sleep(0.5)
+    assert s.is_suspended(p.pid), "the old hand has let it back"
 
 
 def test_a_daemon_of_ones_own_refuses_others(s):

@@ -113,23 +113,16 @@ def strike(s, victim):
     eventually("the hand has gone", lambda: not alive(hand), 10)
 
 
-def start_again(s, load, rng):
-    """By any command that needs a daemon."""
-    pid = str(rng.choice(load.programs).pid)
-    s.rubato(*rng.choice((["run", "--", "true"], ["resume", pid], ["renice", pid, *BEST_EFFORT])), timeout=60)
-
-
-def one_kill(s, load, rng, seconds=30, is_alone=True):
-    """Unless it is alone, others may start a daemon at any time."""
+def one_kill(s, load, rng, seconds=30):
+    """The next daemon is started by the keeper, or by a command that comes before it."""
     eventually("turns and reserve are under way", load.is_under_way, seconds)
     victim = rng.choice(("daemon", "hand", "both"))
     time.sleep(rng.uniform(0, 0.15))
+    s.forget_deaths()
     strike(s, victim)
-    if victim == "daemon" and is_alone:
-        eventually("nobody is in charge, nobody is off or short", lambda: are_free(s, load.all), 10)
-        load.goes_on()
-    if victim != "hand":
-        start_again(s, load, rng)
+    if rng.random() < 0.5:
+        pid = str(rng.choice(load.programs).pid)
+        s.rubato(*rng.choice((["run", "--", "true"], ["resume", pid], ["renice", pid, *BEST_EFFORT])), timeout=60)
     load.goes_on()
     assert all(alive(p.pid) for p in load.all), f"{victim}: a program died of it"
     return victim
@@ -244,7 +237,7 @@ def test_eight_trainers(s):
                    under=[binary("rubato"), "run", *BEST_EFFORT, "--"])
     others = threading.Thread(target=come_and_go, args=(s, 60 if LONG else 4, 2))
     others.start()
-    victims = [one_kill(s, load, rng, 60, is_alone=False) for _ in range(20 if LONG else 1)]
+    victims = [one_kill(s, load, rng, 60) for _ in range(20 if LONG else 1)]
     others.join()
     assert alive(evil.pid)
     evil.end()

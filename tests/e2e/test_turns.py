@@ -159,8 +159,8 @@ def test_both_are_killed_in_turns(s):
     kill(hand)
     kill(daemon)
     eventually("both gone", lambda: not alive(daemon) and not alive(hand))
-    s.rubato("resume", programs[0].pid)
-    assert all(s.is_default(p.pid) for p in programs), "the next start heals all of them"
+    taking_turns(s, programs)
+    watch(s, 0.3)
 
 
 def test_one_of_them_is_killed(s):

@@ -324,6 +324,9 @@ static bool obey(const char *line)
 		execv("/proc/self/exe", argv);
 		failed("exec", 0, 0);
 	} else if (strcmp(line, "more") == 0) {
+		if (ctl < 0) {
+			open_device();
+		}
 		more();
 		announce();
 	} else if (strcmp(line, "free") == 0) {

@@ -242,6 +242,7 @@ static void ask_daemon(struct top_source *s, struct link *link, uint64_t now_ns)
 	}
 	link->state = TOP_DAEMON_NONE;
 	if (link->sock < 0) {
+		(void)(link->uid == geteuid() ? daemon_heal() : 0);
 		link->sock = daemon_connect(link->uid);
 	}
 	int r = link->sock < 0 ? link->sock

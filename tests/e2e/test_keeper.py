@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon is killed: its programs run, are managed again, and what tools were told holds; nobody runs a command."""
+import os
+import signal
+import struct
+import time
+
+from harness import alive, eventually, main
+
+BEST_EFFORT = ("--class", "best-effort")
+
+
+def kill_both(s):
+    """Daemon and hand at once: neither can put anything back."""
+    daemon, hand = s.daemon(), s.hand()
+    os.kill(daemon, signal.SIGSTOP)
+    os.kill(hand, signal.SIGKILL)
+    os.kill(daemon, signal.SIGKILL)
+    eventually("both have gone", lambda: not alive(daemon) and not alive(hand))
+    return daemon
+
+
+def comes_back(s, old):
+    eventually("another daemon runs", lambda: [pid for pid in s.processes("rubatod") if pid != old], 10)
+
+
+def test_the_daemon_comes_back(s):
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    old = s.daemon()
+    os.kill(old, signal.SIGKILL)
+    comes_back(s, old)
+    p.ask("slice")  # a driver call: the shim looks for its daemon
+    eventually("managed again", lambda: s.slices(p.pid) == [1], 10)
+    assert s.ps()[p.pid]["class"] == "best-effort"
+    assert "was killed" in s.log()
+
+
+def test_both_are_killed(s):
+    """Suspended by command, kept off by turns, attached and reniced: all as before, without a command."""
+    p, q = s.run(*BEST_EFFORT), s.program()
+    r = s.program()
+    s.rubato("renice", q.pid, *BEST_EFFORT)
+    s.rubato("suspend", r.pid)
+    eventually("turns", lambda: s.is_off(p.pid) != s.is_off(q.pid))
+    old = kill_both(s)
+    comes_back(s, old)
+    p.ask("slice")
+    eventually("turns again", lambda: s.is_off(p.pid) != s.is_off(q.pid), 10)
+    eventually("suspended again", lambda: s.is_suspended(r.pid), 10)
+    rows = s.ps()
+    assert rows[q.pid]["class"] == "best-effort" and rows[r.pid]["state"] == "suspended", rows
+    s.rubato("resume", r.pid)
+    assert s.is_running(r.pid)
+
+
+def test_a_suspend_with_an_end(s):
+    """It ends when it was said to, whichever daemon sees it."""
+    p, q = s.program(), s.program()
+    s.rubato("suspend", p.pid, "--for", "3")
+    s.rubato("suspend", q.pid)
+    comes_back(s, kill_both(s))
+    eventually("suspended again", lambda: s.is_suspended(p.pid) and s.is_suspended(q.pid), 3)
+    eventually("that one runs", lambda: s.is_running(p.pid), 6)
+    assert s.is_suspended(q.pid)
+
+
+def test_an_orderly_end_is_one(s):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        p = s.run(*BEST_EFFORT)
+        eventually("1 us", lambda: s.slices(p.pid) == [1])
+        daemon, keeper = s.daemon(), s.keeper()
+        os.kill(daemon, number)
+        eventually("gone", lambda: not alive(daemon) and not alive(keeper))
+        time.sleep(0.5)
+        assert not s.processes("rubatod") and not s.processes("rubato-keeper")
+        assert s.is_released(p.pid)
+        p.end()
+
+
+def test_an_idle_daemon_takes_its_keeper_along(s):
+    s.rubato("run", "--", "true")
+    keeper = s.keeper()
+    eventually("gone", lambda: not s.processes("rubatod") and not alive(keeper), 15)
+
+
+def test_a_killed_keeper_is_replaced(s):
+    p = s.run(*BEST_EFFORT)
+    old = s.keeper()
+    os.kill(old, signal.SIGKILL)
+    eventually("another one", lambda: [pid for pid in s.processes("rubato-keeper") if pid != old])
+    daemon = s.daemon()
+    os.kill(daemon, signal.SIGKILL)
+    comes_back(s, daemon)
+    p.ask("slice")
+    eventually("managed again", lambda: s.slices(p.pid) == [1], 10)
+
+
+def test_the_keeper_holds_nothing(s):
+    """Of a program's, a lock or the socket: it would keep memory, or look like a daemon."""
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    keeper = s.keeper()
+    files = sorted(os.readlink(f"/proc/{keeper}/fd/{fd}").split(":")[0] for fd in os.listdir(f"/proc/{keeper}/fd"))
+    assert files == ["/dev/null", "/dev/null", os.path.join(s.run_dir, "rubatod.log"), "anon_inode", "pipe"], files
+    assert os.getsid(keeper) == keeper
+
+
+def test_too_many_deaths(s):
+    p = s.run(*BEST_EFFORT)
+    for _ in range(3):
+        eventually("1 us", lambda: s.slices(p.pid) == [1], 10)
+        assert not s.rubato("ps").stderr
+        old = kill_both(s)
+        p.ask("slice")
+    eventually("it is said in the log", lambda: "killed 3 times within 10 s" in s.log())
+    time.sleep(1)
+    assert not s.processes("rubatod")
+    assert "it is started again in" in s.rubato("ps").stderr
+    assert not s.processes("rubatod")
+    # Whoever asks for something gets it.
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    assert s.daemon() != old
+    eventually("managed again", lambda: p.ask("slice") == "slice 1")
+    assert not s.rubato("ps").stderr
+
+
+def test_everything_is_killed_and_somebody_looks(s):
+    """Also the keeper, as when a whole cgroup is: ps and top put right what is left."""
+    for look in (["ps"], ["top", "--once"]):
+        p = s.program()
+        s.rubato("suspend", p.pid)
+        s.unkeep()
+        kill_both(s)
+        s.unkeep()
+        assert s.is_suspended(p.pid) and not s.processes("rubatod")
+        s.rubato(*look)
+        eventually("it was told to be suspended", lambda: s.is_suspended(p.pid) and s.processes("rubato-hand"))
+        s.rubato("resume", p.pid)
+        assert s.is_running(p.pid)
+        s.end_daemon()
+        p.end()
+
+
+def test_a_renice_before_the_shim_is_back(s):
+    """The program's shim finds the new daemon after a tool has spoken of the program to it."""
+    p, q = s.run("--class", "normal"), s.run("--class", "normal")
+    eventually("managed", lambda: {p.pid, q.pid} <= s.ps().keys())
+    s.end_daemon()
+    s.rubato("renice", p.pid, "--class", "latency", "--weight", "3")
+    s.rubato("suspend", q.pid)
+    for program in (p, q):
+        eventually("its shim is back", lambda: program.ask("slice") and not s.ps()[program.pid]["attached"])
+    row = s.ps()[p.pid]
+    assert (row["class"], row["weight"]) == ("latency", 3), row
+    assert s.is_suspended(q.pid) and s.ps()[q.pid]["state"] == "suspended"
+
+
+def test_another_program_starts_afresh(s):
+    """What was said was of the program that ran then, not of the one that its process executes later."""
+    p = s.run(*BEST_EFFORT, args=["--exec"])
+    s.rubato("renice", p.pid, "--class", "latency")
+    assert p.ask("go").startswith("ready")
+    p.ask("more")
+    eventually("as it was started", lambda: s.slices(p.pid) == [1] and s.ps()[p.pid]["class"] == "best-effort")
+
+
+def test_resume_while_calls_are_slow(s):
+    """The daemon that resume starts puts it back; looking at the program would take too long."""
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    s.unkeep()
+    kill_both(s)
+    s.unkeep()
+    s.softgpu("fault", "--nr", "2a", "--delay-us", "300000")
+    s.rubato("resume", p.pid, timeout=60)
+    s.softgpu("fault", "clear")
+    eventually("it runs", lambda: s.is_running(p.pid))
+    s.rubato("resume", p.pid)
+    assert s.is_default(p.pid)
+
+
+def test_killed_while_a_program_sets_up(s):
+    """A record from before libcuda has set its slice must not be what is restored."""
+    p = s.run("--class", "latency", args=["--setup-ms", "1500"])
+    other = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(other.pid) == [1])
+    p.say("more")
+    eventually("a task is being set up, and in the state file", lambda: 1024 in s.slices(p.pid) and in_state(s) == 3)
+    s.unkeep()
+    kill_both(s)
+    s.unkeep()
+    assert p.process.stdout.readline().startswith("ready")
+    s.rubato("ps")
+    s.rubato("renice", p.pid, other.pid, "--class", "normal")
+    eventually("its own slices", lambda: p.ask("slice") and s.is_default(p.pid))
+
+
+def in_state(s):
+    """How many compute tasks the state file names."""
+    n = 0
+    try:
+        with open(os.path.join(s.run_dir, "state"), "rb") as f:
+            while entry := f.read(24):
+                record = f.read(struct.unpack_from("<IiQII", entry)[3])
+                for i in range(struct.unpack_from("<8I", record)[5]):
+                    n += struct.unpack_from("<4I", record, 32 + 48 * i)[3] == 0
+    except OSError:
+        pass
+    return n
+
+
+if __name__ == "__main__":
+    main()
