@@ -280,7 +280,8 @@ def test_the_daemon_goes_and_comes(s):
     t.press("h")
     t.until("keys are answered also while the daemon is not", "any key: back", 2)
     t.press("h")
-    os.kill(daemon, signal.SIGKILL)
+    os.kill(daemon, signal.SIGTERM)  # a killed one would be started again
+    os.kill(daemon, signal.SIGCONT)
     t.until("told", "no daemon")
     if os.geteuid() == 0:
         t.until("as any other program", lambda text: row_of(text, p.pid)[2:3] == ["–"])

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A library to preload into rubatod: it kills the daemon or its hand at the n-th point of what they
+ * do. A point is a message, a driver call, or a change of a file or lock, before or after it.
+ *
+ *   KILLER_ROLE   daemon or hand: whose points are counted
+ *   KILLER_AT     the point to kill at, from 1; 0: none, only count
+ *   KILLER_WHEN   before or after
+ *   KILLER_WHOM   self or both: the other one goes at the same moment
+ *   KILLER_ARM    a file: counting begins when it exists; unset: at once
+ *   KILLER_LOG    a file that gets a line per point, or one line for the point of the kill
+ *
+ * The keeper starts daemons without what is preloaded: they are not killed again.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define HAND_NAME "rubato-hand"
+
+static struct {
+	pid_t daemon;
+	bool is_hand, is_after, is_both, is_armed;
+	long at, n;
+	const char *arm, *log;
+} plan;
+
+/* ISO C has no conversion from an object pointer to a function pointer. */
+#define REAL(name)                                                                                 \
+	(((union {                                                                                 \
+		void *p;                                                                           \
+		__typeof__(&name) f;                                                               \
+	}){.p = real(#name)})                                                                      \
+			.f)
+
+static void *real(const char *name)
+{
+	void *f = dlsym(RTLD_NEXT, name);
+
+	if (f == NULL) {
+		abort();
+	}
+	return f;
+}
+
+static bool is(const char *variable, const char *value)
+{
+	const char *s = getenv(variable);
+
+	return s != NULL && strcmp(s, value) == 0;
+}
+
+__attribute__((constructor)) static void read_plan(void)
+{
+	const char *at = getenv("KILLER_AT");
+
+	plan.daemon = (pid_t)syscall(SYS_getpid);
+	plan.is_hand = is("KILLER_ROLE", "hand");
+	plan.is_after = is("KILLER_WHEN", "after");
+	plan.is_both = is("KILLER_WHOM", "both");
+	plan.at = at != NULL ? atol(at) : 0;
+	plan.arm = getenv("KILLER_ARM");
+	plan.log = getenv("KILLER_LOG");
+}
+
+static bool is_hand(void)
+{
+	char name[17] = "";
+
+	return prctl(PR_GET_NAME, name) == 0 && strcmp(name, HAND_NAME) == 0;
+}
+
+/* A scan, the keeper and a hand that has not begun yet have no points. */
+static bool counts(void)
+{
+	if (syscall(SYS_gettid) != syscall(SYS_getpid) ||
+		(plan.is_hand ? !is_hand() : syscall(SYS_getpid) != plan.daemon)) {
+		return false;
+	}
+	plan.is_armed =
+		plan.is_armed || plan.arm == NULL || syscall(SYS_access, plan.arm, F_OK) == 0;
+	return plan.is_armed;
+}
+
+/* Whether a line could be added; is_first: only to a file that was not there. */
+static bool note(const char *what, bool is_first)
+{
+	char line[128];
+	int n = snprintf(line, sizeof(line), "%ld %s\n", plan.n, what);
+	long fd = plan.log == NULL ? -1
+				   : syscall(SYS_open, plan.log,
+					     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
+						     (is_first ? O_EXCL : 0),
+					     0644);
+
+	if (fd >= 0) {
+		syscall(SYS_write, fd, line, n);
+		syscall(SYS_close, fd);
+	}
+	return fd >= 0;
+}
+
+static void kill_hands(void)
+{
+	char path[64], buf[1024], *at = buf;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)plan.daemon);
+	long fd = syscall(SYS_open, path, O_RDONLY | O_CLOEXEC);
+	long n = fd < 0 ? 0 : syscall(SYS_read, fd, buf, sizeof(buf) - 1);
+	buf[n > 0 ? n : 0] = '\0';
+	for (long pid = strtol(at, &at, 10); pid > 0; pid = strtol(at, &at, 10)) {
+		char name[32] = "";
+		snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
+		long comm = syscall(SYS_open, path, O_RDONLY | O_CLOEXEC);
+		syscall(SYS_read, comm, name, sizeof(name) - 1);
+		syscall(SYS_close, comm);
+		/* One that has not begun yet still has the daemon's name; a keeper has not. */
+		if (strncmp(name, "rubato-keeper", 13) != 0) {
+			syscall(SYS_kill, (pid_t)pid, SIGKILL);
+		}
+	}
+}
+
+static void die(const char *what)
+{
+	/* Once: the next hand of the same daemon has the same plan. */
+	if (!note(what, true)) {
+		return;
+	}
+	if (plan.is_both && plan.is_hand) {
+		syscall(SYS_kill, plan.daemon, SIGKILL);
+	} else if (plan.is_both) {
+		kill_hands();
+	}
+	syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+	for (;;) {
+		pause();
+	}
+}
+
+/* The number of this point; 0: it does not count. */
+static long before(const char *what)
+{
+	if (!counts()) {
+		return 0;
+	}
+	plan.n++;
+	if (plan.at == 0) {
+		note(what, false);
+	} else if (plan.n == plan.at && !plan.is_after) {
+		die(what);
+	}
+	return plan.n;
+}
+
+static void after(const char *what, long point)
+{
+	if (point != 0 && point == plan.at && plan.is_after) {
+		die(what);
+	}
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	long point = before("sendmsg");
+	ssize_t r = REAL(sendmsg)(fd, msg, flags);
+
+	after("sendmsg", point);
+	return r;
+}
+
+ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	long point = before("recvmsg");
+	ssize_t r = REAL(recvmsg)(fd, msg, flags);
+
+	after("recvmsg", point);
+	return r;
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	char what[32];
+	va_list ap;
+
+	va_start(ap, request);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	snprintf(what, sizeof(what), "ioctl %lx", request);
+	long point = before(what);
+	int r = REAL(ioctl)(fd, request, arg);
+
+	after(what, point);
+	return r;
+}
+
+int rename(const char *from, const char *to)
+{
+	long point = before("rename");
+	int r = REAL(rename)(from, to);
+
+	after("rename", point);
+	return r;
+}
+
+int unlink(const char *path)
+{
+	long point = before("unlink");
+	int r = REAL(unlink)(path);
+
+	after("unlink", point);
+	return r;
+}
+
+int fclose(FILE *f)
+{
+	long point = before("fclose");
+	int r = REAL(fclose)(f);
+
+	after("fclose", point);
+	return r;
+}
+
+int flock(int fd, int operation)
+{
+	long point = before("flock");
+	int r = REAL(flock)(fd, operation);
+
+	after("flock", point);
+	return r;
+}
+
+pid_t fork(void)
+{
+	long point = before("fork");
+	pid_t r = REAL(fork)();
+
+	if (r != 0) {
+		after("fork", point);
+	}
+	return r;
+}
