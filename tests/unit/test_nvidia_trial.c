@@ -70,6 +70,10 @@ int open(const char *path, int flags, ...)
 	if (strcmp(path, NV_VERSION_PATH) == 0) {
 		return file_with(world.version);
 	}
+	if (strncmp(path, "/sys/module/nvidia", 18) == 0) {
+		errno = ENOENT;
+		return -1;
+	}
 	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0);
 }
 
@@ -331,6 +335,27 @@ static void failure_is_that_drivers(void)
 	CHECK_INT(world.n_opens, 2);
 }
 
+static void a_driver_is_replaced(void)
+{
+	struct rbt_rm_fault fault = {.cmd = NV_CTRL_TSG_SET_TIMESLICE, .size = 16};
+
+	begin(1);
+	world.version = "580.159.04\n";
+	CHECK_INT(rbt_nv_may_write(RBT_CAP_TIMESLICE, false), 0);
+	rbt_rm_add_fault(world.rm, &fault);
+	world.version = "999.10\n";
+	usleep(1100000);
+	CHECK_INT(rbt_nv_may_write(RBT_CAP_TIMESLICE, false), -EPROTONOSUPPORT);
+	rbt_rm_clear_faults(world.rm);
+	world.version = "999.20\n";
+	CHECK_INT(rbt_nv_may_write(RBT_CAP_SUSPEND, false), 0);
+	/* What cannot be asked now is as it was. */
+	world.version = "";
+	usleep(1100000);
+	CHECK_INT(rbt_nv_may_write(RBT_CAP_SUSPEND, false), 0);
+	CHECK_INT(world.n_opens, 2);
+}
+
 static void slices_alone(void)
 {
 	struct rbt_rm_fault fault = {.cmd = NV_CTRL_FIFO_DISABLE_CHANNELS, .size = 544};
@@ -356,6 +381,7 @@ int main(void)
 	in_child(known_is_not_tried);
 	in_child(unknown_is_tried_once);
 	in_child(failure_is_that_drivers);
+	in_child(a_driver_is_replaced);
 	in_child(slices_alone);
 	rbt_rm_destroy(world.rm);
 	return check_result();

@@ -27,7 +27,8 @@
 #define TRIED_US 3000u
 #define OTHER_US 4000u
 /* A trial that lacked memory or files is made again after this. */
-#define AGAIN_NS (5 * RBT_NS_PER_S)
+#define AGAIN_NS   (5 * RBT_NS_PER_S)
+#define VERSION_NS RBT_NS_PER_S
 
 /* The objects that the trial makes, and works on. */
 struct own {
@@ -294,49 +295,68 @@ int rbt_nv_check_driver(void)
 	return r < 0 ? r : driver.known ? 0 : -EPROTONOSUPPORT;
 }
 
-/* What is known of the driver by now. It cannot change while programs use it, and is asked about
- * before every write: a good verdict is remembered, so that only a driver loaded later is seen. */
+/* What is known of the driver by now. It is asked about before every write, and cannot change while
+ * programs use it: so a good verdict is not looked into for a while. */
 static struct {
 	pthread_mutex_t lock;
-	bool is_known;
-	char version[32]; /* of the driver that `trial` is about; empty: of none */
+	char version[32]; /* of the driver that all of this is about; empty: of none */
+	bool is_known, is_tried;
 	struct rbt_trial trial;
-	uint64_t again_ns; /* not before; 0: not at all */
+	uint64_t read_ns;  /* when the version was read */
+	uint64_t again_ns; /* when the trial is to be made again; 0: never */
 } verdict = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int judge(const struct rbt_nv_driver *driver)
+/* Notes which driver is here. A version that cannot be read now (for want of files, say) must not
+ * keep anybody from being restored: then the last one stands. */
+static int note_driver(uint64_t now_ns)
 {
-	uint64_t now_ns = rbt_now_ns();
+	struct rbt_nv_driver driver;
+	bool is_good = verdict.is_known || verdict.trial.slices;
 
-	if (strcmp(verdict.version, driver->version) == 0 &&
-		(verdict.again_ns == 0 || now_ns < verdict.again_ns)) {
+	if (is_good && now_ns - verdict.read_ns < VERSION_NS) {
+		return 0;
+	}
+	int r = rbt_nv_driver_read(&driver);
+	if (r < 0) {
+		return verdict.version[0] != '\0' ? 0 : r;
+	}
+	verdict.read_ns = now_ns;
+	if (strcmp(verdict.version, driver.version) != 0) {
+		memcpy(verdict.version, driver.version, sizeof(verdict.version));
+		verdict.is_known = driver.known;
+		verdict.is_tried = false;
+		verdict.trial = (struct rbt_trial){0};
+	}
+	return 0;
+}
+
+static int try_once(uint64_t now_ns)
+{
+	if (verdict.is_tried && (verdict.again_ns == 0 || now_ns < verdict.again_ns)) {
 		return 0;
 	}
 	int r = rbt_nv_try_out(&verdict.trial);
 	if (r < 0) {
 		return r;
 	}
-	memcpy(verdict.version, driver->version, sizeof(verdict.version));
+	verdict.is_tried = true;
 	verdict.again_ns = verdict.trial.is_final ? 0 : now_ns + AGAIN_NS;
-	rbt_debug("driver %s was tried: %s; suspends: %s", driver->version,
+	rbt_debug("driver %s was tried: %s; suspends: %s", verdict.version,
 		verdict.trial.slices_text, verdict.trial.suspends_text);
 	return 0;
 }
 
 static int may_write(uint32_t cap, bool force)
 {
-	struct rbt_nv_driver driver;
+	uint64_t now_ns = rbt_now_ns();
+	int r = note_driver(now_ns);
 
-	if (verdict.is_known || (force && verdict.trial.slices)) {
-		return 0;
+	if (r < 0 || verdict.is_known || force) {
+		return r;
 	}
-	if (!verdict.trial.slices) {
-		int r = rbt_nv_driver_read(&driver);
-		verdict.is_known = r == 0 && driver.known;
-		r = r < 0 || force || verdict.is_known ? r : judge(&driver);
-		if (r < 0 || force || verdict.is_known) {
-			return r;
-		}
+	r = try_once(now_ns);
+	if (r < 0) {
+		return r;
 	}
 	bool may = cap == RBT_CAP_SUSPEND ? verdict.trial.suspends : verdict.trial.slices;
 	return may ? 0 : -EPROTONOSUPPORT;
