@@ -11,7 +11,7 @@
  *   -ENXIO           the program has no tasks on this backend's devices
  *   -EPERM, -EACCES  not allowed
  *   -EOPNOTSUPP      this device or driver cannot do it
- *   -EPROTONOSUPPORT unknown driver version: reading works, writing wants `force`
+ *   -EPROTONOSUPPORT unknown driver version: reading works, writing wants `force`, or a trial
  *   -ENOENT          the object behind a record has gone
  *   -EIO             the device failed
  */
@@ -66,12 +66,20 @@ struct rbt_gpu_info {
 #define RBT_MAX_GPUS 32
 struct rbt_device_info {
 	char driver_version[32];
-	bool driver_known; /* layouts for this version are known: writing is allowed */
+	bool driver_known; /* layouts for this version are known; others are tried before writing */
 	bool mps_active;   /* an MPS server runs: its clients share one set of tasks */
 	uint32_t caps;     /* RBT_CAP_* */
 	char why_not[128]; /* one line for what is missing in caps; empty when nothing is */
 	uint32_t n_gpus;
 	struct rbt_gpu_info gpus[RBT_MAX_GPUS];
+};
+
+#define RBT_TRIAL_TEXT 128
+/* What came of trying a driver on objects of our own. */
+struct rbt_trial {
+	bool slices, suspends; /* may be used */
+	bool is_final;         /* else something was wanting, and it is worth another try later */
+	char slices_text[RBT_TRIAL_TEXT], suspends_text[RBT_TRIAL_TEXT]; /* one line each */
 };
 
 enum { RBT_STATS_HAS_MEMORY = 1 << 0 };
@@ -100,9 +108,22 @@ struct rbt_backend {
 	 * Fills up to one record per client; the caller finishes each and frees the array. */
 	int (*discover)(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n);
 
-	/* Mandatory. Whether the calling process may write through this backend: -EPROTONOSUPPORT
-	 * for an unknown driver without force. Cheap after the first call. */
-	int (*may_write)(bool force);
+	/* Mandatory. Whether the driver's layouts are known: 0, -EPROTONOSUPPORT, or -ENODEV.
+	 * Touches no device. */
+	int (*check_driver)(void);
+
+	/* Mandatory. Whether the calling process may write through this backend what `cap` stands
+	 * for (RBT_CAP_TIMESLICE or RBT_CAP_SUSPEND): -EPROTONOSUPPORT for an unknown driver
+	 * without force. Such a driver is tried first, if there is a try_out(), which may wake a
+	 * GPU. Cheap after the first call. */
+	int (*may_write)(uint32_t cap, bool force);
+
+	/* Optional (NULL). Tries the driver, known or not, on objects of its own, and leaves
+	 * nothing behind. 0 with what came of it, or -ENODEV. */
+	int (*try_out)(struct rbt_trial *ret);
+
+	/* Optional (NULL). One line on why may_write() has said -EPROTONOSUPPORT. */
+	void (*why_not)(uint32_t cap, char *buf, size_t size);
 
 	/* Mandatory. The path of the GPU's device node: what the GPU lock is taken on. */
 	int (*lock_path)(uint32_t gpu, char *buf, size_t size);

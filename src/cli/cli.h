@@ -49,6 +49,10 @@ int usage_error(const struct command *cmd, const char *fmt, ...)
 /* device.c: takes --device, --sms and --mem out of a command's arguments (argv[0] is its name).
  * EXIT_OK: go on; else the exit code, the error said. For the software GPU it does not return. */
 int device_select(const struct command *cmd, int *argc, char **argv);
+/* Says that there is no driver (-ENODEV), or what is wrong with it; returns the exit code. */
+int no_device_error(const struct command *cmd, int error);
+/* EXIT_OK where there is a driver; else says what is missing, as above. */
+int device_check(const struct command *cmd);
 
 /* nice.c: how a program is to be treated, from --class, --priority, --timeslice-us, --weight,
  * --max-reserve-ms and --min-share. */

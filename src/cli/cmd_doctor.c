@@ -20,17 +20,22 @@
 #define RUBATO_LEFT_OUT ""
 #endif
 
-enum verdict { GOOD, BAD, PARTLY };
+/* ABSENT is a part that this machine does not have, and may not need. */
+enum verdict { GOOD, BAD, PARTLY, ABSENT };
 
 struct report {
 	bool json;
+	bool is_try; /* known drivers are tried as well */
 	struct rbt_json j;
 };
 
 __attribute__((format(printf, 4, 5))) static void say(
 	struct report *rep, enum verdict v, const char *what, const char *fmt, ...)
 {
-	static const char *const marks[] = {[GOOD] = "ok", [BAD] = "no", [PARTLY] = "--"};
+	static const char *const marks[] = {
+		[GOOD] = "ok", [BAD] = "no", [PARTLY] = "--", [ABSENT] = "--"};
+	static const char *const words[] = {
+		[GOOD] = "ok", [BAD] = "no", [PARTLY] = "partly", [ABSENT] = "no"};
 	char text[512];
 	va_list ap;
 
@@ -43,7 +48,7 @@ __attribute__((format(printf, 4, 5))) static void say(
 	}
 	rbt_json_object(&rep->j, NULL);
 	rbt_json_string(&rep->j, "what", what);
-	rbt_json_string(&rep->j, "verdict", v == GOOD ? "ok" : v == BAD ? "no" : "partly");
+	rbt_json_string(&rep->j, "verdict", words[v]);
 	rbt_json_string(&rep->j, "text", text);
 	rbt_json_end(&rep->j, '}');
 }
@@ -66,7 +71,28 @@ static void check_gpu(struct report *rep, const struct rbt_gpu_info *g)
 	}
 }
 
-static bool check_backend(struct report *rep, const struct rbt_backend *b)
+/* Tries a driver on objects of our own, and puts what came of it into what is said of an unknown
+ * one. */
+static void check_trial(
+	struct report *rep, const struct rbt_backend *b, struct rbt_device_info *info)
+{
+	struct rbt_trial trial;
+
+	if (b->try_out == NULL || b->try_out(&trial) < 0) {
+		return;
+	}
+	say(rep, trial.slices ? GOOD : BAD, "tried slices", "%s", trial.slices_text);
+	say(rep, trial.suspends ? GOOD : BAD, "tried suspends", "%s", trial.suspends_text);
+	if (!info->driver_known) {
+		info->caps |= trial.slices ? RBT_CAP_TIMESLICE : 0;
+		info->caps |= trial.suspends ? RBT_CAP_SUSPEND : 0;
+		snprintf(info->why_not, sizeof(info->why_not),
+			"driver %s is not known, and no trial has shown that this works%s",
+			info->driver_version, trial.slices ? "" : "; --force uses it");
+	}
+}
+
+static void check_caps(struct report *rep, const struct rbt_device_info *info)
 {
 	static const struct {
 		uint32_t cap;
@@ -78,25 +104,37 @@ static bool check_backend(struct report *rep, const struct rbt_backend *b)
 		{RBT_CAP_INTERLEAVE, "interleave", "runlist interleave levels can be set"},
 		{RBT_CAP_STATS, "stats", "memory per program can be read"},
 	};
+
+	for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
+		bool can = (info->caps & caps[i].cap) != 0;
+		say(rep, can ? GOOD : PARTLY, caps[i].name, "%s",
+			can ? caps[i].what : info->why_not);
+	}
+}
+
+static bool check_backend(struct report *rep, const struct rbt_backend *b)
+{
 	struct rbt_device_info info;
 	int r = b->probe(&info);
 
 	if (r < 0) {
 		/* Few machines have both vendors' GPUs. */
-		say(rep, r == -ENODEV ? PARTLY : BAD, b->name, "%s",
+		say(rep, r == -ENODEV ? ABSENT : BAD, b->name, "%s",
 			r == -ENODEV ? "no driver here" : strerror(-r));
 		return false;
 	}
-	say(rep, info.driver_known ? GOOD : BAD, b->name, "driver %s%s", info.driver_version,
-		info.driver_known ? "" : ": not known; reading works, writing needs --force");
+	bool is_tried = b->try_out != NULL && (!info.driver_known || rep->is_try);
+	say(rep, info.driver_known ? GOOD : PARTLY, b->name, "driver %s%s", info.driver_version,
+		info.driver_known ? ""
+		: is_tried        ? " is not known; Rubato tried it on objects of its own"
+				  : " is not known: reading works, writing needs --force");
 	for (uint32_t i = 0; i < info.n_gpus; i++) {
 		check_gpu(rep, &info.gpus[i]);
 	}
-	for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
-		bool can = (info.caps & caps[i].cap) != 0;
-		say(rep, can ? GOOD : PARTLY, caps[i].name, "%s",
-			can ? caps[i].what : info.why_not);
+	if (is_tried) {
+		check_trial(rep, b, &info);
 	}
+	check_caps(rep, &info);
 	if (info.mps_active) {
 		say(rep, PARTLY, "mps",
 			"an MPS server runs: its clients share one set of tasks and one timeslice");
@@ -238,7 +276,7 @@ static int check_program(struct report *rep, const char *path)
 	return EXIT_OK;
 }
 
-static int examine(struct report *rep, const char *program)
+static int examine(struct report *rep)
 {
 	bool any = false;
 
@@ -247,9 +285,7 @@ static int examine(struct report *rep, const char *program)
 	}
 	check_attach(rep);
 	check_house(rep);
-	int code = program != NULL ? check_program(rep, program) : EXIT_OK;
-	/* A question about a file has its answer also where there is no GPU. */
-	return code != EXIT_OK || any || program != NULL ? code : EXIT_NO_DEVICE;
+	return any ? EXIT_OK : EXIT_NO_DEVICE;
 }
 
 static int run(int argc, char **argv)
@@ -257,6 +293,7 @@ static int run(int argc, char **argv)
 	static const struct option options[] = {
 		{"json", no_argument, NULL, 'j'},
 		{"program", required_argument, NULL, 'p'},
+		{"try", no_argument, NULL, 't'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
@@ -272,6 +309,9 @@ static int run(int argc, char **argv)
 		case 'p':
 			program = optarg;
 			break;
+		case 't':
+			rep.is_try = true;
+			break;
 		case 'h':
 			fputs(cmd_doctor.usage, stdout);
 			return EXIT_OK;
@@ -282,12 +322,16 @@ static int run(int argc, char **argv)
 	if (optind != argc) {
 		return usage_error(&cmd_doctor, "unexpected argument: %s", argv[optind]);
 	}
+	if (program != NULL && rep.is_try) {
+		return usage_error(
+			&cmd_doctor, "--program asks about a file, --try about a driver");
+	}
 	if (rep.json) {
 		rbt_json_init(&rep.j, stdout);
 		rbt_json_object(&rep.j, NULL);
 		rbt_json_array(&rep.j, "checks");
 	}
-	int code = examine(&rep, program);
+	int code = program != NULL ? check_program(&rep, program) : examine(&rep);
 	if (rep.json) {
 		rbt_json_end(&rep.j, ']');
 		rbt_json_end(&rep.j, '}');
@@ -299,12 +343,15 @@ const struct command cmd_doctor = {
 	.name = "doctor",
 	.summary = "tell what works on this machine, and why not",
 	.usage =
-		"Usage: rubato doctor [--json] [--program FILE]\n"
+		"Usage: rubato doctor [--json] [--try]\n"
+		"       rubato doctor [--json] --program FILE\n"
 		"\n"
 		"Looks at devices, driver, rights and installation, and says what works here.\n"
 		"Exit status 5 when there is no GPU that Rubato can use.\n"
 		"\n"
-		"      --program FILE       also: which CUDA calls FILE makes, and how it is reached\n"
+		"      --program FILE       instead: which CUDA calls FILE makes, and how it is reached\n"
+		"      --try                also try a driver that is known, as is done with others: on a\n"
+		"                           client of its own, which is gone afterwards\n"
 		"      --json               the same facts, for programs\n",
 	.run = run,
 };

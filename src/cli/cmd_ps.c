@@ -188,7 +188,7 @@ static void print_row(struct view *v, const struct listed *l)
 	char user[32], gpus[32], slice[32], memory[32], state[32], priority[16];
 	const char *class_name = l->managed ? rbt_class_name(rbt_class_of(l->priority)) : "-";
 
-	if (v->n_rows++ == 0) {
+	if (v->n_rows == 1) {
 		printf("%7s %-8s %-4s %-11s %3s %8s %-14s %9s %s\n", "PID", "USER", "GPU", "CLASS",
 			"PRI", "SLICE", "STATE", "MEMORY", "COMMAND");
 	}
@@ -369,6 +369,7 @@ static int show(const struct listed *l, void *data)
 {
 	struct view *v = data;
 
+	v->n_rows++;
 	if (v->json) {
 		json_row(v, l);
 	} else {
@@ -419,10 +420,13 @@ static int run(int argc, char **argv)
 	if (v.json) {
 		rbt_json_end(&v.j, ']');
 		rbt_json_end(&v.j, '}');
-	} else if (v.n_rows == 0 && r == 0) {
+	}
+	/* Programs may outlive a driver that does not answer any more: those are shown first. */
+	int code = v.n_rows == 0 && r == 0 ? device_check(&cmd_ps) : (int)exit_code_for(r);
+	if (v.n_rows == 0 && !v.json && code == EXIT_OK) {
 		puts("no program uses a GPU here");
 	}
-	return exit_code_for(r);
+	return code;
 }
 
 const struct command cmd_ps = {

@@ -115,7 +115,7 @@ const struct command cmd_renice = {
 		"  -w, --weight N           its share of the turns, 1 to 1000; alone, it keeps all else\n"
 		"      --max-reserve-ms N   how long it may keep others off while it never idles, or default\n"
 		"      --min-share PERCENT  what it gets at least, however busy others are; or default\n"
-		"      --force              write to driver versions that are not known\n"
+		"      --force              write to a driver that is not known even if its trial failed\n"
 		"\n"
 		"Several best-effort programs on one GPU take turns, one at a time: together, their short\n"
 		"slices would make them thrash.\n",

@@ -125,29 +125,45 @@ static void set_limit(const char *name, uint32_t said)
 	}
 }
 
+/* Such a driver may turn out to understand nothing. */
+static bool is_driver_unknown(void)
+{
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		if ((*b)->check_driver() == -EPROTONOSUPPORT) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Somebody else's daemon may not give what is asked for. The program runs all the same, as with
  * nice(1): it never hears of it, so it is said here. */
-static void warn_of_refusal(int sock, const struct niceness *n)
+static void warn_of_refusal(int sock, const struct niceness *n, bool force)
 {
 	struct rbt_msg_renice may = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_MAY},
 		.priority = (uint32_t)n->priority,
+		.force = force,
 		.weight = n->has_weight ? (uint32_t)n->weight : 0,
+		.timeslice_us = n->has_timeslice ? n->timeslice_us : 0,
 		.limits = n->limits,
 	};
 	struct rbt_msg_result result;
+	bool is_special =
+		rbt_class_of((unsigned)n->priority) != RBT_CLASS_NORMAL || n->has_timeslice;
 	bool is_more = rbt_class_of((unsigned)n->priority) == RBT_CLASS_LATENCY || may.weight > 1 ||
 		       (n->limits.max_reserve_ms | n->limits.min_share_permille) != 0;
 
-	if (geteuid() != 0 && is_more &&
+	if (((geteuid() != 0 && is_more) || (is_special && is_driver_unknown())) &&
 		daemon_request(sock, &may, sizeof(may), NULL, 0, &result) == 0 &&
-		result.error == -EPERM) {
-		rbt_warn("run: %s: the program goes without it", result.text);
+		(result.error == -EPERM || result.error == -EPROTONOSUPPORT)) {
+		rbt_warn("run: %s: the program goes without %s", result.text,
+			result.error == -EPERM ? "it" : "its class (see `rubato doctor`)");
 	}
 }
 
 /* Without a daemon the program still runs, and the shim does what it may alone. */
-static void set_daemon(bool no_daemon, const struct niceness *n)
+static void set_daemon(bool no_daemon, const struct niceness *n, bool force)
 {
 	char path[160];
 	int sock = no_daemon ? -1 : daemon_start();
@@ -164,7 +180,7 @@ static void set_daemon(bool no_daemon, const struct niceness *n)
 	/* The daemon must not leave for want of programs before this one makes its first task. */
 	struct rbt_msg_header await = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_AWAIT};
 	rbt_send(sock, &await, sizeof(await), NULL, 0, MSG_DONTWAIT);
-	warn_of_refusal(sock, n);
+	warn_of_refusal(sock, n, force);
 	if (daemon_socket_path(sock, path, sizeof(path)) == 0) {
 		setenv(RBT_ENV_SOCKET, path, 1);
 	}
@@ -192,7 +208,7 @@ static void prepare(const struct wish *w)
 		rbt_warn("run: what the program submits is not seen: libcuda.so.1 of Rubato: %s",
 			strerror(-r));
 	}
-	set_daemon(w->no_daemon, n);
+	set_daemon(w->no_daemon, n, w->force);
 	set_number(RBT_ENV_PRIORITY, n->priority);
 	if (n->has_timeslice) {
 		set_number(RBT_ENV_TIMESLICE, n->timeslice_us);
@@ -305,7 +321,7 @@ const struct command cmd_run = {
 		"  -g, --group NAME         programs of one group of yours have their turns together; by default\n"
 		"                           the ranks of one job (torchrun, MPI, Slurm) do; none: alone\n"
 		"      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"
-		"      --force              write to driver versions that are not known\n"
+		"      --force              write to a driver that is not known even if its trial failed\n"
 		"      --device soft        on a GPU in software, shared by all who say so; it starts with\n"
 		"                           its first program and goes with its last. Other commands take\n"
 		"                           this option too, and look there\n"

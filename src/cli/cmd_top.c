@@ -252,9 +252,7 @@ static int run(int argc, char **argv)
 	setlocale(LC_ALL, "");
 	int r = top_source_create(&source);
 	if (r < 0) {
-		rbt_error("top: %s (see `rubato doctor`)",
-			r == -ENODEV ? "no GPU driver here" : strerror(-r));
-		return exit_code_for(r);
+		return no_device_error(&cmd_top, r);
 	}
 	if (!c.batch && !c.once && !c.json) {
 		code = run_screen(&c, source);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * --device soft: the same command again, inside the user's session of the software GPU, which it
- * starts if need be. An option of every command, so taken out before the command sees its own.
+ * starts if need be. An option of every command, so taken out before the command sees its own. And
+ * what to say where there is no device.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -143,4 +144,40 @@ int device_select(const struct command *cmd, int *argc, char **argv)
 		return EXIT_OK; /* there already */
 	}
 	return enter(cmd, n, argv, values);
+}
+
+/* Whether some driver has answered; *ret is what the first that did not find one said else. */
+static bool has_driver(int *ret)
+{
+	struct rbt_device_info info;
+
+	*ret = -ENODEV;
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		int r = (*b)->probe(&info);
+		if (r == 0) {
+			return true;
+		}
+		*ret = r != -ENODEV ? r : *ret;
+	}
+	return false;
+}
+
+int no_device_error(const struct command *cmd, int error)
+{
+	if (error != -ENODEV) {
+		rbt_error("%s: the GPU driver does not answer: %s (see `rubato doctor`)", cmd->name,
+			strerror(-error));
+		return exit_code_for(error);
+	}
+	rbt_error("%s: no NVIDIA or AMD driver here; --device soft looks at the GPU in software "
+		  "(see `rubato doctor`)",
+		cmd->name);
+	return EXIT_NO_DEVICE;
+}
+
+int device_check(const struct command *cmd)
+{
+	int error;
+
+	return has_driver(&error) ? EXIT_OK : no_device_error(cmd, error);
 }

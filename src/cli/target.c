@@ -59,9 +59,9 @@ static int target_error(char *why, pid_t pid, int error, const char *text)
 			(int)pid);
 		break;
 	case EPROTONOSUPPORT:
-		explain(why,
-			"process %d: unknown driver version; --force writes to it all the same (see `rubato doctor`)",
-			(int)pid);
+		explain(why, "process %d: %s", (int)pid,
+			text[0] != '\0' ? text
+					: "its driver's version is not known; see `rubato doctor`");
 		break;
 	default:
 		explain(why, "process %d: %s", (int)pid, text[0] != '\0' ? text : strerror(-error));

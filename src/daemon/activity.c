@@ -88,7 +88,7 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 	const struct rbt_backend *b = mine != NULL ? rbt_backend_by_id(mine->rec.backend) : NULL;
 
-	if (b == NULL || b->watch == NULL || !h->in_hand || !hold_is_writable(mine)) {
+	if (b == NULL || b->watch == NULL || !h->in_hand || !hold_may(mine, RBT_CAP_TIMESLICE)) {
 		return;
 	}
 	bool has_agent = (mine->rec.flags & RBT_RECORD_AGENT) != 0;
@@ -118,7 +118,7 @@ static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 	uint32_t level = (uint32_t)rbt_class_of(p->priority);
 
-	if (b != NULL && b->set_level != NULL && h->in_hand && hold_is_writable(mine) &&
+	if (b != NULL && b->set_level != NULL && h->in_hand && hold_may(mine, RBT_CAP_TIMESLICE) &&
 		level != h->level) {
 		(void)hand_set_level(d, h, level);
 	}

@@ -352,8 +352,21 @@ int program_put_board(struct daemon *d, struct program *p, int fd);
 void program_drop_board(struct daemon *d, struct program *p);
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client);
 uint64_t program_wanted_us(const struct program *p);
-/* False for a driver whose version is not known, unless forced. */
-bool hold_is_writable(const struct rbt_holding *mine);
+
+/* allowed.c: what drivers may be told (cap: RBT_CAP_TIMESLICE or RBT_CAP_SUSPEND). A driver that is
+ * not known is tried at the first question. */
+bool hold_may(const struct rbt_holding *mine, uint32_t cap);
+/* Through all of its clients. */
+bool program_may(struct daemon *d, const struct program *p, uint32_t cap);
+/* Why not, in one line; empty if it may. */
+void program_why_not(
+	struct daemon *d, const struct program *p, uint32_t cap, char *buf, size_t size);
+/* The capability that the program's wishes need and its driver may not be told; 0: none. A latency
+ * program needs suspends, of the others. */
+uint32_t program_missing_cap(struct daemon *d, const struct program *p);
+/* program_may() of all drivers here, for programs still to come: 0, or -EPROTONOSUPPORT and why. */
+int drivers_may(uint32_t cap, bool force, char *buf, size_t size);
+
 /* How it is to be treated, as a whole. */
 struct wish program_wish(const struct program *p);
 void program_set_wish(struct program *p, const struct wish *wish);

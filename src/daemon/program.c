@@ -461,13 +461,6 @@ void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, 
 	}
 }
 
-bool hold_is_writable(const struct rbt_holding *mine)
-{
-	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
-
-	return b != NULL && b->may_write(mine->force) == 0;
-}
-
 uint64_t program_wanted_us(const struct program *p)
 {
 	return p->timeslice_us != 0 ? p->timeslice_us : rbt_priority_timeslice_us(p->priority);

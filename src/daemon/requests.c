@@ -98,6 +98,12 @@ static const char *note_text(struct daemon *d, const struct program *p)
 {
 	static char text[sizeof(((struct rbt_msg_program *)0)->note)];
 
+	uint32_t missing = program_missing_cap(d, p);
+
+	if (missing != 0) {
+		program_why_not(d, p, missing, text, sizeof(text));
+		return text;
+	}
 	if (p->error < 0) {
 		return strerror(-p->error);
 	}
@@ -153,11 +159,24 @@ static int settle(struct daemon *d, pid_t pid)
 		return 0;
 	}
 	LIST_FOREACH (h, &p->holds, link) {
-		if (!program_is_plain(p) && !hold_is_writable(rbt_holdings_find(&d->mine, h->id))) {
+		if (!program_is_plain(p) &&
+			!hold_may(rbt_holdings_find(&d->mine, h->id), RBT_CAP_TIMESLICE)) {
 			p->error = -EPROTONOSUPPORT;
 		}
 	}
 	return p->error;
+}
+
+static void answer_untold(
+	struct daemon *d, struct peer *peer, const struct program *p, uint32_t cap)
+{
+	char why[sizeof(((struct rbt_msg_program *)0)->note)] = "its driver's version is not known";
+
+	if (p != NULL) {
+		program_why_not(d, p, cap, why, sizeof(why));
+	}
+	answer(peer, -EPROTONOSUPPORT, "%s; see `rubato doctor`%s", why,
+		cap == RBT_CAP_TIMESLICE ? ", or use --force" : "");
 }
 
 static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r)
@@ -169,7 +188,7 @@ static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r
 		answer(peer, 0, "%s", p != NULL ? note_text(d, p) : "");
 		return;
 	case EPROTONOSUPPORT:
-		answer(peer, r, "unknown driver version: not written to without --force");
+		answer_untold(d, peer, p, RBT_CAP_TIMESLICE);
 		return;
 	case EPERM:
 	case EACCES:
@@ -286,10 +305,15 @@ static void on_may(struct daemon *d, struct peer *peer, const struct rbt_msg_ren
 {
 	const struct wish old = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 	struct wish wish = new_wish(peer, &old, msg);
+	bool is_special = rbt_class_of(wish.priority) != RBT_CLASS_NORMAL || wish.timeslice_us != 0;
+	bool force = msg->force != 0 && may_raise(peer, RBT_PRIORITY_MAX);
+	char why[sizeof(((struct rbt_msg_program *)0)->note)];
 
-	if (check_rights(d, peer, &old, &wish)) {
-		answer(peer, 0, "%s", "");
+	if (!check_rights(d, peer, &old, &wish)) {
+		return;
 	}
+	int r = is_special ? drivers_may(RBT_CAP_TIMESLICE, force, why, sizeof(why)) : 0;
+	answer(peer, r, "%s", r < 0 ? why : "");
 }
 
 /* What it was started with and could not have is made up for by what was said since. */
@@ -364,6 +388,10 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 		return;
 	}
 	uint64_t start_time = p->start_time;
+	if (!program_may(d, p, RBT_CAP_SUSPEND)) {
+		answer_untold(d, peer, p, RBT_CAP_SUSPEND);
+		return;
+	}
 	bool was_suspended = p->suspended;
 	p->suspended = true;
 	p->resume_at_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
@@ -399,6 +427,10 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	start_time = p->start_time;
+	if (!program_may(d, p, RBT_CAP_SUSPEND)) {
+		answer_untold(d, peer, p, RBT_CAP_SUSPEND);
+		return;
+	}
 	resume(p);
 	int r = settle(d, msg->pid);
 	if (r == 0) {
@@ -481,7 +513,9 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
 			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
 			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
-			 (is_held_back(p->denial) ? RBT_PROGRAM_HELD_BACK : 0),
+			 (is_held_back(p->denial) || program_missing_cap(d, p) != 0
+					 ? RBT_PROGRAM_HELD_BACK
+					 : 0),
 		.wanted_us = program_wanted_us(p),
 	};
 	uint64_t now_ns = rbt_now_ns();

@@ -366,7 +366,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 
 	LIST_FOREACH (h, &p->holds, link) {
 		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		if (mine == NULL || !hold_is_writable(mine)) {
+		if (mine == NULL || !hold_may(mine, RBT_CAP_TIMESLICE)) {
 			continue;
 		}
 		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {
@@ -403,7 +403,8 @@ static void fill_params(
 	ret->is_known = p->board != NULL;
 	ret->may_reserve = p->is_trusted;
 	/* Half of it off would be worse than none. */
-	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p);
+	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p) ||
+			      !program_may(d, p, RBT_CAP_SUSPEND);
 	if (!program_is_in_setup(p, now_ns, &until_ns)) {
 		count_tasks(d, p, ret);
 	} else if (d->retry_ns == 0 || until_ns < d->retry_ns) {

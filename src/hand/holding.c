@@ -63,12 +63,12 @@ void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id)
 	rbt_holdings_drop(hs, id);
 }
 
-/* The backend to write through, or NULL with *ret_error set. */
-static const struct rbt_backend *writer(const struct rbt_holding *h, int *ret_error)
+/* The backend to write what `cap` stands for through, or NULL with *ret_error set. */
+static const struct rbt_backend *writer(const struct rbt_holding *h, uint32_t cap, int *ret_error)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->rec.backend);
 
-	*ret_error = b == NULL ? -EOPNOTSUPP : b->may_write(h->force);
+	*ret_error = b == NULL ? -EOPNOTSUPP : b->may_write(cap, h->force);
 	return *ret_error < 0 ? NULL : b;
 }
 
@@ -92,7 +92,7 @@ static bool is_new(const struct rbt_task *t)
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
 {
 	int first = 0;
-	const struct rbt_backend *b = writer(h, &first);
+	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &first);
 
 	if (b == NULL) {
 		return first;
@@ -118,7 +118,7 @@ int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_su
 	uint64_t deadline_ns)
 {
 	int first = 0;
-	const struct rbt_backend *b = writer(h, &first);
+	const struct rbt_backend *b = writer(h, RBT_CAP_SUSPEND, &first);
 
 	if (b == NULL) {
 		return first;
@@ -144,7 +144,7 @@ void rbt_holding_renew(struct rbt_holding *h, uint64_t deadline_ns)
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 {
 	int first = 0;
-	const struct rbt_backend *b = writer(h, &first);
+	const struct rbt_backend *b = writer(h, RBT_CAP_SUSPEND, &first);
 
 	if (b == NULL) {
 		return first;
@@ -163,7 +163,7 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 void rbt_holding_rouse(struct rbt_holding *h)
 {
 	int error;
-	const struct rbt_backend *b = writer(h, &error);
+	const struct rbt_backend *b = writer(h, RBT_CAP_SUSPEND, &error);
 
 	h->is_unsure = h->is_to_rouse = false;
 	if (b == NULL || b->rouse == NULL) {
@@ -206,7 +206,7 @@ static void note_failure(struct rbt_holding *h, const char *what, int r)
 int rbt_holding_restore_slices(struct rbt_holding *h)
 {
 	int error = 0, first = 0;
-	const struct rbt_backend *b = writer(h, &error);
+	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &error);
 
 	/* Whom we may not write to, we have not written to. */
 	for (uint32_t i = 0; h->slices_changed && b != NULL && i < h->rec.n_tasks; i++) {
@@ -227,7 +227,7 @@ static int restore_running(struct rbt_holding *h)
 {
 	int error = 0, r = 0;
 
-	if (h->suspended && writer(h, &error) != NULL) {
+	if (h->suspended && writer(h, RBT_CAP_SUSPEND, &error) != NULL) {
 		r = rbt_holding_resume(h, RBT_SCOPE_ALL);
 	}
 	if (h->is_unsure) {
@@ -283,7 +283,7 @@ static void subtract_gone(struct rbt_record *rec, const struct rbt_backend *b)
 static void undo_unnamed(struct rbt_holding *h, struct rbt_record *rec)
 {
 	int error;
-	const struct rbt_backend *b = writer(h, &error);
+	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &error);
 	bool is_changed = h->suspended || h->slices_changed || h->is_unsure;
 
 	/* Of a client without any, nothing is there; of one that is not there, each question is a

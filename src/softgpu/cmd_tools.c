@@ -28,6 +28,8 @@ const char help_fault[] =
 	"\n"
 	"  --cmd HEX       only this RM control (a06c0103)\n"
 	"  --nr HEX        only this ioctl number (2a)\n"
+	"  --class HEX     only allocations of this RM class (a06c)\n"
+	"  --size N        with --cmd alone: that control takes N bytes from now on; any: whatever comes\n"
 	"  --status HEX    answer with this RM status\n"
 	"  --errno N       fail the ioctl itself\n"
 	"  --delay-us N    answer so much later; alone, the call is otherwise as ever\n"
@@ -221,10 +223,20 @@ static int take_kfd_option(struct fault_options *o, int opt, const char *value)
 	}
 }
 
+static int parse_size(const char *text, uint32_t *ret)
+{
+	uint64_t v = RBT_RM_ANY_SIZE;
+	int r = strcmp(text, "any") == 0 ? 0 : decimal("size", text, 1, 16384, &v);
+
+	*ret = (uint32_t)v;
+	return r;
+}
+
 static int parse_fault(int argc, char **argv, struct fault_options *o)
 {
 	static const struct option longs[] = {{"session", required_argument, NULL, 's'},
 		{"cmd", required_argument, NULL, 'c'}, {"nr", required_argument, NULL, 'n'},
+		{"class", required_argument, NULL, 'C'}, {"size", required_argument, NULL, 'S'},
 		{"status", required_argument, NULL, 't'}, {"errno", required_argument, NULL, 'e'},
 		{"delay-us", required_argument, NULL, 'd'}, {"count", required_argument, NULL, 'k'},
 		{"kfd-op", required_argument, NULL, 'o'}, {"kfd-nr", required_argument, NULL, 'r'},
@@ -249,6 +261,12 @@ static int parse_fault(int argc, char **argv, struct fault_options *o)
 			break;
 		case 'n':
 			r = hex("nr", optarg, &f->nr);
+			break;
+		case 'C':
+			r = hex("class", optarg, &f->hclass);
+			break;
+		case 'S':
+			r = parse_size(optarg, &f->size);
 			break;
 		case 't':
 			r = hex("status", optarg, &f->status);
@@ -281,13 +299,22 @@ static bool is_whole(const struct fault_options *o)
 	const struct rbt_rm_fault *f = &o->rm;
 	bool something = f->has_status || f->error != 0 || f->delay_us != 0 || o->kfd.queue_error;
 
+	if (f->size != 0) {
+		bool is_alone = !something && f->cmd != 0 && f->nr == 0 && f->hclass == 0 &&
+				f->count == 0 && !o->is_kfd;
+		if (!is_alone) {
+			rbt_error("fault: --size goes with --cmd, and nothing else (see --help)");
+		}
+		return is_alone;
+	}
 	if ((f->has_status && f->error != 0) || !something) {
 		rbt_error(
 			"fault: give one of --status and --errno, or --delay-us, or clear (see --help)");
 		return false;
 	}
-	if (o->is_kfd && (f->has_status || f->cmd != 0 || f->nr != 0)) {
-		rbt_error("fault: --cmd, --nr and --status are not for /dev/kfd (see --help)");
+	if (o->is_kfd && (f->has_status || f->cmd != 0 || f->nr != 0 || f->hclass != 0)) {
+		rbt_error(
+			"fault: --cmd, --nr, --class and --status are not for /dev/kfd (see --help)");
 		return false;
 	}
 	if (o->kfd.queue_error && (f->error != 0 || !o->kfd.has_op)) {

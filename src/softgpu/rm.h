@@ -102,17 +102,21 @@ struct rbt_rm_prefetch {
 size_t rbt_rm_prefetch_rules(struct rbt_rm_prefetch *rules, size_t max);
 
 /* Faults: each matching call is answered by `status` (with has_status), by `error` (an errno), or,
- * when neither is set, as ever but later. */
+ * when neither is set, as ever but later. One with a size is another kind: until it is cleared, the
+ * control takes parameters of that many bytes and no others, as in a driver built otherwise. */
 struct rbt_rm_fault {
 	uint32_t cmd; /* control; 0: any */
 	uint32_t nr;  /* ioctl number; 0: any */
 	uint32_t status;
 	uint32_t has_status;
 	uint32_t error;
+	uint32_t hclass; /* of an allocation; 0: any */
+	uint32_t size;   /* RBT_RM_ANY_SIZE: sizes are not looked at; 0: as ever */
 	uint32_t pad;
 	uint64_t delay_us;
 	uint64_t count; /* calls it still applies to; 0: for good */
 };
+#define RBT_RM_ANY_SIZE   UINT32_MAX
 #define RBT_RM_MAX_FAULTS 32
 int rbt_rm_add_fault(
 	struct rbt_rm *rm, const struct rbt_rm_fault *fault); /* 0, -EINVAL or -ENOSPC */

@@ -82,8 +82,19 @@ const struct rm_control_def rm_controls[RM_N_CONTROLS] = {
 	{0x20802096, 0, RM_KIND_SUBDEVICE, false, false, refuse, "perf_get_util_samples"},
 };
 
-static uint32_t expected_size(const struct rbt_rm *rm, const struct rm_control_def *def)
+/* `said` is what the caller takes it for. */
+static uint32_t expected_size(
+	const struct rbt_rm *rm, const struct rm_control_def *def, uint32_t said)
 {
+	for (size_t i = 0; i < rm->n_faults; i++) {
+		const struct rbt_rm_fault *f = &rm->faults[i];
+		if (f->size == RBT_RM_ANY_SIZE && f->cmd == def->cmd) {
+			return said < RM_MAX_PARAMS ? said : RM_MAX_PARAMS;
+		}
+		if (f->size != 0 && f->cmd == def->cmd) {
+			return f->size;
+		}
+	}
 	if (def->cmd == NV_CTRL_TSG_GPFIFO_SCHEDULE && atoi(rm->config.driver_version) < 575) {
 		return NV_SCHEDULE_PARAMS_SIZE_BEFORE_575;
 	}
@@ -95,15 +106,16 @@ static int run(struct rm_call *c, const struct rm_control_def *def, struct rm_ob
 	uint32_t *ret_status)
 {
 	const struct nv_control *a = &c->arg.control;
-	uint32_t size = expected_size(c->rm, def);
+	uint32_t size = expected_size(c->rm, def, a->params_size);
 
 	*ret_status = NV_OK;
 	/* Of another class than the control's: RM finds no such method there (assumed). */
 	if (obj->kind != def->kind || def->fn == refuse) {
 		*ret_status = NV_ERR_NOT_SUPPORTED;
 	} else if (a->params_size != size) {
-		/* Recorded: sizes must match exactly. The status is assumed. */
-		*ret_status = NV_ERR_INVALID_PARAM_STRUCT;
+		/* Recorded: sizes must match exactly. The status is as public sources have it. */
+		*ret_status = atoi(c->rm->config.driver_version) < 550 ? NV_ERR_INVALID_PARAM_STRUCT
+								       : NV_ERR_INVALID_ARGUMENT;
 	} else if (def->needs_nice && !c->env->may_nice(c->env->data)) {
 		*ret_status = NV_ERR_INSUFFICIENT_PERMISSIONS;
 	}

@@ -84,7 +84,10 @@ size_t rbt_rm_prefetch_rules(struct rbt_rm_prefetch *rules, size_t max)
 
 int rbt_rm_add_fault(struct rbt_rm *rm, const struct rbt_rm_fault *fault)
 {
-	if (fault->error > MAX_ERRNO || fault->error == ERESTART) {
+	bool is_size_sound =
+		fault->size == 0 || fault->size == RBT_RM_ANY_SIZE || fault->size <= RM_MAX_PARAMS;
+
+	if (fault->error > MAX_ERRNO || fault->error == ERESTART || !is_size_sound) {
 		return -EINVAL;
 	}
 	if (rm->n_faults == RBT_RM_MAX_FAULTS) {
@@ -103,9 +106,11 @@ static struct rbt_rm_fault *find_fault(struct rm_call *c)
 {
 	for (size_t i = 0; i < c->rm->n_faults; i++) {
 		struct rbt_rm_fault *f = &c->rm->faults[i];
-		if ((f->nr == 0 || f->nr == c->nr) &&
+		if (f->size == 0 && (f->nr == 0 || f->nr == c->nr) &&
 			(f->cmd == 0 ||
-				(c->nr == NV_ESC_RM_CONTROL && f->cmd == c->arg.control.cmd))) {
+				(c->nr == NV_ESC_RM_CONTROL && f->cmd == c->arg.control.cmd)) &&
+			(f->hclass == 0 ||
+				(c->nr == NV_ESC_RM_ALLOC && f->hclass == c->arg.alloc21.hclass))) {
 			return f;
 		}
 	}

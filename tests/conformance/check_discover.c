@@ -29,9 +29,13 @@ void check_probe(struct context *ctx)
 	} else {
 		ok("probe-version");
 	}
-	expect("probe-may-write", be->may_write(false),
-		ctx->device.driver_known ? 0 : -EPROTONOSUPPORT);
-	expect("probe-may-write-forced", be->may_write(true), 0);
+	expect("probe-driver", be->check_driver(), ctx->device.driver_known ? 0 : -EPROTONOSUPPORT);
+	/* An unknown driver that can be tried behaves like a known one here. */
+	for (uint32_t cap = RBT_CAP_TIMESLICE; cap <= RBT_CAP_SUSPEND; cap <<= 1) {
+		expect("probe-may-write", be->may_write(cap, false),
+			ctx->device.driver_known || be->try_out != NULL ? 0 : -EPROTONOSUPPORT);
+		expect("probe-may-write-forced", be->may_write(cap, true), 0);
+	}
 	for (uint32_t i = 0; i < ctx->device.n_gpus; i++) {
 		int fd = be->lock_path(ctx->device.gpus[i].gpu, path, sizeof(path)) == 0
 				 ? open(path, O_RDONLY | O_CLOEXEC)

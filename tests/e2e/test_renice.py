@@ -163,6 +163,7 @@ def test_limits(s):
 
 @device("--driver", "999.10")
 def test_force_is_needed_once(s):
+    s.softgpu("fault", "--cmd", "a06c0103", "--size", "any")  # its trial fails
     p = s.program()
     s.rubato("renice", p.pid, "--class", "best-effort", code=1)
     assert s.ps()[p.pid]["managed"] is False, "what failed has changed nothing"

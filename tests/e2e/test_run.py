@@ -211,13 +211,13 @@ def test_unmanaged_preload_does_nothing(s):
 
 
 @device("--driver", "999.10")
-def test_unknown_driver(s):
-    p = s.run("--class", "best-effort")
-    eventually("known", lambda: s.ps().get(p.pid, {}).get("tasks"))
-    assert s.is_default(p.pid)
+def test_force_on_an_unknown_driver(s):
+    s.softgpu("fault", "--cmd", "a06c0103", "--size", "any")  # its trial fails
+    p = s.run("--class", "best-effort", "--force")
+    eventually("forced", lambda: s.slices(p.pid) == [1])
     q = s.program()
     done = s.rubato("renice", q.pid, "--class", "best-effort", code=1)
-    assert "unknown driver" in done.stderr and done.stderr.count("\n") == 1
+    assert "--force" in done.stderr and done.stderr.count("\n") == 1
     assert s.is_default(q.pid)
     p.end()
     s.rubato("renice", q.pid, "--class", "best-effort", "--force")

@@ -96,10 +96,29 @@ def test_doctor(s):
         assert subprocess.run([binary("rubato"), "doctor"], capture_output=True, env=env).returncode == 5
 
 
-@device("--driver", "999.10")
-def test_doctor_on_an_unknown_driver(s):
-    text = s.rubato("doctor").stdout
-    assert "999.10" in text and "--force" in text
+def test_doctor_of_a_program(s):
+    """A question about a file is answered, and no other."""
+    lines = s.rubato("doctor", "--program", binary("rmclient")).stdout.splitlines()
+    assert lines[0].split()[:2] == ["ok", "program"] and not any("nvidia" in line for line in lines), lines
+    found = json.loads(s.rubato("doctor", "--json", "--program", binary("rmclient")).stdout)["checks"]
+    assert [c.get("what") for c in found] == ["program", "cuda", None], found
+
+
+def test_no_device(s):
+    """ps and top name what is missing, and so does doctor."""
+    if os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/kfd"):
+        return
+    env = {k: v for k, v in s.env.items() if not k.startswith("RUBATO_")}
+    for command in (["ps"], ["ps", "--json"], ["top", "--once"], ["top", "--json", "--once"]):
+        done = subprocess.run([binary("rubato"), *command], capture_output=True, text=True, env=env, timeout=30)
+        assert done.returncode == 5, (command, done.returncode, done.stderr)
+        assert done.stderr.count("\n") == 1 and "NVIDIA" in done.stderr and "--device soft" in done.stderr, done.stderr
+        assert done.stdout == "" or json.loads(done.stdout) == {"programs": []}, done.stdout
+    done = subprocess.run([binary("rubato"), "doctor", "--json"], capture_output=True, text=True, env=env, timeout=30)
+    found = {c["what"]: c["verdict"] for c in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 5 and found["nvidia"] == found["amd"] == "no", found
+    # Where there is a driver and nobody uses it, that is no error.
+    assert s.rubato("ps").stdout == "no program uses a GPU here\n"
 
 
 def test_a_full_output(s):

@@ -311,6 +311,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rbt_rm_open *opens[N_OPENS];
 	struct rbt_rm_fault fault = {
 		.nr = NV_ESC_RM_FREE, .has_status = 1, .status = 3, .count = 2};
+	/* Sizes are the caller's then. */
+	struct rbt_rm_fault any = {.cmd = NV_CTRL_TSG_SET_TIMESLICE, .size = RBT_RM_ANY_SIZE};
 	uint64_t delay_us, sum = 0;
 
 	program.data = data;
@@ -330,6 +332,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			opens[0] = rbt_rm_open(rm, RBT_RM_NODE_CONTROL, 0, 0, 0, 0);
 		} else if (how == 0xfd) {
 			(void)rbt_rm_add_fault(rm, &fault);
+			(void)rbt_rm_add_fault(rm, &any);
 		}
 		uint32_t request = next_call();
 		/* As a relay that fetches one piece after another, or as one that has them all. */

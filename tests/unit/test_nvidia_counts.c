@@ -66,7 +66,7 @@ int ioctl(int fd, unsigned long request, ...)
 	return 0;
 }
 
-static int may_write(bool force)
+static int may_write(uint32_t cap, bool force)
 {
 	return 0;
 }

@@ -159,6 +159,46 @@ static void test_faults(void)
 	end();
 }
 
+/* Controls that are built otherwise, and classes that are refused. */
+static void test_other_sizes(void)
+{
+	begin("580.159.04");
+	struct program p = make_program(0, 1);
+	struct {
+		struct nv_timeslice_params slice;
+		uint64_t more;
+	} big = {.slice.timeslice_us = 7};
+	struct rbt_rm_fault longer = {.cmd = NV_CTRL_TSG_SET_TIMESLICE, .size = sizeof(big)};
+	struct rbt_rm_fault any = {.cmd = NV_CTRL_TSG_SET_TIMESLICE, .size = RBT_RM_ANY_SIZE};
+	struct rbt_rm_fault no_groups = {
+		.hclass = NV_CLASS_TSG, .status = NV_ERR_NO_MEMORY, .has_status = 1};
+	struct rbt_rm_fault too_big = {.cmd = 1, .size = 1 << 20};
+	struct nv_tsg_params group = {.engine_type = NV_ENGINE_TYPE_GRAPHICS};
+	uint32_t h = 0;
+
+	CHECK_INT(rbt_rm_add_fault(rm, &too_big), -EINVAL);
+	CHECK_INT(rbt_rm_add_fault(rm, &longer), 0);
+	CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_SET_TIMESLICE, &big, 8),
+		NV_ERR_INVALID_ARGUMENT);
+	CHECK_INT(look(&p, p.tsg).timeslice_us, NV_DEFAULT_TIMESLICE_US);
+	CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_SET_TIMESLICE, &big, sizeof(big)),
+		NV_OK);
+	CHECK_INT(look(&p, p.tsg).timeslice_us, 7);
+	rbt_rm_clear_faults(rm);
+	CHECK_INT(rbt_rm_add_fault(rm, &any), 0);
+	for (uint32_t size = 8; size <= sizeof(big); size += 4) {
+		big.slice.timeslice_us = size;
+		CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_SET_TIMESLICE, &big, size),
+			NV_OK);
+		CHECK_INT(look(&p, p.tsg).timeslice_us, size);
+	}
+	CHECK_INT(rbt_rm_add_fault(rm, &no_groups), 0);
+	CHECK_INT(alloc_as(mine, p.client, p.device, &h, NV_CLASS_TSG, &group, sizeof(group)),
+		NV_ERR_NO_MEMORY);
+	CHECK_INT(alloc_as(mine, p.client, p.tsg, &h, NV_CLASS_CHANNEL_HOPPER, NULL, 0), NV_OK);
+	end();
+}
+
 /* A tree as deep as a program likes must not use up our stack. */
 static void test_deep(void)
 {
@@ -187,6 +227,7 @@ int main(void)
 	test_transfer();
 	test_restart();
 	test_faults();
+	test_other_sizes();
 	test_deep();
 	return check_result();
 }

@@ -190,8 +190,12 @@ static void test_sizes(void)
 {
 	static const struct {
 		const char *driver;
-		uint32_t good, bad;
-	} cases[] = {{"580.159.04", 3, 2}, {"575.51", 3, 2}, {"570.86.15", 2, 3}, {"515.1", 2, 3}};
+		uint32_t good, bad, status;
+	} cases[] = {{"580.159.04", 3, 2, NV_ERR_INVALID_ARGUMENT},
+		{"575.51", 3, 2, NV_ERR_INVALID_ARGUMENT},
+		{"570.86.15", 2, 3, NV_ERR_INVALID_ARGUMENT},
+		{"545.23.06", 2, 3, NV_ERR_INVALID_PARAM_STRUCT},
+		{"515.1", 2, 3, NV_ERR_INVALID_PARAM_STRUCT}};
 	struct nv_schedule_params schedule = {.enable = 1};
 	struct nv_timeslice_params slice = {.timeslice_us = 5};
 
@@ -200,14 +204,14 @@ static void test_sizes(void)
 		struct program p = make_program(0, 1);
 		CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_GPFIFO_SCHEDULE, &schedule,
 				  cases[i].bad),
-			NV_ERR_INVALID_PARAM_STRUCT);
+			cases[i].status);
 		CHECK(!look(&p, p.tsg).scheduled);
 		CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_GPFIFO_SCHEDULE, &schedule,
 				  cases[i].good),
 			NV_OK);
 		CHECK(look(&p, p.tsg).scheduled);
 		CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_SET_TIMESLICE, &slice, 4),
-			NV_ERR_INVALID_PARAM_STRUCT);
+			cases[i].status);
 		end();
 	}
 }

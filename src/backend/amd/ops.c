@@ -43,7 +43,7 @@ static struct entry *entries;
 static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER; /* over all that follows */
 static bool has_reaper;
 
-static int may_write(bool force)
+static int check_driver(void)
 {
 	static bool known;
 	struct kfd_version version;
@@ -61,10 +61,17 @@ static int may_write(bool force)
 		return r;
 	}
 	if (!rbt_amd_can_debug(&version)) {
-		return force ? 0 : -EPROTONOSUPPORT;
+		return -EPROTONOSUPPORT;
 	}
 	__atomic_store_n(&known, true, __ATOMIC_RELAXED);
 	return 0;
+}
+
+static int may_write(uint32_t cap, bool force)
+{
+	int r = check_driver();
+
+	return r == -EPROTONOSUPPORT && force ? 0 : r;
 }
 
 /* Not the render node: opening that wakes a GPU that sleeps. */
@@ -472,6 +479,7 @@ const struct rbt_backend rbt_backend_amd = {
 	.control_node = KFD_PATH,
 	.probe = rbt_amd_probe,
 	.discover = rbt_amd_discover,
+	.check_driver = check_driver,
 	.may_write = may_write,
 	.lock_path = lock_path,
 	.get_timeslice = get_timeslice,

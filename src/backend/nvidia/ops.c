@@ -5,30 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/nvidia/driver.h"
 #include "backend/nvidia/rm.h"
+#include "backend/nvidia/trial.h"
 #include "util/log.h"
-
-static int may_write(bool force)
-{
-	/* A driver cannot change while programs use it, and its version is asked before every
-	 * write: only a known one is remembered, so that one loaded later is seen. */
-	static bool known;
-	struct rbt_nv_driver driver;
-
-	if (__atomic_load_n(&known, __ATOMIC_RELAXED)) {
-		return 0;
-	}
-	int r = rbt_nv_driver_read(&driver);
-	if (r < 0) {
-		return r;
-	}
-	if (!driver.known) {
-		return force ? 0 : -EPROTONOSUPPORT;
-	}
-	__atomic_store_n(&known, true, __ATOMIC_RELAXED);
-	return 0;
-}
 
 static int lock_path(uint32_t gpu, char *buf, size_t size)
 {
@@ -370,7 +349,10 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.acts_by_task = true,
 	.probe = rbt_nv_probe,
 	.discover = rbt_nv_discover,
-	.may_write = may_write,
+	.check_driver = rbt_nv_check_driver,
+	.may_write = rbt_nv_may_write,
+	.try_out = rbt_nv_try_out,
+	.why_not = rbt_nv_why_not,
 	.lock_path = lock_path,
 	.get_timeslice = get_timeslice,
 	.set_timeslice = set_timeslice,

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/nvidia/rm.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
+
+#define MAX_ALLOC_PARAMS 256
 
 int rbt_nv_status_to_errno(uint32_t status)
 {
@@ -107,22 +110,36 @@ int rbt_nv_handle_info(int fd, uint32_t client, uint32_t object, uint32_t index,
 	return r;
 }
 
+int rbt_nv_alloc(int fd, uint32_t client, uint32_t parent, uint32_t hclass, const void *params,
+	uint32_t size, uint32_t *ret_status, uint32_t *ret_object)
+{
+	uint64_t padded[MAX_ALLOC_PARAMS / sizeof(uint64_t)] = {0};
+	struct nv_alloc21 arg = {.root = client, .parent = parent, .hclass = hclass};
+
+	assert(size <= sizeof(padded));
+	if (size > 0) {
+		memcpy(padded, params, size);
+		arg.params = (uintptr_t)padded;
+	}
+	int r = rm_ioctl(fd, NV_IOCTL_ALLOC21, &arg);
+	if (r < 0) {
+		return r;
+	}
+	/* Before 535 the status stood where params_size is now; we sent zero there, which means the
+	 * class's own size, so either will do. */
+	*ret_status = arg.status != NV_OK ? arg.status : arg.params_size;
+	if (*ret_status == NV_OK) {
+		*ret_object = arg.object;
+	}
+	return 0;
+}
+
 int rbt_nv_alloc_client(int fd, uint32_t *ret_client)
 {
-	struct nv_alloc21 arg = {.hclass = NV_CLASS_ROOT_CLIENT};
-	int r = rm_ioctl(fd, NV_IOCTL_ALLOC21, &arg);
+	uint32_t status;
+	int r = rbt_nv_alloc(fd, 0, 0, NV_CLASS_ROOT_CLIENT, NULL, 0, &status, ret_client);
 
-	if (r < 0) {
-		return r;
-	}
-	/* Before 535 the status stood where params_size is now; we sent zero there, so either will
-	 * do. */
-	r = rbt_nv_status_to_errno(arg.status != NV_OK ? arg.status : arg.params_size);
-	if (r < 0) {
-		return r;
-	}
-	*ret_client = arg.object;
-	return 0;
+	return r < 0 ? r : rbt_nv_status_to_errno(status);
 }
 
 int rbt_nv_free(int fd, uint32_t client, uint32_t parent, uint32_t object)

@@ -34,6 +34,12 @@ int rbt_nv_handle_info(int fd, uint32_t client, uint32_t object, uint32_t index,
 /* Allocates a root client on fd. 0 or -errno. */
 int rbt_nv_alloc_client(int fd, uint32_t *ret_client);
 
+/* Allocates an object below `parent`, under a handle that RM chooses. The parameters, 256 bytes at
+ * most, are followed by zeroes for drivers that want more. 0 when RM answered; *ret_object is
+ * filled in only where *ret_status is NV_OK. */
+int rbt_nv_alloc(int fd, uint32_t client, uint32_t parent, uint32_t hclass, const void *params,
+	uint32_t size, uint32_t *ret_status, uint32_t *ret_object);
+
 /* Frees an object and all below it; a client frees itself
  * (parent = object = client). 0 or -errno. */
 int rbt_nv_free(int fd, uint32_t client, uint32_t parent, uint32_t object);

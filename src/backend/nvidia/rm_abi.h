@@ -136,10 +136,15 @@ struct nv_device_params {
 	uint32_t va_mode, pad1;
 };
 
+/* With this va_mode a device has no address space of its own; the others make one at need. */
+#define NV_VA_MODE_MULTIPLE 2
+
 struct nv_subdevice_params {
 	uint32_t subdevice_id;
 };
 
+/* The same from 535 to 595. RM goes by the class's size and reads as much from the caller,
+ * whatever params_size says. */
 struct nv_tsg_params {
 	uint32_t error_object, ecc_error_object, va_space, engine_type;
 	uint8_t vgpu_plugin, pad[3];
@@ -276,6 +281,8 @@ static_assert(offsetof(struct nv_card_info, gpu_id) == 16, "card info");
 static_assert(offsetof(struct nv_card_info, minor_number) == 56, "card info");
 static_assert(sizeof(struct nv_check_version) == 72, "version check");
 static_assert(sizeof(struct nv_device_params) == 56, "device parameters");
+static_assert(offsetof(struct nv_device_params, va_mode) == 48, "device parameters");
+static_assert(offsetof(struct nv_tsg_params, engine_type) == 12, "channel group parameters");
 static_assert(sizeof(struct nv_tsg_params) == 20, "channel group parameters");
 static_assert(sizeof(struct nv_handle_info_params) == 16, "handle info");
 static_assert(sizeof(struct nv_schedule_params) == NV_SCHEDULE_PARAMS_SIZE, "schedule");

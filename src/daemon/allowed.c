@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the driver behind a program may be told. A driver that is not known may understand
+ * timeslices and no suspends, or neither; the backend has tried it.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "daemon/daemon.h"
+#include "sched/class.h"
+
+bool hold_may(const struct rbt_holding *mine, uint32_t cap)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
+
+	return b != NULL && b->may_write(cap, mine->force) == 0;
+}
+
+bool program_may(struct daemon *d, const struct program *p, uint32_t cap)
+{
+	const struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		if (!hold_may(rbt_holdings_find(&d->mine, h->id), cap)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void explain(const struct rbt_backend *b, uint32_t cap, char *buf, size_t size)
+{
+	if (b->why_not != NULL) {
+		b->why_not(cap, buf, size);
+	} else {
+		snprintf(buf, size, "the %s driver's version is not known", b->name);
+	}
+}
+
+void program_why_not(
+	struct daemon *d, const struct program *p, uint32_t cap, char *buf, size_t size)
+{
+	const struct hold *h;
+
+	snprintf(buf, size, "%s", "");
+	LIST_FOREACH (h, &p->holds, link) {
+		const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
+		if (b != NULL && b->may_write(cap, mine->force) == -EPROTONOSUPPORT) {
+			explain(b, cap, buf, size);
+			return;
+		}
+	}
+}
+
+uint32_t program_missing_cap(struct daemon *d, const struct program *p)
+{
+	if (program_is_plain(p)) {
+		return 0;
+	}
+	if (!program_may(d, p, RBT_CAP_TIMESLICE)) {
+		return RBT_CAP_TIMESLICE;
+	}
+	return rbt_class_of(p->priority) == RBT_CLASS_LATENCY && !program_may(d, p, RBT_CAP_SUSPEND)
+		       ? RBT_CAP_SUSPEND
+		       : 0;
+}
+
+int drivers_may(uint32_t cap, bool force, char *buf, size_t size)
+{
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		if ((*b)->may_write(cap, force) == -EPROTONOSUPPORT) {
+			explain(*b, cap, buf, size);
+			return -EPROTONOSUPPORT;
+		}
+	}
+	return 0;
+}
