@@ -59,8 +59,12 @@ def binary(name):
     raise SystemExit(f"{name} is not in {BUILD}")
 
 
-def eventually(what, condition, seconds=5.0):
-    """The condition's value once it is true; an AssertionError that says `what` if it never is."""
+def eventually(what, condition, seconds=20.0):
+    """The condition's value once it is true; an AssertionError that says `what` if it never is.
+
+    The limit is for a busy machine, where what takes milliseconds may take seconds. A shorter one is for what would come in any
+    case, only too late.
+    """
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -247,7 +251,7 @@ class Session:
 
     def hand(self):
         """After three quick deaths there is none for 5 s, and a second until somebody looks."""
-        return eventually("the hand runs", lambda: self.processes("rubato-hand"), 10)[0]
+        return eventually("the hand runs", lambda: self.processes("rubato-hand"))[0]
 
     def log(self):
         try:

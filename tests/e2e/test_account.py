@@ -13,8 +13,8 @@ import subprocess
 import time
 
 import harness
-from harness import Program, binary, eventually, measured
-from programs import BEST_EFFORT, Daemon, Requests, Spinner, cpu_seconds, hinter, spinners
+from harness import Program, binary, eventually
+from programs import BEST_EFFORT, Daemon, Requests, Spinner, cpu_seconds, hinter, rests, spinners
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{(.*)\})? (\S+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
@@ -387,9 +387,9 @@ def test_wrong_places_for_metrics(s):
 
 
 FLOOD = """if True:
-    import socket, sys, time
-    end, n = time.monotonic() + 2, 0
-    while time.monotonic() < end:
+    import select, socket, sys
+    n = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
         with socket.socket(socket.AF_UNIX) as c:
             c.settimeout(1)
             try:
@@ -404,7 +404,6 @@ FLOOD = """if True:
 """
 
 
-@measured
 def test_who_asks_badly_delays_nobody(s):
     """More connections than are served, halves of requests, nonsense, and readers that do not read."""
     if without_metrics(s):
@@ -424,26 +423,25 @@ def test_who_asks_badly_delays_nobody(s):
             pass
         bad.append(c)
     before = s.ps()
-    time.sleep(1.2)
-    after = s.ps()
     for p in a, b:
-        turns = after[p.pid]["turns"] - before[p.pid]["turns"]
-        assert turns >= 3, f"{turns} turns in 1.2 s"
+        eventually("turns go on", lambda: s.ps()[p.pid]["turns"] >= before[p.pid]["turns"] + 5)
     for c in bad:
         c.close()
-    assert eventually("served again", lambda: of(scrape(path), a.pid), 15)
+    assert eventually("served again", lambda: of(scrape(path), a.pid))
     # As fast as it goes, by three at once.
-    before, used = s.ps(), cpu_seconds(d.pid)
-    crowd = [subprocess.Popen(["python3", "-c", FLOOD, path], stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    n = sum(int(c.communicate(timeout=20)[0]) for c in crowd)
-    after, used = s.ps(), cpu_seconds(d.pid) - used
-    print(f"     {n} scrapes in 2 s, for {used:.2f} s")
+    used, since = cpu_seconds(d.pid), time.monotonic()
+    crowd = [subprocess.Popen(["python3", "-c", FLOOD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+             for _ in range(3)]
+    time.sleep(1)
+    before = s.ps()
     for p in a, b:
-        assert after[p.pid]["turns"] - before[p.pid]["turns"] >= 5, (before, after)
-    assert used < 0.5, "more than an eighth of 2 s, and what is had at once"
+        eventually("turns go on", lambda: s.ps()[p.pid]["turns"] >= before[p.pid]["turns"] + 5)
+    used, passed = cpu_seconds(d.pid) - used, time.monotonic() - since
+    n = sum(int(c.communicate(timeout=30)[0]) for c in crowd)
+    print(f"     {n} scrapes in {passed:.1f} s, for {used:.2f} s")
+    assert used < 0.3 + 0.25 * passed, "an eighth, as much for all else, and what is had at once"
 
 
-@measured
 def test_no_file_descriptor_left(s):
     """Who cannot be let in does not keep the daemon busy, and is let in later."""
     if without_metrics(s):
@@ -462,14 +460,10 @@ def test_no_file_descriptor_left(s):
     except OSError:
         pass
     c = socket.socket(socket.AF_UNIX)
-    c.settimeout(10)
+    c.settimeout(20)
     c.connect(path)
     c.sendall(b"GET / HTTP/1.0\r\n\r\n")
-    time.sleep(0.3)
-    before = cpu_seconds(d.pid)
-    time.sleep(1)
-    used = cpu_seconds(d.pid) - before
-    assert used < 0.1, f"{used:.2f} s of a second"
+    eventually("it does not spin", lambda: rests(d.pid))
     resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (soft, hard))
     assert c.recv(4096).startswith(b"HTTP/1."), "served in the end"
     for other in filled + [c]:

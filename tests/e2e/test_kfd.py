@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from harness import LONG, Program, alive, binary, device, eventually, main, measured
+from harness import LONG, Program, alive, binary, device, eventually, main
 
 AMD = ("--amd-gpus", "1")
 
@@ -139,28 +139,6 @@ def is_monitor(pid, target):
         return False
 
 
-RUSAGE = """
-import resource, subprocess, sys
-code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(code, used.ru_utime + used.ru_stime)
-"""
-
-
-@measured
-@device(*AMD)
-def test_monitor_costs_little(s):
-    """At 100 Hz, below 1 % of a processor."""
-    if not LONG:
-        return
-    p = client(s)
-    for options in ((), ("--addresses",)):
-        done = s.command("python3", "-c", RUSAGE, binary("rubato"), "kfd", "monitor", str(p.pid), "20", "0.01", *options)
-        code, used = done.stdout.split()
-        print(f"     100 Hz for 20 s{' with addresses' if options else ''}: {float(used) / 20:.2%} of a processor")
-        assert code == "0" and float(used) < 0.2, done
-
-
 @device(*AMD)
 def test_preempt(s):
     p = client(s, "--busy")
@@ -272,7 +250,7 @@ def test_debugger_dies_in_the_handshake(s):
     p = programs[0]
     eventually("attached", lambda: tool_pid(s, p.pid) == s.hand())
     leave_in_handshake(s, p, s.hand())
-    eventually("the next hand answers", lambda: not waits(s, p.pid), 15)
+    eventually("the next hand answers", lambda: not waits(s, p.pid))
     leaves_handshake(p)
 
 

@@ -69,7 +69,7 @@ def test_options_go_before_the_file(s):
         p, q = Spinner(s, "--class", "latency"), Spinner(s, "--class", "normal")
         p.ask("go"), q.ask("go")
         eventually("kept off", lambda: s.is_off(q.pid))
-        eventually("let back, and stays", lambda: all(s.is_running(q.pid) for _ in range(20)), 8)
+        eventually("let back, and stays", lambda: all(s.is_running(q.pid) for _ in range(20)))
         p.end(), q.end()
         d.reload("max_reserve_ms = 3000000\n")
 

@@ -201,7 +201,7 @@ def test_waiting_is_seen(s):
     eventually("the daemon has the board", lambda: shared(s, p))
     p.ask("wait_us 1000000")
     p.say("call cuStreamSynchronize 1")
-    eventually("it waits", lambda: read_board(p.pid)["in_sync"] == 1, 2)
+    eventually("it waits", lambda: read_board(p.pid)["in_sync"] == 1)
     assert read_board(p.pid)["syncs"] == 0
     assert p.process.stdout.readline() == "ok\n"
     assert read_board(p.pid)["in_sync"] == 0 and read_board(p.pid)["syncs"] == 1

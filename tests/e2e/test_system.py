@@ -243,7 +243,7 @@ def test_a_program_that_cannot_be_looked_at(s):
         bad = harness.Program(s, [*as_user(4242), "python3", "-c", HANGING, path + "/libcuda.so.1"])
         m = Machine(s, "[rule all]\nuser = *\nclass = best-effort\n")
         a = m.plain()
-        eventually("by rule, beside it", lambda: s.slices(a.pid) == [1], 5)
+        eventually("by rule, beside it", lambda: s.slices(a.pid) == [1])
         bad.kill()
     finally:
         os.kill(server, signal.SIGKILL)
