@@ -69,8 +69,10 @@ class Machine:
         os.kill(self.pid, signal.SIGHUP)
 
     def kill(self, number=signal.SIGKILL):
+        """And waits for children that were just forked: until they run, they have the lock of the runtime directory, too."""
         os.kill(self.pid, number)
-        self.process.wait(10)
+        self.process.wait(20)
+        eventually("all have gone", lambda: not self.s.processes("rubatod"))
 
     def plain(self, *args, uid=NOBODY, groups=(), env=()):
         """A program that somebody has started without Rubato."""
