@@ -498,13 +498,15 @@ def on(s, programs):
 
 def together(s, ranks, seconds=1.5):
     """On and off at the same time, but for the moments of a change; each for itself, they would be apart half the time."""
-    end = time.monotonic() + seconds
-    looks = []
-    while time.monotonic() < end:
-        looks.append(on(s, ranks))
-    apart = sum(len(set(look)) > 1 for look in looks)
-    assert apart <= len(looks) / 5, f"ranks are apart in {apart} of {len(looks)} looks"
-    assert [True] * len(ranks) in looks and [False] * len(ranks) in looks, looks
+    def are_together():
+        end = time.monotonic() + seconds
+        looks = []
+        while time.monotonic() < end:
+            looks.append(on(s, ranks))
+        apart = sum(len(set(look)) > 1 for look in looks)
+        print(f"     ranks are apart in {apart} of {len(looks)} looks")
+        return apart <= len(looks) / 5 and [True] * len(ranks) in looks and [False] * len(ranks) in looks
+    eventually("together", are_together)
 
 
 @device("--gpus", "2")
