@@ -13,8 +13,8 @@ import subprocess
 import time
 
 import harness
-from harness import Program, binary, eventually, measured
-from programs import BEST_EFFORT, Daemon, Requests, Spinner, cpu_seconds, hinter, spinners
+from harness import Program, binary, eventually
+from programs import BEST_EFFORT, Daemon, Requests, Spinner, cpu_seconds, hinter, rests, spinners
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{(.*)\})? (\S+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
@@ -155,11 +155,15 @@ def test_two_in_turns_beside_requests(s):
     attached = s.program()
     s.rubato("renice", attached.pid, *BEST_EFFORT)
     requests.ask("measure graph 20 20 1")
-    time.sleep(0.5)
-    rows = s.ps()
+
+    def enough():
+        rows = s.ps()
+        return (all(rows[p.pid]["preemptions"] >= 3 for p in (a, b, attached)) and
+                all(rows[p.pid]["used_us"] > 200000 for p in (a, b)) and rows)
+    rows = eventually("each has had some turns", enough)
     for p in a, b, attached:
         row = adds_up(rows[p.pid])
-        assert row["preemptions"] >= 3 and row["suspends"] == 0, row
+        assert row["suspends"] == 0, row
         # It may be off now, and that does not count yet.
         assert row["preemptions"] - 1 <= row["off"]["count"] <= row["preemptions"], row
         assert row["suspend_call"]["count"] >= row["preemptions"] and row["suspend_call"]["max_us"] > 0, row
@@ -169,7 +173,7 @@ def test_two_in_turns_beside_requests(s):
         assert row["off"]["mean_us"] * row["off"]["count"] <= row["waited_us"] * 1.2 + 50000, row
     for p in a, b:
         row = rows[p.pid]
-        assert row["used_us"] > 200000 and row["submissions"] > 10, row
+        assert row["submissions"] > 10, row
     assert rows[attached.pid]["used_us"] is None and rows[attached.pid]["submissions"] is None, "nobody knows"
     assert rows[attached.pid]["on_us"] > 0
     text = s.rubato("ps", "--long").stdout
@@ -183,7 +187,8 @@ def test_two_in_turns_beside_requests(s):
 
 def test_calls_are_counted_as_the_device_does(s):
     a, b = spinners(s, (), ())
-    time.sleep(0.6)
+    for p in a, b:
+        eventually("it has been off", lambda: s.ps()[p.pid]["preemptions"] >= 3)
     a.ask("pause")
     b.ask("pause")
     s.rubato("suspend", b.pid)
@@ -230,7 +235,7 @@ def test_requests_as_told(s):
     row = adds_up(s.ps()[p.pid])
     assert row["request"]["count"] == 6 and row["requests_late"] == 1, row
     # (A bucket's upper end; the machine may have had other things to do.)
-    assert 10000 < row["request"]["p50_us"] < 200000 and 18000 < row["request"]["mean_us"] < 150000, row
+    assert 10000 < row["request"]["p50_us"] < 2000000 and 18000 < row["request"]["mean_us"] < 1500000, row
     assert 30000 < row["request"]["p99_us"] <= row["request"]["max_us"], row
     assert row["used_us"] > 0 and row["reserves"] > 0, row
 
@@ -239,23 +244,24 @@ def test_an_idle_program_uses_nothing(s):
     """Also where nobody else wants the GPU, so that the core has no reason to look."""
     p = Spinner(s, "--class", "normal")
     p.ask("go")
-    time.sleep(1)
-    first = adds_up(s.ps()[p.pid])
+    eventually("it uses the GPU", lambda: adds_up(s.ps()[p.pid])["used_us"] > 500000)
     p.ask("pause")
-    time.sleep(0.3)
-    paused = adds_up(s.ps()[p.pid])
-    time.sleep(1)
-    last = adds_up(s.ps()[p.pid])
-    assert first["used_us"] > 500000, first
-    assert last["used_us"] - paused["used_us"] < 300000 < last["on_us"] - paused["on_us"], (paused, last)
+
+    def grows():
+        """What it has used and might have used in a second."""
+        before = adds_up(s.ps()[p.pid])
+        time.sleep(1)
+        after = adds_up(s.ps()[p.pid])
+        return after["used_us"] - before["used_us"], after["on_us"] - before["on_us"]
+
+    eventually("it uses it no more", lambda: grows()[0] < 300000 < grows()[1])
 
 
 def test_accounts_survive_a_renice_and_a_reload(s):
     d = Daemon(s, text="turn_ms = 60\n")
     a, b = spinners(s, (), ())
-    time.sleep(0.5)
+    eventually("it has been off", lambda: s.ps()[a.pid]["preemptions"] > 0)
     before = s.ps()[a.pid]
-    assert before["preemptions"] > 0
     s.rubato("renice", a.pid, "--class", "normal")
     d.reload("turn_ms = 100\n")
     s.rubato("renice", a.pid, *BEST_EFFORT)
@@ -303,8 +309,12 @@ def test_metrics_on_a_socket(s):
     s.rubato("renice", attached.pid, *BEST_EFFORT)
     named = Program(s, [binary("rubato"), "run", "--class", "normal", "--", "python3", "-c", NAMED])
     s.programs.append(named)
-    time.sleep(0.8)
-    samples, rows = scrape(path), s.ps()
+
+    def enough():
+        samples = scrape(path)
+        return (of(samples, a.pid).get("rubato_program_preemptions_total", 0) > 0 and of(samples, attached.pid) and
+                of(samples, named.pid) and of(samples, gpu="0")["rubato_gpu_used_seconds_total"] > 0.2 and samples)
+    samples, rows = eventually("all of them are told of", enough), s.ps()
     assert of(samples, named.pid, program='a"b\\c\nd', **{"class": "normal"}), "a name that is to be escaped"
     one = of(samples, a.pid)
     labels = next(dict(ls) for name, ls in samples if dict(ls).get("pid") == str(a.pid))
@@ -321,7 +331,7 @@ def test_metrics_on_a_socket(s):
     assert "rubato_program_used_seconds_total" not in unknown and "rubato_program_submissions_total" not in unknown
     assert unknown["rubato_program_known_seconds_total"] > 0
     gpu = of(samples, gpu="0")
-    assert gpu["rubato_gpu_switches_total"] > 0 and gpu["rubato_gpu_used_seconds_total"] > 0.2, gpu
+    assert gpu["rubato_gpu_switches_total"] > 0, gpu
     assert of(samples, **{"gpu": "0", "class": "best-effort"})["rubato_gpu_programs"] == 3
     assert of(samples, **{"gpu": "0", "class": "latency"})["rubato_gpu_programs"] == 0
     a.end()
@@ -387,9 +397,9 @@ def test_wrong_places_for_metrics(s):
 
 
 FLOOD = """if True:
-    import socket, sys, time
-    end, n = time.monotonic() + 2, 0
-    while time.monotonic() < end:
+    import select, socket, sys
+    n = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
         with socket.socket(socket.AF_UNIX) as c:
             c.settimeout(1)
             try:
@@ -404,7 +414,6 @@ FLOOD = """if True:
 """
 
 
-@measured
 def test_who_asks_badly_delays_nobody(s):
     """More connections than are served, halves of requests, nonsense, and readers that do not read."""
     if without_metrics(s):
@@ -424,26 +433,25 @@ def test_who_asks_badly_delays_nobody(s):
             pass
         bad.append(c)
     before = s.ps()
-    time.sleep(1.2)
-    after = s.ps()
     for p in a, b:
-        turns = after[p.pid]["turns"] - before[p.pid]["turns"]
-        assert turns >= 3, f"{turns} turns in 1.2 s"
+        eventually("turns go on", lambda: s.ps()[p.pid]["turns"] >= before[p.pid]["turns"] + 5)
     for c in bad:
         c.close()
-    assert eventually("served again", lambda: of(scrape(path), a.pid), 15)
+    assert eventually("served again", lambda: of(scrape(path), a.pid))
     # As fast as it goes, by three at once.
-    before, used = s.ps(), cpu_seconds(d.pid)
-    crowd = [subprocess.Popen(["python3", "-c", FLOOD, path], stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    n = sum(int(c.communicate(timeout=20)[0]) for c in crowd)
-    after, used = s.ps(), cpu_seconds(d.pid) - used
-    print(f"     {n} scrapes in 2 s, for {used:.2f} s")
+    used, since = cpu_seconds(d.pid), time.monotonic()
+    crowd = [subprocess.Popen(["python3", "-c", FLOOD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+             for _ in range(3)]
+    time.sleep(1)
+    before = s.ps()
     for p in a, b:
-        assert after[p.pid]["turns"] - before[p.pid]["turns"] >= 5, (before, after)
-    assert used < 0.5, "more than an eighth of 2 s, and what is had at once"
+        eventually("turns go on", lambda: s.ps()[p.pid]["turns"] >= before[p.pid]["turns"] + 5)
+    used, passed = cpu_seconds(d.pid) - used, time.monotonic() - since
+    n = sum(int(c.communicate(timeout=30)[0]) for c in crowd)
+    print(f"     {n} scrapes in {passed:.1f} s, for {used:.2f} s")
+    assert used < 0.3 + 0.25 * passed, "an eighth, as much for all else, and what is had at once"
 
 
-@measured
 def test_no_file_descriptor_left(s):
     """Who cannot be let in does not keep the daemon busy, and is let in later."""
     if without_metrics(s):
@@ -462,14 +470,10 @@ def test_no_file_descriptor_left(s):
     except OSError:
         pass
     c = socket.socket(socket.AF_UNIX)
-    c.settimeout(10)
+    c.settimeout(20)
     c.connect(path)
     c.sendall(b"GET / HTTP/1.0\r\n\r\n")
-    time.sleep(0.3)
-    before = cpu_seconds(d.pid)
-    time.sleep(1)
-    used = cpu_seconds(d.pid) - before
-    assert used < 0.1, f"{used:.2f} s of a second"
+    eventually("it does not spin", lambda: rests(d.pid))
     resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (soft, hard))
     assert c.recv(4096).startswith(b"HTTP/1."), "served in the end"
     for other in filled + [c]:

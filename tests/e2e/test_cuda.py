@@ -196,7 +196,7 @@ def test_device_soft(s):
         os.kill(pid, signal.SIGKILL)
         p.wait(10)
     sock = os.path.join(s.dir, "own", "softgpu", "device.sock")
-    eventually("the device server goes", lambda: not os.path.exists(sock), 10)
+    eventually("the device server goes", lambda: not os.path.exists(sock))
     for wrong in (["--device"], ["--device="], ["--device", "hard"], ["--sms", "4"], ["--device", "soft", "--sms", "0"]):
         done = subprocess.run([rubato, "run", *wrong, "--", "true"], env=env, capture_output=True, text=True, timeout=30)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, (wrong, done)

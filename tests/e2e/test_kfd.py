@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from harness import LONG, Program, alive, binary, device, eventually, main, measured
+from harness import LONG, Program, alive, binary, device, eventually, main
 
 AMD = ("--amd-gpus", "1")
 
@@ -94,9 +94,9 @@ def test_own_names(s):
 @device(*AMD)
 def test_monitor(s):
     p = client(s, "--busy")
-    facts = json.loads(tool(s, "monitor", p.pid, "0.5", "0.1", "--json").stdout)
+    facts = json.loads(tool(s, "monitor", p.pid, "1", "0.1", "--json").stdout)
     n = facts["statistics"]["samples"]  # fewer where the machine is busy
-    assert 2 <= n <= 6 and facts["statistics"]["stable"] is True, facts["statistics"]
+    assert 2 <= n <= 11 and facts["statistics"]["stable"] is True, facts["statistics"]
     assert [i["seen"] for i in facts["statistics"]["ids"]] == [n] * 4
     lines = tool(s, "monitor", p.pid, "0.3", "0.1", "--csv", "--addresses").stdout.splitlines()
     assert lines[0].startswith("time_s,queue,gpu_id") and len(lines) % 4 == 1 and len(lines) > 4, lines
@@ -113,18 +113,18 @@ def test_monitor(s):
 def test_monitor_ends_with_statistics(s):
     p = client(s)
     watcher = start(s, "monitor", p.pid, "60", "0.1")
-    time.sleep(0.7)
+    assert watcher.stdout.readline(), "the first sample"
     victims = eventually("it watches", lambda: [
         int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_monitor(pid, p.pid)])
     assert len(victims) == 1, victims
     os.kill(victims[0], signal.SIGINT)
-    out, err = watcher.communicate(timeout=10)
-    assert watcher.returncode == 0 and "samples: 4 to 4 queues" in out, (out, err)
+    out, err = watcher.communicate(timeout=20)
+    assert watcher.returncode == 0 and re.search("samples?: 4 to 4 queues", out), (out, err)
     # The program's end ends it too.
     watcher = start(s, "monitor", p.pid, "60", "0.1", "--addresses")
     assert watcher.stdout.readline(), "the first sample"
     p.kill()
-    out, err = watcher.communicate(timeout=10)
+    out, err = watcher.communicate(timeout=20)
     assert watcher.returncode == 0 and re.search("samples?: [0-4] to 4 queues", out), (out, err)
     assert err.count("\n") == 1 and f"process {p.pid} has ended" in err, err
 
@@ -137,28 +137,6 @@ def is_monitor(pid, target):
             (b"rubato: kfd monitor" in words[0:3] and str(target).encode() in words)
     except OSError:
         return False
-
-
-RUSAGE = """
-import resource, subprocess, sys
-code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(code, used.ru_utime + used.ru_stime)
-"""
-
-
-@measured
-@device(*AMD)
-def test_monitor_costs_little(s):
-    """At 100 Hz, below 1 % of a processor."""
-    if not LONG:
-        return
-    p = client(s)
-    for options in ((), ("--addresses",)):
-        done = s.command("python3", "-c", RUSAGE, binary("rubato"), "kfd", "monitor", str(p.pid), "20", "0.01", *options)
-        code, used = done.stdout.split()
-        print(f"     100 Hz for 20 s{' with addresses' if options else ''}: {float(used) / 20:.2%} of a processor")
-        assert code == "0" and float(used) < 0.2, done
 
 
 @device(*AMD)
@@ -185,7 +163,7 @@ def test_held_means_held(s):
     """While it is off, nothing moves and the waves are in the save areas; then it goes on exactly."""
     p = client(s, "--sdma", "0")
     p.ask("submit 200")
-    tool_process = start(s, "preempt", p.pid, "1", "--exec", "sleep 1")
+    tool_process = start(s, "preempt", p.pid, "1", "--exec", "sleep 3")
     eventually("suspended", lambda: len(suspended(s, p.pid)) == 2)
     before = p.ask("queues")
     time.sleep(0.3)
@@ -227,7 +205,7 @@ def test_runtime_is_answered(s):
     assert p.ask("more").endswith("queues=0")
     assert p.ask("stop") == "stop"
     os.kill(tool_pid(s, p.pid), signal.SIGTERM)
-    out, err = watcher.communicate(timeout=10)
+    out, err = watcher.communicate(timeout=20)
     assert watcher.returncode == 0, (out, err)
     assert not s.state()["kfd"]["processes"][0]["waits"]
     # Queues without a runtime can be seen, not suspended.
@@ -260,7 +238,7 @@ def test_debugger_dies_in_the_handshake(s):
     p = client(s, "--queues", "0", "--sdma", "0")
     watcher = start(s, "monitor", p.pid, "60", "0.1", "--addresses")
     leave_in_handshake(s, p, eventually("attached", lambda: tool_pid(s, p.pid)))
-    watcher.communicate(timeout=10)
+    watcher.communicate(timeout=20)
     eventually("nobody debugs it", lambda: tool_pid(s, p.pid) == 0)
     eventually("it waits for good", lambda: waits(s, p.pid))  # it may have had one more answer
     tool(s, "queues", p.pid, "--addresses")
@@ -272,7 +250,7 @@ def test_debugger_dies_in_the_handshake(s):
     p = programs[0]
     eventually("attached", lambda: tool_pid(s, p.pid) == s.hand())
     leave_in_handshake(s, p, s.hand())
-    eventually("the next hand answers", lambda: not waits(s, p.pid), 15)
+    eventually("the next hand answers", lambda: not waits(s, p.pid))
     leaves_handshake(p)
 
 
@@ -322,7 +300,7 @@ def test_who_is_refused(s):
     tool(s, "preempt", p.pid, "1", code=1, says="another debugger")
     tool(s, "queues", p.pid)
     os.kill(tool_pid(s, p.pid), signal.SIGINT)
-    watcher.communicate(timeout=10)
+    watcher.communicate(timeout=20)
     unharmed(s, p)
 
 
@@ -346,7 +324,7 @@ def test_busy_gpu(s):
     eventually("attached", lambda: tool_pid(s, p.pid))
     tool(s, "preempt", q.pid, "1", "--force", code=1, says="another debugger")
     os.kill(tool_pid(s, p.pid), signal.SIGINT)
-    watcher.communicate(timeout=10)
+    watcher.communicate(timeout=20)
     tool(s, "preempt", q.pid, "1", "--force")
 
 
@@ -376,7 +354,7 @@ def test_cpp(s):
     try:
         monitor = binary("kfdmonitor")
     except SystemExit:
-        print("     no kfdmonitor: there was no C++ compiler, or this is the copy for another user")
+        print("     no kfdmonitor: there was no C++ compiler")
         return
     done = s.command(monitor, str(p.pid))
     assert done.returncode == 0 and "3 samples: 4 to 4 queues" in done.stdout, done
@@ -438,7 +416,7 @@ def test_stops_are_not_obeyed(s):
         eventually("suspended", lambda: suspended(s, p.pid))
         for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
             os.kill(tool_pid(s, p.pid), number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=20)
         assert process.returncode == 0, (out, err)
         unharmed(s, p)
 

@@ -64,12 +64,12 @@ def test_options_go_before_the_file(s):
     for wrong in ("--max-reserve-ms", "0"), ("--min-share", "11"):
         done = s.command(binary("rubatod"), *wrong)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    d = Daemon(s, "--max-reserve-ms", 300, "--min-share", 0, text="max_reserve_ms = 3600000\nmin_share = 10\n")
+    d = Daemon(s, "--max-reserve-ms", 3000, "--min-share", 0, text="max_reserve_ms = 3600000\nmin_share = 10\n")
     for _ in range(2):
         p, q = Spinner(s, "--class", "latency"), Spinner(s, "--class", "normal")
         p.ask("go"), q.ask("go")
         eventually("kept off", lambda: s.is_off(q.pid))
-        eventually("let back, and stays", lambda: all(s.is_running(q.pid) for _ in range(20)), 8)
+        eventually("let back, and stays", lambda: all(s.is_running(q.pid) for _ in range(20)))
         p.end(), q.end()
         d.reload("max_reserve_ms = 3000000\n")
 

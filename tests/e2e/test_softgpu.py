@@ -9,7 +9,8 @@ import struct
 import subprocess
 import time
 
-from harness import LONG, alive, binary, device, eventually, main, measured
+from harness import LONG, alive, binary, device, eventually, main
+from programs import rests
 
 SOFTGPU = binary("rubato-softgpu")
 RMCLIENT = binary("rmclient")
@@ -59,11 +60,10 @@ def test_private_session_goes_with_its_command(s):
     assert not os.path.exists(private_dir(done))
 
 
-@measured
 def test_what_a_command_leaves_behind_goes_on(s):
-    started = time.monotonic()
-    done = shell(s, f"echo $RUBATO_SOFTGPU; ({RMCLIENT} --for 1.5 >/dev/null 2>&1 &)")
-    assert done.returncode == 0 and time.monotonic() - started < 1.2, done
+    """It is not waited for: it still runs when the command has ended."""
+    done = shell(s, f"echo $RUBATO_SOFTGPU; ({RMCLIENT} --for 5 >/dev/null 2>&1 &)")
+    assert done.returncode == 0, done
     eventually("it comes up", lambda: " compute " in subprocess.run(
         [SOFTGPU, "state", "--session", private_dir(done)], capture_output=True, text=True, timeout=10).stdout)
     eventually("the session goes with its last program", lambda: not os.path.exists(private_dir(done)))
@@ -405,13 +405,6 @@ def test_a_crowd_at_the_server_shuts_nobody_out(s):
     eventually("two contexts", lambda: len(s.tasks(p.pid, None)) == 8)
 
 
-def cpu_s(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        fields = f.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@measured
 def test_out_of_files(s):
     """A server that cannot take a connection leaves it waiting, without running hot, and takes it later."""
     p = s.program()
@@ -420,13 +413,10 @@ def test_out_of_files(s):
     held = set(map(int, os.listdir(f"/proc/{server}/fd")))
     resource.prlimit(server, resource.RLIMIT_NOFILE, (min(set(range(4096)) - held), limit[1]))
     late = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    late.settimeout(10)
+    late.settimeout(20)
     late.connect(os.path.join(s.dir, "device.sock"))
     late.send(struct.pack("=IIQ", Supervisor.MAGIC, 1, 0))
-    before = cpu_s(server)
-    time.sleep(1)
-    spent = cpu_s(server) - before
-    assert spent < 0.3, f"{spent} s in one"
+    eventually("it does not spin", lambda: rests(server))
     assert p.ask("slice") == "slice 2048"
     resource.prlimit(server, resource.RLIMIT_NOFILE, limit)
     assert len(late.recv(4096)) > 16

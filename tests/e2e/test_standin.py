@@ -8,7 +8,7 @@ import struct
 import subprocess
 import tempfile
 
-from harness import BUILD, Program, alive, binary, eventually, main
+from harness import Program, alive, binary, eventually, main
 
 FOLDER = os.path.dirname(binary("cudaclient"))
 KINDS = ("launches", "graphs", "copies", "memsets")
@@ -201,7 +201,7 @@ def test_waiting_is_seen(s):
     eventually("the daemon has the board", lambda: shared(s, p))
     p.ask("wait_us 1000000")
     p.say("call cuStreamSynchronize 1")
-    eventually("it waits", lambda: read_board(p.pid)["in_sync"] == 1, 2)
+    eventually("it waits", lambda: read_board(p.pid)["in_sync"] == 1)
     assert read_board(p.pid)["syncs"] == 0
     assert p.process.stdout.readline() == "ok\n"
     assert read_board(p.pid)["in_sync"] == 0 and read_board(p.pid)["syncs"] == 1
@@ -299,8 +299,7 @@ def test_hints(s):
 
 
 def test_hints_from_python(s):
-    here = os.path.dirname(os.path.abspath(__file__))
-    path = next(p for p in (os.path.join(here, "../../python"), os.path.join(here, "python")) if os.path.isdir(p))
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python")
     script = ("import rubato\n"
               "with rubato.request(0.5) as begun:\n"
               "    with rubato.request():\n"
@@ -332,9 +331,6 @@ sys.stdin.readline()
 
 def test_on_the_software_gpu(s):
     """The same over a library that does something: the software GPU's."""
-    front = os.path.join(BUILD, "src/softgpu/cuda/libcuda.so.1")
-    if not os.path.exists(front) or not os.path.samefile(os.path.dirname(binary("rubato")), BUILD):
-        return
     p = Program(s, [binary("rubato"), "run", "--class", "latency", "--", "python3", "-c", SOFT])
     s.programs.append(p)
     eventually("the daemon has the board", lambda: shared(s, p))

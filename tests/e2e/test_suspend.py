@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from harness import alive, eventually, main, measured
+from harness import alive, eventually, main
 
 DISABLE_CHANNELS, GET_TSG_INFO = "2080110b", "a06c0106"
 
@@ -35,14 +35,13 @@ def test_suspend_and_resume(s):
         assert s.is_running(p.pid)
 
 
-@measured
 def test_for_a_while(s):
     p = s.program()
-    s.rubato("suspend", p.pid, "--for", "1.2")
-    assert s.is_suspended(p.pid) and s.ps()[p.pid]["suspended_left_ms"] <= 1200
-    time.sleep(0.6)
-    assert s.is_suspended(p.pid)
-    eventually("resumed by itself", lambda: s.is_running(p.pid), 2)
+    before = time.monotonic()
+    s.rubato("suspend", p.pid, "--for", "3")
+    assert s.is_suspended(p.pid) and s.ps()[p.pid]["suspended_left_ms"] <= 3000
+    eventually("resumed by itself", lambda: s.is_running(p.pid))
+    assert time.monotonic() - before >= 3, "not before its time"
 
 
 def test_it_outlasts_the_lease(s):
@@ -91,7 +90,7 @@ def test_a_task_is_not_known_any_more(s):
     eventually("the new tasks too", lambda: len(s.tasks(p.pid, None)) == 8 and s.is_suspended(p.pid))
     s.softgpu("fault", "--cmd", GET_TSG_INFO, "--status", "65", "--count", "1")
     p.ask("free")
-    eventually("it goes on", lambda: len(s.tasks(p.pid, None)) == 4 and s.is_running(p.pid), 10)
+    eventually("it goes on", lambda: len(s.tasks(p.pid, None)) == 4 and s.is_running(p.pid))
 
 
 def test_nor_does_the_driver_let_it_back(s):
@@ -103,7 +102,7 @@ def test_nor_does_the_driver_let_it_back(s):
     s.softgpu("fault", "--cmd", GET_TSG_INFO, "--status", "65", "--count", "1")
     s.softgpu("fault", "--cmd", DISABLE_CHANNELS, "--status", "101", "--count", "2")
     p.ask("free")
-    eventually("it goes on", lambda: len(s.tasks(p.pid, None)) == 4 and s.is_running(p.pid), 10)
+    eventually("it goes on", lambda: len(s.tasks(p.pid, None)) == 4 and s.is_running(p.pid))
 
 
 def test_new_tasks_of_a_suspended_program(s):
@@ -156,7 +155,7 @@ def test_the_hand_is_killed_and_half_is_restored(s):
     old = s.hand()
     kill(old)
     eventually("a new hand", lambda: s.processes("rubato-hand") not in ([], [old]))
-    eventually("still meant", lambda: s.is_suspended(p.pid), 3)
+    eventually("still meant", lambda: s.is_suspended(p.pid))
     s.rubato("resume", p.pid)
     assert s.is_running(p.pid)
 
@@ -186,7 +185,7 @@ def test_the_daemon_is_stopped(s):
     s.rubato("suspend", p.pid)
     daemon = s.daemon()
     kill(daemon, signal.SIGSTOP)
-    eventually("the hand's deadline", lambda: s.is_running(p.pid), 4)
+    eventually("the hand's deadline", lambda: s.is_running(p.pid))
     kill(daemon, signal.SIGCONT)
     eventually("still meant", lambda: s.is_suspended(p.pid))
 
@@ -198,9 +197,9 @@ def test_new_tasks_while_the_daemon_is_stopped(s):
     daemon = s.daemon()
     kill(daemon, signal.SIGSTOP)
     p.ask("more")
-    eventually("the hand's deadline", lambda: s.is_running(p.pid), 4)
+    eventually("the hand's deadline", lambda: s.is_running(p.pid))
     kill(daemon, signal.SIGCONT)
-    eventually("still meant", lambda: s.is_suspended(p.pid), 3)
+    eventually("still meant", lambda: s.is_suspended(p.pid))
     s.rubato("resume", p.pid)
     assert s.is_running(p.pid)
 
@@ -212,7 +211,7 @@ def test_one_of_a_group_for_a_while(s):
     s.rubato("suspend", c.pid)
     for _ in range(2):
         s.rubato("suspend", a.pid, "--for", "0.1")
-        eventually("both are back", lambda: s.is_running(a.pid) and s.is_running(b.pid), 3)
+        eventually("both are back", lambda: s.is_running(a.pid) and s.is_running(b.pid))
     assert s.is_suspended(c.pid)
 
 
@@ -247,7 +246,7 @@ def test_the_daemon_leaves_when_idle(s):
     p = s.run("--class", "best-effort")
     eventually("1 us", lambda: s.slices(p.pid) == [1])
     p.end()
-    eventually("idle exit", lambda: not s.processes("rubatod") and not s.processes("rubato-hand"), 8)
+    eventually("idle exit", lambda: not s.processes("rubatod") and not s.processes("rubato-hand"))
 
 
 def test_the_device_server_dies(s):

