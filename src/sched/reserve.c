@@ -363,7 +363,8 @@ enum rbt_unreserved rbt_sched_unreserved(const struct rbt_sched *s, const struct
 		return RBT_UNRESERVED_OVERSTAYED;
 	}
 	/* As of its latest request: the company may be another since. */
-	for (unsigned i = 0; p->trials != NULL && i < RBT_TRIAL_COMPANIES; i++) {
+	bool was_tried = p->trials != NULL && !s->config.always_reserve;
+	for (unsigned i = 0; was_tried && i < RBT_TRIAL_COMPANIES; i++) {
 		const struct rbt_trial *t = &p->trials->known[i];
 		if (t->company != 0 && t->company == p->company &&
 			t->verdict == RBT_VERDICT_WORTHLESS) {
