@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A best-effort program: keeps kernels that fill the whole chip in flight and counts those that are
- * done.
+ * done. With --burst N it is launch-bound instead: N kernels of one block each are one unit of work.
  *
  * Driven by lines on standard input, answered by one line of JSON each:
  *   go      calibrates (once; not with --steps) and starts; answers with the work in a kernel, to
@@ -29,7 +29,7 @@
 struct worker {
 	struct cuda cuda;
 	struct cuda_spin spin;
-	unsigned depth;
+	unsigned depth, burst;
 	double kernel_us;
 	void *events[MAX_DEPTH];
 	atomic_ullong n_done, done_ns, longest_ns;
@@ -100,7 +100,9 @@ static void *work(void *data)
 			if (n_launched - n_finished == w->depth) {
 				finish_one(w, n_finished++);
 			}
-			cuda_spin_launch(&w->spin);
+			for (unsigned i = 0; i < w->burst; i++) {
+				cuda_spin_launch(&w->spin);
+			}
 			CUDA_DO(&w->cuda, cuEventRecord, w->events[n_launched++ % w->depth],
 				w->cuda.stream);
 		}
@@ -153,7 +155,7 @@ static void obey(struct worker *w, const char *line)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = {"--depth", "--kernel-us", "--steps", NULL};
+	static const char *const names[] = {"--burst", "--depth", "--kernel-us", "--steps", NULL};
 	static struct worker w = {
 		.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 	pthread_t thread;
@@ -161,9 +163,11 @@ int main(int argc, char **argv)
 
 	bench_options_check(argc, argv, names);
 	w.depth = (unsigned)bench_option(argc, argv, "--depth", MAX_DEPTH, 16);
+	w.burst = (unsigned)bench_option(argc, argv, "--burst", 10000, 1);
 	w.kernel_us = (double)bench_option(argc, argv, "--kernel-us", 10000000, 300);
 	cuda_open(&w.cuda);
-	cuda_spin_init(&w.spin, &w.cuda, (unsigned)w.cuda.sm_count * CUDA_SPIN_FULL_SM_BLOCKS);
+	cuda_spin_init(&w.spin, &w.cuda,
+		w.burst > 1 ? 1 : (unsigned)w.cuda.sm_count * CUDA_SPIN_FULL_SM_BLOCKS);
 	w.spin.steps = (uint32_t)bench_option(argc, argv, "--steps", UINT32_MAX, 0);
 	for (unsigned i = 0; i < w.depth; i++) {
 		CUDA_DO(&w.cuda, cuEventCreate, &w.events[i], CUDA_EVENT_DISABLE_TIMING);

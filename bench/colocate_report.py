@@ -10,9 +10,9 @@ def of(cells, mode, regime):
     return [cell for cell in cells if cell["mode"] == mode and cell["regime"] == regime]
 
 
-def ratios(cells, mode, regime, value):
-    """value(cell) over that of the same round's alone."""
-    alone = {cell["round"]: value(cell) for cell in of(cells, mode, "alone")}
+def ratios(cells, mode, regime, value, base="alone"):
+    """value(cell) over that of the same round's alone, or of another base."""
+    alone = {cell["round"]: value(cell) for cell in of(cells, mode, base)}
     return [value(cell) / alone[cell["round"]] for cell in of(cells, mode, regime) if cell["round"] in alone]
 
 
@@ -59,6 +59,8 @@ def cell_summary(run, mode, regime):
     for name in ("p50", "p99"):
         against = ratios(run.cells, mode, regime, lambda cell, name=name: cell[name])
         row[f"{name}_ratio"] = median(against) if against else None
+    against = ratios(run.cells, mode, regime, lambda cell: cell["p99"], "default")
+    row["p99_to_default"] = median(against) if against else None
     service = ratios(run.cells, mode, regime, lambda cell: percentile(cell["service_us"], 99))
     row["service_p99_ratio"] = median(service) if service else None
     row["late_p99"] = percentile([us for cell in cells for us in cell["late_us"]], 99)
@@ -93,6 +95,9 @@ def target_lines(args, rows, renice_ms):
             ratio = row[f"{key}_ratio"]
             if target and ratio:
                 yield line(f"({name}) {words} ≤ {target} × alone", f"{ratio:.3f}", ratio <= target)
+        if args.target_p99_default and row["p99_to_default"]:
+            yield line(f"({name}) p99 ≤ {args.target_p99_default:g} × default", f"{row['p99_to_default']:.3f}",
+                       row["p99_to_default"] <= args.target_p99_default)
         at_least = [("best-effort ≥ {:.0%} of one's own rate", "best_effort_kept", args.target_rate, ".1%"),
                     ("best-effort ≥ {:.0%} of what the requests leave", "of_left", args.target_left, ".1%"),
                     ("Jain's fairness ≥ {}", "jain", args.target_jain, ".4f")]

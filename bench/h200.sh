@@ -11,12 +11,13 @@
 #   collapse  two best-effort programs at once, with a daemon and without
 #   mps       the same programs under MPS, for comparison
 #   crowd     1, 3 and 8 trainers, half of them attached, beside an inference program under `rubato run`; then weights
+#   launchbound  eager requests beside a launch-bound program: 200 tiny kernels, then a wait, and so on
 #   gaps      a program that generates token by token beside ResNet-50 training, begin and end inferred and told
 # default: a b c d collapse (some 12 minutes with PyTorch; TOTAL_S must allow for it)
 #
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), ROUNDS_D (15), RATE (requests
 # per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A and BATCH_B (1), FLAGS_A (more options of colocate for step
-# a), LIMIT_A, LIMIT_B… (seconds), MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
+# a), FLAGS_LAUNCHBOUND (the same; --slices also measures without any reserve), LIMIT_A, LIMIT_B… (seconds), MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
 # Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -124,6 +125,12 @@ run_step() {
 			--target-daemon 0.02 \
 			--title '1, 3 and 8 trainers beside an inference program'
 		;;
+	launchbound)
+		RATE=${RATE:-30} REQUESTS=${REQUESTS:-960} ROUNDS=${ROUNDS:-3} colocate launchbound "${LIMIT_LAUNCHBOUND:-165}" \
+			--modes eager --train tiny --latency-run --trainer-run --own-seconds 2 ${FLAGS_LAUNCHBOUND:-} \
+			--target-left 0.9 --target-p99-default 1 --target-daemon 0.02 \
+			--title 'eager requests beside a launch-bound program'
+		;;
 	gaps)
 		RATE=20 colocate gaps "${LIMIT_GAPS:-560}" --modes gaps --train resnet50 --skip-default --hints --latency-run \
 			--trainer-run --own-seconds 4 --target-p99 1.05 --target-left 0.97 --target-daemon 0.02 \
@@ -156,7 +163,7 @@ if [ $# -eq 0 ]; then
 fi
 for name in "${steps[@]}"; do
 	case $name in
-	smoke | a | b | c | d | collapse | mps | crowd | gaps) ;;
+	smoke | a | b | c | d | collapse | mps | crowd | gaps | launchbound) ;;
 	*)
 		echo "h200.sh: $name: no such step" >&2
 		exit 2

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The best-effort program of bench/besteffort.c, in PyTorch: trains a GPT-like model on random tokens, or ResNet-50 on
-random images (bf16).
+random images (bf16); or is launch-bound, with 200 tiny kernels a step.
 
 Commands are those of bench/besteffort.c, but for `check`. They are read by a thread of their own: `count` answers
 also while the device is taken away and the training thread waits for it.
@@ -80,9 +80,12 @@ class Pictures:
 
 
 class Trainer:
+    in_flight = IN_FLIGHT
+
     def __init__(self, task):
         self.task = task
-        self.optimizer = torch.optim.AdamW(task.model.parameters(), lr=1e-4, fused=True)
+        if task is not None:
+            self.optimizer = torch.optim.AdamW(task.model.parameters(), lr=1e-4, fused=True)
         torch.cuda.synchronize()
         self.done, self.done_ns, self.longest_ns = 0, time.monotonic_ns(), 0
         self.wanted = threading.Event()
@@ -110,7 +113,7 @@ class Trainer:
                 self.idle.clear()
             in_flight.append(self.step(i))
             i += 1
-            if len(in_flight) > IN_FLIGHT:
+            if len(in_flight) > self.in_flight:
                 self.finish(in_flight)
 
     def finish(self, in_flight):
@@ -139,6 +142,24 @@ class Trainer:
         benchlib.answer(count=self.done, now_ns=now_ns, longest_ns=longest_ns)
 
 
+class Tiny(Trainer):
+    """Bound by its launches: the device is done with each kernel before the next one comes, and each step is waited
+    for."""
+
+    in_flight = 0
+
+    def __init__(self):
+        self.data = torch.zeros(1024, device="cuda")
+        super().__init__(None)
+
+    def step(self, _):
+        for _ in range(200):
+            self.data.add_(1)
+        event = torch.cuda.Event(blocking=True)
+        event.record()
+        return event
+
+
 def listen(trainer):
     benchlib.obey({"go": trainer.go, "pause": trainer.pause, "count": trainer.count})
     os._exit(0)  # the training thread may wait for a device that was taken away
@@ -146,10 +167,10 @@ def listen(trainer):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=("gpt", "resnet50"), default="gpt", help="(%(default)s)")
+    parser.add_argument("--model", choices=("gpt", "resnet50", "tiny"), default="gpt", help="(%(default)s)")
     parser.add_argument("--batch", type=int, help="sequences (10) or images (256) an iteration")
     args = parser.parse_args()
-    trainer = Trainer((Words if args.model == "gpt" else Pictures)(args.batch))
+    trainer = Tiny() if args.model == "tiny" else Trainer((Words if args.model == "gpt" else Pictures)(args.batch))
     benchlib.answer(ready="torch_train", pid=os.getpid(), gpu=torch.cuda.get_device_name(),
                     torch=torch.__version__)
     threading.Thread(target=listen, args=(trainer,), daemon=True).start()

@@ -125,6 +125,18 @@ class Colocate(WithFakes):
         self.assertIn("weights 1:2", run.stdout)
         self.assertEqual(len([call for call in self.calls() if call[0] == "run"]), 2)
 
+    def test_a_launch_bound_neighbour(self):
+        run, document = self.colocate("--modes", "eager", "--train", "tiny", "--latency-run", "--trainer-run",
+                                      "--target-left", "0.000001", "--target-p99-default", "1000")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual([cell["regime"] for cell in document["cells"]], ["alone", "default", "rubato"])
+        self.assertIn("target (eager, rubato) p99 ≤ 1000 × default", run.stdout)
+        self.assertIn("of what the requests leave", run.stdout)
+        self.assertEqual(run.stdout.count("**met**"), 2)
+        self.assertIn("neighbour: 0 threads with a wrong result", document["notes"])
+        self.assertIn(["--burst", "200", "--depth", "1"],
+                      [call[i:i + 4] for call in self.calls() for i in range(len(call)) if call[0] == "run"])
+
     def test_refusal_is_reported_with_what_was_measured(self):
         run, document = self.colocate("--modes", "graph", FAKE_REFUSE="1")
         self.assertEqual(run.returncode, 1)

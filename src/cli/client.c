@@ -265,7 +265,8 @@ static bool is_tail_sound(size_t size, uint32_t flags)
 {
 	/* In the order of the flags' bits. */
 	static const size_t parts[] = {sizeof(struct rbt_program_turns),
-		sizeof(struct rbt_program_account), sizeof(struct rbt_program_origin)};
+		sizeof(struct rbt_program_account), sizeof(struct rbt_program_origin),
+		sizeof(struct rbt_program_reserve)};
 	size_t end = 0;
 	bool fits = size == 0;
 

@@ -279,6 +279,29 @@ static void json_turns(struct rbt_json *j, const struct listed *l)
 	json_known(j, "hold_us", has && t->has_board != 0, t->hold_ns / 1000);
 }
 
+/* NULL: it is reserved for, or would not be anyway; or that is not known. */
+static const char *no_reserve_name(const struct listed *l)
+{
+	static const char *const names[] = {[RBT_NO_RESERVE_UNSEEN] = "unseen",
+		[RBT_NO_RESERVE_OVERSTAYED] = "overstayed",
+		[RBT_NO_RESERVE_WORTHLESS] = "worthless"};
+	uint32_t why = l->has_reserve ? l->reserve.why_not : RBT_NO_RESERVE_NONE;
+
+	return why < sizeof(names) / sizeof(names[0]) ? names[why] : NULL;
+}
+
+static void json_reserve(struct rbt_json *j, const struct listed *l)
+{
+	const char *why = no_reserve_name(l);
+
+	if (why != NULL) {
+		rbt_json_string(j, "no_reserve", why);
+	} else {
+		rbt_json_null(j, "no_reserve");
+	}
+	json_known(j, "unreserved", l->has_reserve, l->reserve.n_unreserved);
+}
+
 /* Null when nothing of the kind is known. */
 static void json_hist(struct rbt_json *j, const char *key, bool known, const struct rbt_hist *h)
 {
@@ -353,6 +376,7 @@ static void json_row(struct view *v, const struct listed *l)
 	json_known(j, "suspended_left_ms", l->suspended_left_ms != 0, l->suspended_left_ms);
 	json_known(j, "memory_bytes", l->has_memory, l->memory_bytes);
 	json_turns(j, l);
+	json_reserve(j, l);
 	json_account(j, l);
 	json_origin(j, "rule", l->origin.rule);
 	json_origin(j, "group", l->origin.group);

@@ -78,6 +78,7 @@ static void read_tail(struct listed *l, struct tail t)
 	read_part(&t, RBT_LIST_ORIGIN, &l->origin, sizeof(l->origin));
 	l->origin.rule[sizeof(l->origin.rule) - 1] = '\0';
 	l->origin.group[sizeof(l->origin.group) - 1] = '\0';
+	l->has_reserve = read_part(&t, RBT_LIST_RESERVE, &l->reserve, sizeof(l->reserve));
 }
 
 static int list_message(const char *buf, size_t size, uint32_t flags,
@@ -173,8 +174,9 @@ static int list_daemon(struct walk *w, uid_t uid)
 	if (sock < 0) {
 		return 0;
 	}
-	int r = listing_daemon(
-		sock, uid, RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN, list_once, w);
+	int r = listing_daemon(sock, uid,
+		RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN | RBT_LIST_RESERVE, list_once,
+		w);
 	close(sock);
 	if (r == -ETIMEDOUT) {
 		char dir[128] = "";

@@ -30,6 +30,8 @@ struct listed {
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
 	struct rbt_program_origin origin; /* empty where nothing is known */
+	bool has_reserve;
+	struct rbt_program_reserve reserve;
 	char note[128];
 	char command[512];
 	size_t n_tasks;

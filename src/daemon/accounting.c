@@ -105,6 +105,42 @@ void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_progr
 	ret->n_requests = stats.requests;
 }
 
+void accounting_fill_reserve(struct daemon *d, struct program *p, struct rbt_program_reserve *ret)
+{
+	static const enum rbt_no_reserve reasons[] = {
+		[RBT_UNRESERVED_NOT] = RBT_NO_RESERVE_NONE,
+		[RBT_UNRESERVED_UNSEEN] = RBT_NO_RESERVE_UNSEEN,
+		[RBT_UNRESERVED_OVERSTAYED] = RBT_NO_RESERVE_OVERSTAYED,
+		[RBT_UNRESERVED_WORTHLESS] = RBT_NO_RESERVE_WORTHLESS,
+	};
+	struct rbt_sched_stats stats = {0};
+
+	*ret = (struct rbt_program_reserve){0};
+	if (p->sched == NULL) {
+		return;
+	}
+	rbt_sched_stats(d->sched, p->sched, &stats);
+	ret->why_not = reasons[rbt_sched_unreserved(d->sched, p->sched)];
+	ret->n_unreserved = stats.spared;
+}
+
+const char *accounting_reserve_note(struct daemon *d, struct program *p)
+{
+	struct rbt_program_reserve reserve;
+
+	accounting_fill_reserve(d, p, &reserve);
+	switch (reserve.why_not) {
+	case RBT_NO_RESERVE_UNSEEN:
+		return "no reserve: what it submits is not seen";
+	case RBT_NO_RESERVE_OVERSTAYED:
+		return "no reserve: busy for longer than max_reserve_ms";
+	case RBT_NO_RESERVE_WORTHLESS:
+		return "no reserve: its requests are as fast without one, and others slower with it";
+	default:
+		return "";
+	}
+}
+
 void accounting_start(struct program *p)
 {
 	account_start(&p->account, rbt_now_ns());

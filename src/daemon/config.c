@@ -47,7 +47,7 @@ static const struct key {
 struct reading {
 	const char *path;
 	unsigned line;
-	bool has_policy, has_metrics, has_admin_group, has_scan, has[N_KEYS];
+	bool has_policy, has_reserve, has_metrics, has_admin_group, has_scan, has[N_KEYS];
 	bool in_rule; /* the keys that follow are of the rule that was begun last */
 	bool in_void; /* the keys that follow are of nothing: their section is wrong */
 	bool is_rule_wrong;
@@ -125,6 +125,18 @@ static int set_policy(struct reading *r, const char *value)
 	return r->config.sched.policy != NULL
 		       ? 0
 		       : complain(r, "policy is turns, priority, fair or fifo, not", value);
+}
+
+static int set_reserve(struct reading *r, const char *value)
+{
+	if (r->has_reserve) {
+		return complain(r, "given twice", "reserve");
+	}
+	r->has_reserve = true;
+	r->config.sched.always_reserve = strcmp(value, "always") == 0;
+	return r->config.sched.always_reserve || strcmp(value, "auto") == 0
+		       ? 0
+		       : complain(r, "reserve is auto or always, not", value);
 }
 
 static int set_metrics(struct reading *r, const char *value)
@@ -228,6 +240,9 @@ static int set_key(struct reading *r, const char *key, char *value)
 	}
 	if (strcmp(key, "policy") == 0) {
 		return set_policy(r, value);
+	}
+	if (strcmp(key, "reserve") == 0) {
+		return set_reserve(r, value);
 	}
 	if (strcmp(key, "metrics") == 0) {
 		return set_metrics(r, value);

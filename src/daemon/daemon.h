@@ -476,6 +476,9 @@ void accounting_tick(struct daemon *d);
 void accounting_refresh(struct daemon *d);
 void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_account *ret);
 void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_program_turns *ret);
+void accounting_fill_reserve(struct daemon *d, struct program *p, struct rbt_program_reserve *ret);
+/* Why it is not reserved for, to be read by people; empty if it is, or would not be anyway. */
+const char *accounting_reserve_note(struct daemon *d, struct program *p);
 
 /* metrics.c: accounts for Prometheus */
 /* Serves them there (metrics_check()), and no longer where it did. 0, or -errno when all stays as

@@ -55,7 +55,8 @@ enum rbt_msg_type {
 	/* from the daemon */
 	RBT_MSG_RESULT, /* struct rbt_msg_result */
 	/* struct rbt_msg_program, task states; struct rbt_program_turns, struct
-	 * rbt_program_account and struct rbt_program_origin, each if it was asked for */
+	 * rbt_program_account, struct rbt_program_origin and struct rbt_program_reserve, each if it
+	 * was asked for */
 	RBT_MSG_PROGRAM,
 
 	/* from `rubato run`, header only, not answered: the sender is about to become a program,
@@ -135,6 +136,7 @@ enum {
 	RBT_LIST_TURNS = 1 << 0,
 	RBT_LIST_ACCOUNT = 1 << 1,
 	RBT_LIST_ORIGIN = 1 << 2,
+	RBT_LIST_RESERVE = 1 << 3,
 };
 
 struct rbt_msg_pid {
@@ -235,6 +237,20 @@ struct rbt_program_origin {
 	char group[RBT_GROUP_NAME_MAX]; /* whose turns it shares */
 };
 
+/* Why the GPU is not reserved for a program that would have that by its priority. */
+enum rbt_no_reserve {
+	RBT_NO_RESERVE_NONE,       /* it is, or the program would not have it anyway */
+	RBT_NO_RESERVE_UNSEEN,     /* it has no board */
+	RBT_NO_RESERVE_OVERSTAYED, /* it has been busy for longer than max_reserve_ms */
+	RBT_NO_RESERVE_WORTHLESS,  /* its requests are as fast without, and others pay for it */
+};
+
+struct rbt_program_reserve {
+	uint32_t why_not; /* enum rbt_no_reserve */
+	uint32_t pad;
+	uint64_t n_unreserved; /* requests that ran without one, to compare or because of that */
+};
+
 struct rbt_task_state {
 	struct rbt_task task;
 	uint64_t timeslice_us;
@@ -251,6 +267,7 @@ static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
 static_assert(sizeof(struct rbt_program_turns) == 96, "wire");
 static_assert(sizeof(struct rbt_program_account) == 568, "wire");
 static_assert(sizeof(struct rbt_program_origin) == 96, "wire");
+static_assert(sizeof(struct rbt_program_reserve) == 16, "wire");
 static_assert(sizeof(struct rbt_task_state) == 64, "wire");
 
 #endif

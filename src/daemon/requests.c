@@ -525,7 +525,9 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	if (p->resume_at_ns > now_ns) {
 		msg.suspended_left_ms = (p->resume_at_ns - now_ns) / RBT_NS_PER_MS + 1;
 	}
-	snprintf(msg.note, sizeof(msg.note), "%s", note_text(d, p));
+	const char *note = note_text(d, p);
+	snprintf(msg.note, sizeof(msg.note), "%s",
+		note[0] != '\0' ? note : accounting_reserve_note(d, p));
 	LIST_FOREACH (h, &p->holds, link) {
 		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 		for (uint32_t i = 0;
@@ -564,8 +566,9 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
 	struct rbt_program_origin origin;
-	size_t n =
-		describe(d, p, buf, sizeof(buf) - sizeof(turns) - sizeof(account) - sizeof(origin));
+	struct rbt_program_reserve reserve;
+	size_t n = describe(d, p, buf,
+		sizeof(buf) - sizeof(turns) - sizeof(account) - sizeof(origin) - sizeof(reserve));
 	if (msg->flags != 0) {
 		accounting_fill(d, p, &account); /* first: it brings the turns up to date too */
 	}
@@ -582,6 +585,11 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 		fill_origin(p, &origin);
 		memcpy(buf + n, &origin, sizeof(origin));
 		n += sizeof(origin);
+	}
+	if ((msg->flags & RBT_LIST_RESERVE) != 0) {
+		accounting_fill_reserve(d, p, &reserve);
+		memcpy(buf + n, &reserve, sizeof(reserve));
+		n += sizeof(reserve);
 	}
 	rbt_send(peer->source.fd, buf, n, NULL, 0, MSG_DONTWAIT);
 }

@@ -143,7 +143,19 @@ static bool await_sync(void *ctx, void *owner)
 	return p->awaits_sync;
 }
 
-static const struct rbt_sched_ops ops = {.look = look, .rest = rest, .await = await_sync};
+static bool progress(void *ctx, void *owner, uint64_t *ret)
+{
+	const struct program *p = owner;
+
+	if (p->board == NULL) {
+		return false;
+	}
+	*ret = rbt_board_progress(p->board).n;
+	return true;
+}
+
+static const struct rbt_sched_ops ops = {
+	.look = look, .rest = rest, .await = await_sync, .progress = progress};
 
 static struct program *find_by_board(struct daemon *d, const struct rbt_board *board)
 {

@@ -165,8 +165,8 @@ static uint64_t submit_time(const struct rbt_sched *s, const struct rbt_sched_pr
 /* Whether the end of what it has on the device will be told, now that its request may end. */
 static bool is_awaited(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (!p->is_holding || !(p->waiting || p->in_flight) || has_open_request(s, p) ||
-		blind_time(s, p) > 0) {
+	if (!(p->is_holding || p->is_spared) || !(p->waiting || p->in_flight) ||
+		has_open_request(s, p) || blind_time(s, p) > 0) {
 		return false;
 	}
 	bool is_heard = p->n_unheard < UNHEARD_MAX || p->learn.n_requests % TRY_EVERY == 0;
@@ -239,6 +239,8 @@ static void begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 	p->submit_ns = RBT_NEVER;
 	p->is_awaited = false;
 	p->n_awaits = 0;
+	p->is_judged = p->is_spared = false;
+	p->trial = NULL;
 	p->unit->is_probing = false;
 	p->unit->probe_ns = 0;
 	rbt_reserve_begin(s, p);

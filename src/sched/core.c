@@ -33,6 +33,7 @@ static int config_fill(const struct rbt_sched_config *given, struct rbt_sched_co
 		.share_window_ms = or_default(given->share_window_ms, 1000),
 		.max_latency = or_never(given->max_latency, 8),
 		.probe_ms = or_default(given->probe_ms, 1000),
+		.always_reserve = given->always_reserve,
 	};
 
 	if (c.turn_ms < 60 || c.turn_ms > 100 || c.min_share_permille > RBT_SHARE_MAX_PERMILLE ||
@@ -77,6 +78,7 @@ static void unit_free(struct rbt_sched_unit *u)
 	while (!LIST_EMPTY(&u->members)) {
 		struct rbt_sched_prog *p = LIST_FIRST(&u->members);
 		LIST_REMOVE(p, member);
+		free(p->trials);
 		free(p);
 	}
 	free(u);
@@ -128,6 +130,7 @@ int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 		rbt_unit_leave(s, u);
 	}
 	s->config = filled;
+	s->n_configs++;
 	rbt_timer_set(s, &s->guard_timer, RBT_NEVER);
 	LIST_FOREACH (u, &s->units, link) {
 		LIST_FOREACH (p, &u->members, member) {
@@ -157,6 +160,7 @@ void rbt_sched_set_gpus(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 	begin(s, t_ns);
 	if (memcmp(&s->locks, gpus, sizeof(s->locks)) != 0) {
 		s->locks = *gpus;
+		s->serial++;
 		LIST_FOREACH (u, &s->units, link) {
 			rbt_unit_mark(s, u);
 		}
@@ -258,6 +262,7 @@ static struct rbt_sched_unit *unit_obtain(struct rbt_sched *s, uint32_t group)
 	u = calloc(1, sizeof(*u));
 	if (u != NULL) {
 		u->group = group;
+		u->id = ++s->last_id;
 		u->timer.kind = RBT_TIMER_UNIT;
 		LIST_INIT(&u->members);
 		LIST_INSERT_HEAD(&s->units, u, link);
@@ -363,6 +368,7 @@ void rbt_sched_remove(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog 
 		LIST_REMOVE(p, changed);
 	}
 	LIST_REMOVE(p, member);
+	free(p->trials);
 	free(p);
 	s->n_progs--;
 	unit_settle_in(s, u);

@@ -71,6 +71,8 @@ struct rbt_sched_config {
 	/* Who was only guessed to be idle and is kept off gets a look after this (and then after
 	 * twice that, up to 8 times): the guess may be wrong. Default 1000. */
 	uint32_t probe_ms;
+	/* Reserves are not given up where they are found to gain nothing (trial.h). */
+	bool always_reserve;
 	/* Not the core's: how often the queues of devices that tell nothing are looked at, where it
 	 * matters; 100 to 5000, default 2000. */
 	uint32_t queue_poll_us;
@@ -99,6 +101,9 @@ struct rbt_sched_ops {
 	 * than a help: the core goes on looking, less often. rest(), rbt_sched_busy() and the begin
 	 * and end of requests take it back. */
 	bool (*await)(void *ctx, void *owner);
+	/* How much a known program has submitted so far, in any unit. False: that is not known.
+	 * Without it, reserves are taken to cost nothing (trial.h). */
+	bool (*progress)(void *ctx, void *owner, uint64_t *ret);
 };
 
 /* A program's compute tasks on one GPU. */
@@ -152,8 +157,17 @@ struct rbt_sched_stats {
 	uint64_t guard_turns; /* owed to min_share */
 	uint64_t reserves;
 	uint64_t reserved_ns;
+	uint64_t spared;    /* requests without a reserve, to compare or because it gives nothing */
 	uint64_t requests;  /* hinted */
 	uint64_t window_ns; /* the hold window learnt */
+};
+
+/* Why a program is not reserved for that would be, by the policy and its priority. */
+enum rbt_unreserved {
+	RBT_UNRESERVED_NOT,        /* it is, whenever it needs to be; or would not be anyway */
+	RBT_UNRESERVED_UNSEEN,     /* nobody knows what it submits, nor does it announce requests */
+	RBT_UNRESERVED_OVERSTAYED, /* busy for longer than max_reserve_ms, since it last idled */
+	RBT_UNRESERVED_WORTHLESS,  /* its requests are as fast without, beside these (trial.h) */
 };
 
 /* 0, -EINVAL for a configuration out of range, or -ENOMEM. ops may be NULL. */
@@ -209,6 +223,7 @@ void *rbt_sched_next_change(struct rbt_sched *s, const struct rbt_decision **ret
 const struct rbt_decision *rbt_sched_decision(const struct rbt_sched_prog *p);
 /* Whether it wants the GPU, as far as is known. */
 bool rbt_sched_is_wanting(const struct rbt_sched_prog *p);
+enum rbt_unreserved rbt_sched_unreserved(const struct rbt_sched *s, const struct rbt_sched_prog *p);
 void rbt_sched_stats(
 	struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_sched_stats *ret);
 

@@ -20,6 +20,7 @@
 #include "sched/core.h"
 #include "sched/heap.h"
 #include "sched/learn.h"
+#include "sched/trial.h"
 
 #define RBT_LEVELS (RBT_PRIORITY_MAX + 1)
 #define RBT_NEVER  UINT64_MAX /* a time */
@@ -61,6 +62,20 @@ struct rbt_sched_prog {
 	 * as it has not. */
 	uint64_t window_ns, flight_ns;
 	struct rbt_learn learn, flight;
+	/* Whether reserves are worth it (trial.h). In this busy period, once it is time to reserve:
+	 * */
+	bool is_judged;  /* that was asked */
+	bool was_spared; /* and it began without a reserve */
+	bool is_spared;  /* still, up to spared_ns */
+	uint64_t spared_ns;
+	struct rbt_trial *trial; /* what its length says something about; NULL: nothing */
+	struct {
+		struct rbt_trial *trial; /* NULL: not measured */
+		bool was_reserved;
+		uint64_t n_submitted, since_ns;
+	} pace;                                       /* of its company, since that request began */
+	struct rbt_trials *trials;                    /* NULL: never needed yet, or no memory */
+	uint64_t company, company_serial, company_ns; /* as of the last look, and when that was */
 
 	struct rbt_timer check; /* when to look whether it is idle */
 	struct rbt_decision decision;
@@ -74,6 +89,7 @@ enum rbt_role { RBT_ROLE_NONE, RBT_ROLE_TURN, RBT_ROLE_FREE };
 
 struct rbt_sched_unit {
 	uint32_t group;
+	uint64_t id; /* nobody else's, ever */
 	LIST_HEAD(, rbt_sched_prog) members;
 	LIST_ENTRY(rbt_sched_unit) link;
 	LIST_ENTRY(rbt_sched_unit) dirty;
@@ -88,7 +104,8 @@ struct rbt_sched_unit {
 	bool can_suspend;
 	bool is_blocked; /* a member is suspended by command */
 
-	bool is_wanting; /* not known to be idle */
+	bool is_wanting;    /* not known to be idle */
+	uint64_t wanted_ns; /* when it last ended to be */
 	bool is_on;
 	bool is_counted_busy; /* in n_busy of its GPUs */
 	uint64_t charged_ns;  /* up to when it has been settled */
@@ -148,6 +165,9 @@ struct rbt_sched {
 	void *ctx;
 	uint64_t now_ns;
 	uint64_t next_order;
+	uint64_t last_id;
+	uint64_t serial; /* of changes to who is there, and of the configuration */
+	uint64_t n_configs;
 	uint32_t n_progs;
 	struct rbt_sched_gpus locks;
 	LIST_HEAD(, rbt_sched_unit) units;
@@ -257,6 +277,16 @@ void rbt_busy_check(struct rbt_sched *s, struct rbt_sched_prog *p);
 void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p);
 void rbt_busy_note(
 	struct rbt_sched *s, struct rbt_sched_prog *p, const struct rbt_activity *activity);
+
+/* company.c */
+/* Who would be kept off for `p`, as a number: the same for the same units, as long as they are at
+ * work or were within the last second, their priorities, and all else that decides how they share
+ * the GPU. 0: nobody. */
+uint64_t rbt_company_of(struct rbt_sched *s, struct rbt_sched_prog *p);
+/* What they have submitted so far, together. False: not known of all of them. */
+bool rbt_company_progress(struct rbt_sched *s, const struct rbt_sched_prog *p, uint64_t *ret);
+/* Whether one of them wants the GPU now. */
+bool rbt_company_is_wanting(struct rbt_sched *s, const struct rbt_sched_prog *p);
 
 /* reserve.c */
 bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog *p);

@@ -13,7 +13,13 @@
  * that is about to end.
  * It ends a window after the last activity (learn.h), exactly where requests are hinted, and after
  * max_reserve_ms in any case.
+ *
+ * A program whose requests are as fast without a reserve is *spared* one (trial.h): it is busy, and
+ * limited, as if it had one. A program that announces its requests has asked for it and always gets
+ * one, and so does one on a device without slices, where nothing else lets it in.
  */
+#include <stdlib.h>
+
 #include "sched/impl.h"
 
 /* Keeping the others off takes 0.4 ms to have an effect, and 0.4 ms to undo: shorter requests are
@@ -90,9 +96,6 @@ static void hold(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	p->is_holding = true;
 	p->hold_ns = s->now_ns;
-	if (p->held_since_ns == 0) {
-		p->held_since_ns = s->now_ns;
-	}
 	p->stats.reserves++;
 	count(s, p, true);
 }
@@ -158,8 +161,8 @@ static uint64_t safe_ns(const struct rbt_sched *s, const struct rbt_sched_prog *
 	return is_long ? rbt_us(s->config.latency_slice_us) / 10 * 9 : rbt_us(s->config.burst_us);
 }
 
-/* Whether to begin at once: it has gaps, is known for long bursts, or nothing else lets it in. */
-static bool is_worth_it(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+/* Whether not to wait for the end of its slice: it has gaps, is known for long bursts, or nothing else lets it in. */
+static bool begins_at_once(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint64_t lasts_ns = p->learn.request_ns, long_ns = rbt_us(s->config.burst_us) + WORTH_NS;
 
@@ -184,6 +187,93 @@ static uint64_t limit_at(const struct rbt_sched *s, const struct rbt_sched_prog 
 	return p->held_since_ns + rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms);
 }
 
+/* Whatever the verdict, a request that takes unusually long gets its reserve. So none is made much
+ * later by a trial, and requests do not pile up behind it. */
+static uint64_t spared_for_ns(const struct rbt_learn *l)
+{
+	return l->request_ns / 2 * 3 + 4 * l->deviation_ns + WORTH_NS;
+}
+
+/* From one request to the next, while there is a trial and the company is the same. */
+static void begin_pace(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	p->pace.trial = NULL;
+	if (!p->trial->is_over && rbt_company_progress(s, p, &p->pace.n_submitted)) {
+		p->pace.trial = p->trial;
+		p->pace.was_reserved = !p->is_spared;
+		p->pace.since_ns = s->now_ns;
+	}
+}
+
+static void end_pace(struct rbt_sched *s, struct rbt_sched_prog *p, bool is_same)
+{
+	uint64_t n;
+
+	if (is_same && p->pace.trial == p->trial && rbt_company_progress(s, p, &n) &&
+		n >= p->pace.n_submitted) {
+		rbt_trial_pace(p->trial, p->pace.was_reserved, n - p->pace.n_submitted,
+			s->now_ns - p->pace.since_ns);
+	}
+}
+
+/* Once in a busy period, when it is time to reserve: whether to do without. */
+static void judge(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	uint64_t before = p->company, serial = p->company_serial, company = rbt_company_of(s, p);
+
+	p->is_judged = true;
+	p->was_spared = false;
+	p->trial = NULL;
+	if (company == 0 || !has_slices(p) || !p->params.is_known || s->config.always_reserve) {
+		return;
+	}
+	if (p->trials == NULL) {
+		p->trials = calloc(1, sizeof(*p->trials));
+	}
+	if (p->trials == NULL) {
+		return;
+	}
+	bool is_same = serial == s->serial && company == before;
+	struct rbt_trial *trial = rbt_trial_meet(p->trials, company);
+	if (rbt_company_is_wanting(s, p)) {
+		p->trial = trial;
+		end_pace(s, p, is_same);
+		p->is_spared = !rbt_trial_choose(p->trials, trial);
+		begin_pace(s, p);
+	} else {
+		p->is_spared = trial->verdict == RBT_VERDICT_WORTHLESS;
+		p->pace.trial = NULL;
+	}
+	p->was_spared = p->is_spared;
+	p->spared_ns = p->first_ns + spared_for_ns(&p->learn);
+	p->stats.spared += p->is_spared;
+}
+
+static void engage(struct rbt_sched *s, struct rbt_sched_prog *p)
+{
+	if (p->requests > 0) {
+		p->is_judged = true;
+		p->trial = p->pace.trial = NULL;
+	} else if (!p->is_judged) {
+		judge(s, p);
+	}
+	if (p->held_since_ns == 0) {
+		p->held_since_ns = s->now_ns;
+	}
+	if (!p->is_spared) {
+		hold(s, p);
+	}
+}
+
+/* Its length tells something unless the company has changed meanwhile, or it was only reserved for
+ * in part. */
+static void learn_worth(struct rbt_sched *s, struct rbt_sched_prog *p, uint64_t took_ns)
+{
+	if (p->trial != NULL && !p->has_overstayed && p->company_serial == s->serial) {
+		rbt_trial_add(p->trial, !p->was_spared, took_ns);
+	}
+}
+
 void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	if (!rbt_reserve_applies(s, p)) {
@@ -199,7 +289,7 @@ void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 	p->flight_ns = rbt_learn_window(&p->flight, max_ns, cost_ns);
 	p->stats.window_ns = p->window_ns;
 	p->engage_ns = s->now_ns;
-	if (p->requests == 0 && !is_worth_it(s, p)) {
+	if (p->requests == 0 && !begins_at_once(s, p)) {
 		p->engage_ns = p->first_ns + rbt_us(s->config.burst_us);
 	}
 	rbt_reserve_check(s, p);
@@ -210,8 +300,11 @@ void rbt_reserve_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 	if (!rbt_reserve_applies(s, p)) {
 		return;
 	}
-	if (p->is_holding) {
-		if (s->now_ns >= rbt_reserve_next(s, p)) {
+	if (p->is_spared && (p->requests > 0 || s->now_ns >= p->spared_ns)) {
+		p->is_spared = false;
+	}
+	if (p->is_holding || p->is_spared) {
+		if (s->now_ns >= limit_at(s, p)) {
 			rbt_reserve_let_go(s, p);
 			p->has_overstayed = true;
 			rbt_unit_mark(s, p->unit);
@@ -221,30 +314,62 @@ void rbt_reserve_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 		if (p->requests == 0 && p->waiting && s->now_ns < unsafe_ns) {
 			p->engage_ns = unsafe_ns;
 		} else {
-			hold(s, p);
+			engage(s, p);
 		}
 	}
 }
 
 uint64_t rbt_reserve_next(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
-	if (p->is_holding) {
-		return limit_at(s, p);
+	if (p->has_overstayed) {
+		return RBT_NEVER;
 	}
-	return p->has_overstayed ? RBT_NEVER : p->engage_ns;
+	if (p->is_spared && p->spared_ns < limit_at(s, p)) {
+		return p->spared_ns;
+	}
+	return p->is_holding || p->is_spared ? limit_at(s, p) : p->engage_ns;
 }
 
 void rbt_reserve_end(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	rbt_reserve_let_go(s, p);
 	p->held_since_ns = 0;
-	if (p->has_overstayed) {
-		p->has_overstayed = false;
-		rbt_unit_mark(s, p->unit);
-	}
 	if (p->was_seen && p->params.is_known) {
 		uint64_t took_ns = p->last_ns - p->first_ns;
 		rbt_learn_request(
 			&p->learn, took_ns, p->submit_ns < took_ns ? p->submit_ns : took_ns);
+		learn_worth(s, p, took_ns);
 	}
+	p->is_judged = p->is_spared = false;
+	p->trial = NULL;
+	if (p->has_overstayed) {
+		p->has_overstayed = false;
+		rbt_unit_mark(s, p->unit);
+	}
+}
+
+enum rbt_unreserved rbt_sched_unreserved(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	const struct rbt_sched_unit *u = p->unit;
+
+	if (u->role != RBT_ROLE_FREE || u->priority < s->config.policy->reserve_from ||
+		!has_right(p)) {
+		return RBT_UNRESERVED_NOT;
+	}
+	if (!p->params.is_known && p->requests == 0) {
+		return RBT_UNRESERVED_UNSEEN;
+	}
+	if (p->has_overstayed) {
+		return RBT_UNRESERVED_OVERSTAYED;
+	}
+	/* As of its latest request: the company may be another since. */
+	bool was_tried = p->trials != NULL && !s->config.always_reserve;
+	for (unsigned i = 0; was_tried && i < RBT_TRIAL_COMPANIES; i++) {
+		const struct rbt_trial *t = &p->trials->known[i];
+		if (t->company != 0 && t->company == p->company &&
+			t->verdict == RBT_VERDICT_WORTHLESS) {
+			return RBT_UNRESERVED_WORTHLESS;
+		}
+	}
+	return RBT_UNRESERVED_NOT;
 }

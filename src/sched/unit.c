@@ -211,6 +211,7 @@ static void end_wanting(struct rbt_sched *s, struct rbt_sched_unit *u)
 	u->is_stuck = false;
 	u->is_forced = false;
 	u->is_wanting = false;
+	u->wanted_ns = s->now_ns;
 	count_wanting(s, u, false);
 }
 
@@ -322,6 +323,7 @@ void rbt_unit_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
 	unsigned level_before = u->level;
 	struct rbt_sched_prog *p;
 
+	s->serial++;
 	sum_up(s, u);
 	rbt_unit_mark(s, u);
 	if (u->role == RBT_ROLE_NONE) {
@@ -369,6 +371,7 @@ void rbt_unit_leave(struct rbt_sched *s, struct rbt_sched_unit *u)
 	if (u->role == RBT_ROLE_NONE) {
 		return;
 	}
+	s->serial++;
 	rbt_unit_settle(s, u);
 	s->n_shares -= u->min_share_permille > 0;
 	LIST_FOREACH (p, &u->members, member) {

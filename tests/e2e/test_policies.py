@@ -19,7 +19,7 @@ def check(s, text):
 
 def test_configuration_is_checked(s):
     full = ("# all of it\npolicy = fair\nturn_ms=100 # long\n\nmax_hold_us = 0\nlatency_slice_us = 0\nmax_reserve_ms = 1\n"
-            "min_share = 2.5 %\nmax_latency = 0\namd_poll_us = 5000")
+            "min_share = 2.5 %\nmax_latency = 0\namd_poll_us = 5000\nreserve = always")
     for text in ("", "\n", full):
         assert check(s, text) == (0, os.path.join(s.dir, "checked") + ": ok\n"), text
     for text, says in (("turn_ms = 59", ":1: turn_ms is a whole number from 60 to 100, not 59"),
@@ -27,6 +27,8 @@ def test_configuration_is_checked(s):
                        ("policy = none", ":1: policy is turns, priority, fair or fifo, not: none"), ("min_share = 11", ":1: min_share"),
                        ("min_share = 1.55", ":1: min_share"), ("amd_poll_us = 5001", ":1: amd_poll_us"), ("min_share = %", ":1: min_share"),
                        ("latency_slice_us = 100001", ":1: latency_slice_us"),
+                       ("reserve = never", ":1: reserve is auto or always, not: never"),
+                       ("reserve = auto\nreserve = auto", ":2: given twice: reserve"),
                        ("turns", ":1: not of the form"), ("speed = 1", ":1: no such key: speed"),
                        ("policy = " + "x" * 600, ":1: line too long"), ("max_latency = -1", ":1: max_latency")):
         code, said = check(s, text)

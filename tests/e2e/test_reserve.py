@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reserve: while a latency program has requests, the others are kept off, and never for long."""
+import json
 import signal
 import time
 
 import harness
-from harness import alive, eventually
-from programs import BEST_EFFORT, Daemon, Requests, Spinner, hinter, kill, rests
+from harness import alive, binary, eventually
+from programs import Asked, BEST_EFFORT, Daemon, Requests, Spinner, hinter, kill, rests
 
 
 def test_a_reserve_has_a_limit(s):
@@ -123,6 +124,87 @@ def test_requests_that_are_announced(s):
     eventually("no spinning for an end that never comes", lambda: rests(s.daemon()))
     p.kill()
     eventually("alone", lambda: s.short() == [q.pid])
+
+
+def launch_bound(s):
+    """Many small kernels, eight of them in flight: it stands still whenever it is off."""
+    q = Asked(s, [binary("besteffort"), "--steps", "3", "--depth", "8"], BEST_EFFORT)
+    q.ask("go")
+    return q
+
+
+def eager(s):
+    """A latency program, and what makes it serve some requests of 12 launches each, and then says how it fares."""
+    p = Asked(s, [binary("latency"), "--steps", "200", "--kernels", "12"], ("--class", "latency"))
+
+    def serve(n=30):
+        p.ask(f"measure eager {n} 50 1")
+        return s.ps()[p.pid]
+    return p, serve
+
+
+def test_some_requests_are_tried_without(s):
+    """Beside a neighbour whose pace is known, unless the configuration says otherwise."""
+    d = Daemon(s, text="reserve = always\n")
+    launch_bound(s)
+    p, serve = eager(s)
+    row = serve(100)
+    assert row["unreserved"] == 0 and row["reserves"] > 0 and row["no_reserve"] is None, row
+    d.reload("reserve = auto\n")
+    eventually("some without", lambda: serve()["unreserved"] > 0, 60)
+    tried = serve()["unreserved"]
+    d.reload("reserve = always\n")
+    s.rubato("renice", p.pid, "--class", "latency")  # answered after the file is read
+    first = serve(1)["unreserved"]
+    assert serve(100)["unreserved"] == first <= tried + 1, "none any more"
+
+
+def test_a_neighbour_whose_pace_is_not_known(s):
+    """It was attached: what a reserve costs it cannot be seen, so there is one, always."""
+    q = Spinner(s)
+    q.ask("go")
+    s.rubato("renice", q.pid, *BEST_EFFORT)
+    p, serve = eager(s)
+    row = serve(100)
+    assert row["unreserved"] == 0 and row["reserves"] > 0, row
+
+
+@measured
+def test_a_reserve_that_is_not_worth_it(s):
+    """Until the neighbour is off the request has ended, and then it is off for long: `ps` and `top` say so. Where
+    lengths vary too much to tell, there is no verdict: then another program is tried."""
+    launch_bound(s)
+    s.softgpu("fault", "--cmd", "2080110b", "--delay-us", "15000")
+    for i in range(60):
+        if i % 10 == 0:
+            p, serve = eager(s)
+        row = serve()
+        if row["no_reserve"] == "worthless":
+            break
+        if i % 10 == 9:
+            p.end()
+    assert row["no_reserve"] == "worthless", row
+    assert row["note"].startswith("no reserve: its requests are as fast without one"), row
+    assert "no reserve: its requests" in s.rubato("ps").stdout
+    rows = {r["pid"]: r for r in json.loads(s.rubato("top", "--once", "-d", "0.1", "--json").stdout)["programs"]}
+    assert rows[p.pid]["note"] == row["note"], rows
+
+
+def test_why_there_is_no_reserve(s):
+    p = Spinner(s, "--class", "latency", "--max-reserve-ms", "100")
+    assert s.ps()[p.pid]["no_reserve"] is None and s.ps()[p.pid]["note"] == ""
+    p.ask("go")
+    eventually("busy for longer", lambda: s.ps()[p.pid]["no_reserve"] == "overstayed")
+    assert s.ps()[p.pid]["note"] == "no reserve: busy for longer than max_reserve_ms"
+    p.ask("pause")
+    eventually("it idles", lambda: s.ps()[p.pid]["no_reserve"] is None and s.ps()[p.pid]["note"] == "")
+    q = s.program()
+    done = s.rubato("renice", q.pid, "--class", "latency")
+    assert done.stdout == f"{q.pid}: latency, priority 13\n", "not an error"
+    row = s.ps()[q.pid]
+    assert row["no_reserve"] == "unseen" and row["note"] == "no reserve: what it submits is not seen", row
+    s.rubato("renice", q.pid, "--class", "normal")
+    assert s.ps()[q.pid]["no_reserve"] is None
 
 
 if __name__ == "__main__":

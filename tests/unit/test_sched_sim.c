@@ -36,22 +36,47 @@ static bool await(void *ctx, void *owner)
 	return true;
 }
 
+/* A trainer launches a step of a thousand kernels whenever one is done. */
+static bool progress(void *ctx, void *owner, uint64_t *ret)
+{
+	const struct sim_prog *p = owner;
+
+	*ret = p->work.burst_ns == UINT64_MAX ? (uint64_t)(p->all_ns / 31e6) * 1000
+					      : p->n_submitted;
+	return true;
+}
+
 void sim_tell_syncs(struct sim *sim)
 {
 	sim->s->ops.await = await;
 }
 
-void sim_init(struct sim *sim, const struct rbt_sched_config *config)
+static void init(struct sim *sim, const struct rbt_sched_config *config, bool always_reserve)
 {
 	static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
-	static const struct rbt_sched_config defaults;
+	struct rbt_sched_config own = config != NULL ? *config : (struct rbt_sched_config){0};
 
+	own.always_reserve = always_reserve;
 	memset(sim, 0, sizeof(*sim));
 	sim->seed = 20260101;
-	if (rbt_sched_create(config != NULL ? config : &defaults, &ops, sim, &sim->s) < 0) {
+	if (rbt_sched_create(&own, &ops, sim, &sim->s) < 0) {
 		abort();
 	}
 	rbt_sched_set_gpus(sim->s, 0, &(struct rbt_sched_gpus){.locked = UINT32_MAX});
+}
+
+void sim_init(struct sim *sim, const struct rbt_sched_config *config)
+{
+	init(sim, config, true);
+}
+
+void sim_init_slow(struct sim *sim, const struct rbt_sched_config *config)
+{
+	init(sim, config, config != NULL && config->always_reserve);
+	sim_tell_syncs(sim);
+	sim->s->ops.progress = progress;
+	sim->switch_ns = 150 * SIM_US;
+	sim->off_ns = sim->on_ns = 400 * SIM_US;
 }
 
 void sim_finish(struct sim *sim)
@@ -75,7 +100,16 @@ static void obey(struct sim *sim)
 	struct sim_prog *p;
 
 	while ((p = rbt_sched_next_change(sim->s, &d)) != NULL) {
+		enum rbt_off before = p->applied.off;
+		uint64_t takes_ns = d->off == RBT_ON ? sim->on_ns : sim->off_ns;
+
 		p->applied = *d;
+		if (takes_ns > 0 && (d->off != before || p->then_ns != 0)) {
+			p->applied.off = before;
+			p->then_off = d->off;
+			p->then_ns =
+				(p->then_ns > sim->now_ns ? p->then_ns : sim->now_ns) + takes_ns;
+		}
 		sim->n_changes++;
 	}
 	if (sim->broken == NULL) {
@@ -99,9 +133,13 @@ static void submit(struct sim_prog *p)
 {
 	struct sim *sim = p->sim;
 
-	p->in_gap = false;
+	p->in_gap = p->work.is_queued && p->left > 0;
+	if (p->in_gap) {
+		uint64_t gap_ns = p->work.gap_ns;
+		p->next_ns = sim->now_ns + gap_ns / 2 + sim_random(sim, gap_ns);
+	}
+	p->burst_left_ns = (p->in_burst ? p->burst_left_ns : 0) + (double)p->work.burst_ns;
 	p->in_burst = true;
-	p->burst_left_ns = (double)p->work.burst_ns;
 	if (!p->work.is_eager || p->is_first) {
 		rbt_sched_gap(p->handle, sim->now_ns - p->last_ns, 1);
 	}
@@ -110,6 +148,7 @@ static void submit(struct sim_prog *p)
 		rbt_sched_busy(sim->s, sim->now_ns, p->handle);
 	}
 	p->is_first = false;
+	p->n_submitted++;
 	p->last_ns = sim->now_ns;
 }
 
@@ -134,6 +173,9 @@ static void end_burst(struct sim_prog *p)
 	bool is_last = !p->work.is_eager || p->left == 0;
 
 	p->in_burst = false;
+	if (p->work.is_queued && p->in_gap) {
+		return; /* there is nothing to do until the next */
+	}
 	p->last_ns = is_last ? sim->now_ns : p->last_ns;
 	if (is_last && !p->work.is_polling && p->is_awaited) {
 		p->is_awaited = false;
@@ -155,11 +197,11 @@ static void end_burst(struct sim_prog *p)
 /* When something happens to it by itself. */
 static uint64_t next_of(const struct sim_prog *p)
 {
-	if (p->in_burst || p->work.burst_ns == UINT64_MAX) {
-		return UINT64_MAX;
-	}
 	if (p->in_gap) {
 		return p->next_ns;
+	}
+	if (p->in_burst || p->work.burst_ns == UINT64_MAX) {
+		return UINT64_MAX;
 	}
 	return p->work.until_ns != 0 && p->due_ns > p->work.until_ns ? UINT64_MAX : p->due_ns;
 }
@@ -169,6 +211,18 @@ static bool has_work(const struct sim_prog *p)
 	return p->in_burst || p->work.burst_ns == UINT64_MAX;
 }
 
+static double slice_of(const struct sim_prog *p, uint32_t g)
+{
+	uint64_t us = p->applied.slice_us[g];
+
+	return us == RBT_TIMESLICE_OWN ? SIM_OWN_US : (double)us;
+}
+
+static bool is_at_work(const struct sim_prog *p, uint32_t g)
+{
+	return p->params.tasks[g].n_compute > 0 && p->applied.off == RBT_ON && has_work(p);
+}
+
 /* Its share of a GPU now. */
 static double rate_of(const struct sim *sim, const struct sim_prog *p, uint32_t g)
 {
@@ -176,15 +230,14 @@ static double rate_of(const struct sim *sim, const struct sim_prog *p, uint32_t 
 
 	for (unsigned i = 0; i < sim->n_progs; i++) {
 		const struct sim_prog *q = sim->progs[i];
-		double slice = q->applied.slice_us[g] == RBT_TIMESLICE_OWN
-				       ? SIM_OWN_US
-				       : (double)q->applied.slice_us[g];
-		if (q->params.tasks[g].n_compute > 0 && q->applied.off == RBT_ON && has_work(q)) {
+		double slice = slice_of(q, g);
+
+		if (is_at_work(q, g)) {
 			sum += slice;
 			own += q == p ? slice : 0;
 		}
 	}
-	return sum > 0 ? own / sum : 0;
+	return sum > 0 && sim->devices[g].until_ns <= sim->now_ns ? own / sum : 0;
 }
 
 static uint32_t first_gpu(const struct sim_prog *p)
@@ -195,6 +248,54 @@ static uint32_t first_gpu(const struct sim_prog *p)
 		g++;
 	}
 	return g;
+}
+
+static uint64_t switch_time(
+	const struct sim *sim, const struct sim_prog *a, const struct sim_prog *b)
+{
+	uint64_t most_ns = a->switch_ns > b->switch_ns ? a->switch_ns : b->switch_ns;
+
+	return most_ns > sim->switch_ns ? most_ns : sim->switch_ns;
+}
+
+/* Lets the device set out for whoever it is to work for from now on. */
+static void switch_owner(struct sim *sim, uint32_t g)
+{
+	struct sim_device *device = &sim->devices[g];
+	struct sim_prog *next = NULL;
+	double longest = 0;
+
+	for (unsigned i = 0; i < sim->n_progs; i++) {
+		struct sim_prog *p = sim->progs[i];
+		double slice = slice_of(p, g) + (p == device->owner ? 0.5 : 0);
+
+		if (is_at_work(p, g) && slice > longest) {
+			longest = slice;
+			next = p;
+		}
+	}
+	if (next == NULL || next == device->owner) {
+		return;
+	}
+	if (device->owner != NULL) {
+		/* What it has set out for first, it reaches first. */
+		uint64_t from_ns = device->until_ns > sim->now_ns ? device->until_ns : sim->now_ns;
+		device->until_ns = from_ns + switch_time(sim, device->owner, next);
+	}
+	device->owner = next;
+}
+
+static void switch_owners(struct sim *sim)
+{
+	uint32_t seen = 0;
+
+	for (unsigned i = 0; i < sim->n_progs && sim->switch_ns > 0; i++) {
+		uint32_t g = first_gpu(sim->progs[i]);
+		if ((seen >> g & 1) == 0) {
+			seen |= UINT32_C(1) << g;
+			switch_owner(sim, g);
+		}
+	}
 }
 
 /* Lets the device work for dt. */
@@ -211,6 +312,7 @@ static void advance(struct sim *sim, uint64_t dt_ns)
 		double got = rates[i] * (double)dt_ns;
 
 		p->done_ns += got;
+		p->all_ns += got;
 		p->burst_left_ns -= p->in_burst ? got : 0;
 		used += first_gpu(p) == 0 ? got : 0;
 		wanted |= has_work(p) && first_gpu(p) == 0;
@@ -243,12 +345,17 @@ static void happen(struct sim *sim)
 	for (unsigned i = 0; i < sim->n_progs; i++) {
 		struct sim_prog *p = sim->progs[i];
 
+		if (p->then_ns != 0 && p->then_ns <= sim->now_ns) {
+			p->applied.off = p->then_off;
+			p->then_ns = 0;
+		}
 		if (p->in_burst && p->burst_left_ns <= 0.5) {
 			end_burst(p);
 			obey(sim);
 		}
 		if (next_of(p) <= sim->now_ns) {
 			if (p->in_gap) {
+				p->left -= p->work.is_queued;
 				submit(p);
 			} else {
 				begin_request(p);
@@ -258,15 +365,31 @@ static void happen(struct sim *sim)
 	}
 }
 
+/* When the first device reaches whom it is on its way to, or has obeyed; or `otherwise`. */
+static uint64_t next_arrival(const struct sim *sim, uint64_t otherwise)
+{
+	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+		uint64_t at_ns = sim->devices[g].until_ns;
+		otherwise = at_ns > sim->now_ns && at_ns < otherwise ? at_ns : otherwise;
+	}
+	for (unsigned i = 0; i < sim->n_progs; i++) {
+		uint64_t at_ns = sim->progs[i]->then_ns;
+		otherwise = at_ns != 0 && at_ns < otherwise ? at_ns : otherwise;
+	}
+	return otherwise;
+}
+
 void sim_run(struct sim *sim, uint64_t for_ns)
 {
 	uint64_t end_ns = sim->now_ns + for_ns;
 
 	while (sim->now_ns < end_ns) {
+		switch_owners(sim);
 		uint64_t next_ns = rbt_sched_next_tick(sim->s), burst_ns = next_burst_end(sim);
 
 		next_ns = burst_ns < next_ns ? burst_ns : next_ns;
 		next_ns = end_ns < next_ns ? end_ns : next_ns;
+		next_ns = next_arrival(sim, next_ns);
 		for (unsigned i = 0; i < sim->n_progs; i++) {
 			uint64_t at_ns = next_of(sim->progs[i]);
 			next_ns = at_ns < next_ns ? at_ns : next_ns;
@@ -350,6 +473,9 @@ void sim_remove(struct sim_prog *p)
 		i++;
 	}
 	sim->progs[i] = sim->progs[--sim->n_progs];
+	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+		sim->devices[g].owner = sim->devices[g].owner == p ? NULL : sim->devices[g].owner;
+	}
 	rbt_sched_remove(sim->s, sim->now_ns, p->handle);
 	free(p);
 	obey(sim);

@@ -2,8 +2,9 @@
 /*
  * GPUs and programs, simulated around the decision core with a clock of their own. The device is a
  * fluid: those that are on and have work share a GPU in proportion to their slices, which is what
- * it does over any time much longer than a slice. What the core promises is verified after every
- * event.
+ * it does over any time much longer than a slice. It goes to whoever has the longest slice of them
+ * at once; while it is on its way, it works for nobody. What the core promises is verified after
+ * every event.
  */
 #ifndef RBT_TESTS_SCHED_SIM_H
 #define RBT_TESTS_SCHED_SIM_H
@@ -32,6 +33,9 @@ struct sim_work {
 	bool is_eager;      /* it waits for the last burst only, and has its board count no gap */
 	bool is_polling;    /* and not even for that: it asks until it is done */
 	bool is_uneven;     /* from half as many bursts to half as many again */
+	/* It is eager, and launches its bursts gap_ns apart, half of that more or less, whether or
+	 * not earlier ones are done. */
+	bool is_queued;
 };
 
 struct sim_prog {
@@ -43,20 +47,34 @@ struct sim_prog {
 	unsigned left;         /* bursts of the present request after this one */
 	bool in_burst, in_gap; /* neither: between requests */
 	bool is_first;         /* the next submission of its request */
-	bool is_resting;       /* the next submission is to be reported */
-	bool is_awaited;       /* and the next synchronisation that returns */
-	double burst_left_ns;  /* of GPU time */
-	uint64_t next_ns;      /* end of the gap, or of the pause */
-	uint64_t arrival_ns;   /* of the present request */
-	uint64_t due_ns;       /* of the next */
-	uint64_t last_ns;      /* activity, as on a board */
-	double done_ns;        /* GPU time it got, of all its GPUs */
+	enum rbt_off then_off; /* what `applied` will say from then_ns on; 0: nothing new */
+	uint64_t then_ns;
+	uint64_t switch_ns;   /* what switching from it or to it takes, if more than with others */
+	bool is_resting;      /* the next submission is to be reported */
+	bool is_awaited;      /* and the next synchronisation that returns */
+	double burst_left_ns; /* of GPU time */
+	uint64_t next_ns;     /* end of the gap, or of the pause */
+	uint64_t arrival_ns;  /* of the present request */
+	uint64_t due_ns;      /* of the next */
+	uint64_t last_ns;     /* activity, as on a board */
+	double done_ns;       /* GPU time it got, of all its GPUs */
+	double all_ns;        /* the same, from the beginning */
+	uint64_t n_submitted;
 	uint64_t n_requests;
 	uint64_t took_ns[SIM_MAX_SAMPLES]; /* of the latest requests */
 };
 
+/* One GPU on its way from one program to another. */
+struct sim_device {
+	struct sim_prog *owner;
+	uint64_t until_ns; /* when it will be there */
+};
+
 struct sim {
 	struct rbt_sched *s;
+	uint64_t switch_ns;     /* what changing the owner takes */
+	uint64_t off_ns, on_ns; /* what taking a program off takes, and letting it back */
+	struct sim_device devices[RBT_SCHED_MAX_GPUS];
 	uint64_t now_ns;
 	uint64_t seed;
 	struct sim_prog *progs[SIM_MAX_PROGS];
@@ -69,7 +87,12 @@ struct sim {
 	uint64_t broken_ns;
 };
 
+/* The device switches for nothing, and obeys at once. A reserve would be found to gain nothing: the
+ * core is told to reserve all the same. */
 void sim_init(struct sim *sim, const struct rbt_sched_config *config);
+/* The device is slow to switch and to obey, as an H200, and the core is to find out what a reserve
+ * is worth. */
+void sim_init_slow(struct sim *sim, const struct rbt_sched_config *config);
 /* From now on the core can ask for synchronisations. */
 void sim_tell_syncs(struct sim *sim);
 void sim_finish(struct sim *sim);

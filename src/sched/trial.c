@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/trial.h"
+
+#define WEIGHT        20 /* of a latency program's time against its neighbours' */
+#define MARGIN_SHARE  16 /* of a request, the most that the margin may be */
+#define CYCLE_MOST    32 /* requests that would fit in the time from one to the next */
+#define SETTLE        8  /* requests before the first one is tried */
+#define IGNORED       4  /* of these, what is not counted: the company has just changed */
+#define ENOUGH        16
+#define SPARED_MAX    96
+#define REFILL        128
+#define REST_CLEAR    512 /* for each that was tried */
+#define REST_UNCLEAR  64
+#define REST_WORTH    2048
+#define REST_MAX      16384
+#define REST_LESS     512
+#define REST_LESS_MAX 4096
+/* Of a rest, after which slower requests may end it; and how often they are looked for. */
+#define ALARM_SHARE 16
+#define ALARM_EVERY 8
+#define SMOOTHNESS  8
+
+enum { WITHOUT, WITH };
+
+struct rbt_trial *rbt_trial_meet(struct rbt_trials *ts, uint64_t company)
+{
+	struct rbt_trial *oldest = &ts->known[0];
+
+	ts->n_met++;
+	for (unsigned i = 0; i < RBT_TRIAL_COMPANIES; i++) {
+		struct rbt_trial *t = &ts->known[i];
+
+		if (t->company == company) {
+			t->met = ts->n_met;
+			return t;
+		}
+		oldest = t->met < oldest->met ? t : oldest;
+	}
+	*oldest = (struct rbt_trial){.company = company, .met = ts->n_met};
+	return oldest;
+}
+
+/* One request of each four, and not always the same one. */
+static bool is_picked(uint32_t n)
+{
+	uint32_t hash = (n / 4 + 1) * UINT32_C(2654435761);
+
+	return (hash >> 24 & 3) == n % 4;
+}
+
+static void begin(struct rbt_trial *t)
+{
+	t->is_over = false;
+	t->n_seen = 0;
+	for (unsigned kind = WITHOUT; kind <= WITH; kind++) {
+		t->took[kind].n = t->pace[kind].n = 0;
+	}
+}
+
+bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t)
+{
+	bool usual = t->verdict != RBT_VERDICT_WORTHLESS;
+
+	if (++ts->n_requests % REFILL == 0) {
+		ts->n_spared -= ts->n_spared > 0;
+	}
+	if (t->is_over && t->n_seen >= t->rest) {
+		begin(t);
+	}
+	/* What it costs must be there to be seen. */
+	bool is_blind = t->is_over || t->pace[usual].n == 0;
+	uint32_t n = t->n_seen++;
+	if (is_blind || n < SETTLE || !is_picked(n) || (usual && ts->n_spared >= SPARED_MAX)) {
+		return usual;
+	}
+	ts->n_spared += usual;
+	return !usual;
+}
+
+static void push(struct rbt_trial_ring *ring, uint64_t value)
+{
+	/* Leaves room for margins. */
+	uint32_t most = UINT32_MAX / 2;
+
+	ring->value[ring->n++ % RBT_TRIAL_KEPT] = value < most ? (uint32_t)value : most;
+}
+
+/* From the smallest to the largest. */
+struct sorted {
+	unsigned n;
+	uint32_t value[RBT_TRIAL_KEPT];
+};
+
+/* The latest of a ring, up to `most`. */
+static void sort(const struct rbt_trial_ring *ring, unsigned most, struct sorted *ret)
+{
+	ret->n = ring->n < most ? ring->n : most;
+	for (unsigned i = 0; i < ret->n; i++) {
+		uint32_t value = ring->value[(ring->n - 1 - i) % RBT_TRIAL_KEPT];
+		unsigned k = i;
+
+		for (; k > 0 && ret->value[k - 1] > value; k--) {
+			ret->value[k] = ret->value[k - 1];
+		}
+		ret->value[k] = value;
+	}
+}
+
+static uint64_t mean_of(const struct sorted *s, unsigned n)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		sum += s->value[i];
+	}
+	return n > 0 ? sum / n : 0;
+}
+
+/* Of all pairs, how many more of `a` are above `b` by more than the margin than are not. z^2 is
+ * 3 * sum^2 / spread. */
+struct ranks {
+	int64_t sum, spread;
+};
+
+static struct ranks compare(const struct sorted *a, const struct sorted *b, uint32_t margin)
+{
+	int64_t n = a->n, m = b->n, n_below = 0, n_up_to = 0;
+	struct ranks ret = {.spread = n * m * (n + m + 1)};
+
+	for (int64_t i = 0; i < n; i++) {
+		while (n_below < m && b->value[n_below] + margin < a->value[i]) {
+			n_below++;
+		}
+		while (n_up_to < m && b->value[n_up_to] + margin <= a->value[i]) {
+			n_up_to++;
+		}
+		ret.sum += n_below - (m - n_up_to);
+	}
+	return ret;
+}
+
+/* Whether z >= halves / 2. */
+static bool is_above(struct ranks r, int64_t halves)
+{
+	return r.sum > 0 && 12 * r.sum * r.sum >= halves * halves * r.spread;
+}
+
+/* What a reserve costs the neighbours, as far as is known, in microseconds each; and whether that
+ * it does is clear. */
+static uint64_t cost_us(const struct rbt_trial *t, bool *ret_is_clear)
+{
+	struct sorted without, with;
+
+	sort(&t->pace[WITHOUT], RBT_TRIAL_KEPT, &without);
+	sort(&t->pace[WITH], RBT_TRIAL_KEPT, &with);
+	uint64_t fast = mean_of(&without, without.n), slow = mean_of(&with, with.n);
+
+	*ret_is_clear = is_above(compare(&without, &with, 0), 4);
+	return with.n > 0 && fast > slow ? t->cycle_us * (fast - slow) / fast : 0;
+}
+
+/* How many are beyond the slow end of the others, of which there are some. */
+static unsigned count_slow(const struct sorted *without, const struct sorted *with, uint32_t margin)
+{
+	uint32_t slow = with->value[with->n - with->n / 8 - 1];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < without->n; i++) {
+		n += without->value[i] > slow + margin;
+	}
+	return n;
+}
+
+static bool are_slower(const struct sorted *without, const struct sorted *with, uint32_t margin)
+{
+	return is_above(compare(without, with, margin), 5) ||
+	       (with->n >= ENOUGH && count_slow(without, with, margin) > without->n / 3 + 2);
+}
+
+/* By ranks, by the mean of the faster ones (others have waited for something else), and at the
+ * slow end. */
+static bool are_as_fast(
+	const struct sorted *without, const struct sorted *with, uint32_t margin, bool is_last)
+{
+	struct ranks r = compare(without, with, margin);
+	bool seems_so = r.sum <= 0 && (is_last || 3 * r.sum * r.sum >= r.spread); /* z <= -1 */
+
+	return seems_so && count_slow(without, with, margin) <= without->n / 4 + 1 &&
+	       mean_of(without, without->n - without->n / 8) <=
+		       mean_of(with, with->n - with->n / 8) + margin;
+}
+
+static uint32_t at_most(uint32_t value, uint32_t most)
+{
+	return value < most ? value : most;
+}
+
+static void decide(struct rbt_trial *t, enum rbt_verdict verdict, bool was_clear)
+{
+	bool is_worthless = verdict == RBT_VERDICT_WORTHLESS;
+	uint32_t least = is_worthless ? REST_LESS : REST_WORTH;
+	uint32_t most = is_worthless ? REST_LESS_MAX : REST_MAX;
+
+	if (!is_worthless && t->verdict != RBT_VERDICT_WORTHLESS) {
+		uint32_t tried = (was_clear ? REST_CLEAR : REST_UNCLEAR) * t->took[WITHOUT].n;
+		least = tried > least ? tried : least;
+	}
+	t->rest = verdict == t->verdict && t->rest * 2 > least ? at_most(t->rest * 2, most) : least;
+	t->verdict = verdict;
+	t->is_over = true;
+	t->n_seen = 0;
+}
+
+static void judge(struct rbt_trial *t)
+{
+	uint32_t n = t->took[WITHOUT].n, m = t->took[WITH].n, n_rarer = n < m ? n : m;
+	bool is_last = n_rarer >= RBT_TRIAL_KEPT, costs;
+	struct sorted without, with;
+
+	sort(&t->took[WITHOUT], RBT_TRIAL_KEPT, &without);
+	sort(&t->took[WITH], RBT_TRIAL_KEPT, &with);
+	uint64_t margin_us = cost_us(t, &costs) / WEIGHT;
+	uint64_t most_us = mean_of(&with, with.n) / MARGIN_SHARE;
+	t->margin_us = (uint32_t)(margin_us < most_us ? margin_us : most_us);
+	if (are_slower(&without, &with, t->margin_us)) {
+		decide(t, RBT_VERDICT_WORTH_IT, true);
+	} else if (costs && n_rarer >= ENOUGH &&
+		   are_as_fast(&without, &with, t->margin_us, is_last)) {
+		decide(t, RBT_VERDICT_WORTHLESS, true);
+	} else if (is_last) {
+		decide(t, RBT_VERDICT_WORTH_IT, false);
+	}
+}
+
+/* In a rest, whether requests without a reserve have become slower than those with one were. */
+static bool is_alarming(const struct rbt_trial *t)
+{
+	struct sorted without, with;
+
+	if (t->verdict != RBT_VERDICT_WORTHLESS || t->n_seen < t->rest / ALARM_SHARE ||
+		t->took[WITHOUT].n % ALARM_EVERY != 0) {
+		return false;
+	}
+	sort(&t->took[WITHOUT], ENOUGH, &without);
+	sort(&t->took[WITH], RBT_TRIAL_KEPT, &with);
+	return are_slower(&without, &with, t->margin_us);
+}
+
+void rbt_trial_add(struct rbt_trial *t, bool was_reserved, uint64_t took_ns)
+{
+	bool is_usual = was_reserved == (t->verdict != RBT_VERDICT_WORTHLESS);
+
+	/* In a rest, those with a reserve stay what the others are compared with. */
+	if (t->is_over ? was_reserved : t->n_seen <= IGNORED) {
+		return;
+	}
+	push(&t->took[was_reserved], took_ns / 1000);
+	if (!t->is_over && !is_usual) {
+		judge(t);
+	} else if (t->is_over && is_alarming(t)) {
+		begin(t);
+	}
+}
+
+/* The latest length of a request of that kind, or 0. */
+static uint64_t last_us(const struct rbt_trial_ring *ring)
+{
+	return ring->n > 0 ? ring->value[(ring->n - 1) % RBT_TRIAL_KEPT] : 0;
+}
+
+void rbt_trial_pace(struct rbt_trial *t, bool was_reserved, uint64_t n_submitted, uint64_t in_ns)
+{
+	uint64_t in_us = in_ns / 1000;
+
+	if (t->is_over || in_us == 0 || in_us > CYCLE_MOST * last_us(&t->took[was_reserved]) ||
+		n_submitted > UINT32_MAX) {
+		return;
+	}
+	push(&t->pace[was_reserved], n_submitted * 1000000 / in_us);
+	t->cycle_us = t->cycle_us == 0 ? (uint32_t)in_us
+				       : t->cycle_us - t->cycle_us / SMOOTHNESS +
+						 (uint32_t)in_us / SMOOTHNESS;
+}

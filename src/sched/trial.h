@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a reserve costs the neighbours more than it gives, found out by trial: a few requests run
+ * without one, and the two kinds are compared.
+ *
+ * A reserve gives a request the difference d between its length without one and with one. It costs
+ * the neighbours c: their pace, which is what they submit from the beginning of a request to the
+ * beginning of the next, is lower by a share of that time. A millisecond of a latency program
+ * counts as much as W = 20 of its neighbours, so that the reserve is worth it if
+ *
+ *	W * d >= c
+ *
+ * Both are measured. Beside a program that launches tiny kernels and waits for them, c was 5 ms and
+ * more on an H200 and d nothing; beside a trainer that has its ring full, c is less than the noise,
+ * and slices without a reserve cost it even more. The margin c / W is limited to 1/16 of a request:
+ * what a neighbour submits is what it says, and no neighbour can say a reserve away that is needed.
+ *
+ * Lengths vary, and few requests may be tried, because each one of a program that needs the reserve
+ * is late without it. So the comparison is by ranks (Mann and Whitney's U, after the margin is taken
+ * off), which no outlier can upset, and it is made after each request of the rarer kind:
+ * - The reserve is worth it once that is clear (z >= 2.5): after three requests without one, if all
+ *   of them were late. Many are tried only if it makes little difference to them. It is worth it,
+ *   too, if it helps a part of them: more than n / 3 + 2 of n without one are slower than 7/8 of
+ *   the others.
+ * - It is not worth it if its cost is clear (z >= 2 for the paces), and if that is more than it
+ *   gives, after 16 requests (z <= -1) or after 64 (z <= 0); if the mean of the faster 7/8 says the
+ *   same; and if no more than n / 4 + 1 of n are slower than 7/8 of the others.
+ * - After 64 requests that tell neither, it is kept.
+ * It is kept without a trial where the neighbours' pace is not known, because they have no board,
+ * and where requests take less than 1/32 of the time.
+ *
+ * Which requests are tried, one in four, is shuffled: a program may do something else in every
+ * fourth. The next trial comes after 512 requests for each that was tried, or after 64 for each if
+ * the difference was not clear; after 2048 at least, and twice as late each time that the verdict is
+ * the same. So of a program that needs its reserve two requests in a thousand are late at most. A program whose reserve is not worth it is tried the other way round, one request in
+ * four with a reserve, after 512 requests, or once its requests are clearly slower than those with a
+ * reserve were.
+ *
+ * What is known belongs to a company: the neighbours that are at work. A few companies are
+ * remembered. For one that is new, the program is reserved for until the trial says otherwise. While
+ * companies change all the time, 96 requests are tried, and one more for every 128.
+ */
+#ifndef RBT_SCHED_TRIAL_H
+#define RBT_SCHED_TRIAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RBT_TRIAL_COMPANIES 4
+#define RBT_TRIAL_KEPT      64
+
+enum rbt_verdict {
+	RBT_VERDICT_NONE, /* yet: the program is reserved for */
+	RBT_VERDICT_WORTH_IT,
+	RBT_VERDICT_WORTHLESS,
+};
+
+/* The latest of something that was measured. */
+struct rbt_trial_ring {
+	uint32_t n; /* of all */
+	uint32_t value[RBT_TRIAL_KEPT];
+};
+
+/* What is known of one company. Of each kind of requests; 1: with a reserve. */
+struct rbt_trial {
+	uint64_t company; /* 0: an empty place */
+	uint32_t met;     /* when it was last asked for */
+	enum rbt_verdict verdict;
+	bool is_over;
+	uint32_t n_seen; /* requests since the trial began, or ended */
+	uint32_t rest;   /* requests until the next one */
+	uint32_t margin_us;
+	uint32_t cycle_us;             /* from one request to the next, smoothed */
+	struct rbt_trial_ring took[2]; /* microseconds */
+	struct rbt_trial_ring pace[2]; /* of the neighbours, submissions a second */
+};
+
+/* What is known of one program. */
+struct rbt_trials {
+	struct rbt_trial known[RBT_TRIAL_COMPANIES];
+	uint32_t n_met;
+	uint32_t n_requests, n_spared; /* for the limit on trials */
+};
+
+/* The place of a company, which is not 0; it stays that company's until the next call. */
+struct rbt_trial *rbt_trial_meet(struct rbt_trials *ts, uint64_t company);
+/* A request begins: whether to reserve for it. */
+bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t);
+/* It has ended, and took this long. */
+void rbt_trial_add(struct rbt_trial *t, bool was_reserved, uint64_t took_ns);
+/* The next one begins: since the beginning of this one the neighbours have submitted so much. */
+void rbt_trial_pace(struct rbt_trial *t, bool was_reserved, uint64_t n_submitted, uint64_t in_ns);
+
+#endif
