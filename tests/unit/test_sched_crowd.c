@@ -75,7 +75,10 @@ static void randomise(struct crowd *c, struct rbt_sched_params *params)
 	for (unsigned i = 0; i <= pick(c, 2); i++) {
 		params->tasks[pick(c, c->n_gpus)] =
 			(struct rbt_sched_tasks){.n_compute = (uint32_t)pick(c, 10) / 4,
-				.own_us = has_none ? RBT_TIMESLICE_OWN : 1024 << pick(c, 2)};
+				.own_us = has_none ? RBT_TIMESLICE_OWN : 1024 << pick(c, 2),
+				.compute_runlists = pick(c, 8) > 0,
+				.copy_runlists = has_none ? 0 : pick(c, 16) << pick(c, 2),
+				.copy_own_us = 1024 * pick(c, 3)};
 	}
 }
 
@@ -112,6 +115,7 @@ static void reconfigure(struct crowd *c)
 		.max_reserve_ms = (uint32_t)pick(c, 300),
 		.min_share_permille = pick(c, 4) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 100),
 		.max_latency = (uint32_t)pick(c, 4),
+		.copies_take_turns = (uint32_t)pick(c, 2),
 	};
 
 	CHECK_INT(rbt_sched_configure(c->s, c->now_ns, &config), 0);
