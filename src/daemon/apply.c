@@ -42,6 +42,27 @@ static bool slice_differs(struct daemon *d, const struct hold *h, uint32_t gpu, 
 	       (h->stale && (us != RBT_TIMESLICE_OWN || (mine != NULL && mine->slices_changed)));
 }
 
+/* The same for its copy tasks: those that get their own slices back when `lengthen`. */
+static void apply_copies(
+	struct daemon *d, struct program *p, struct hold *h, uint32_t gpu, bool lengthen)
+{
+	const struct rbt_decision *decision = rbt_sched_decision(p->sched);
+	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	bool is_short = (decision->short_copies >> gpu & 1) != 0;
+	uint64_t wanted = is_short ? p->params.tasks[gpu].copy_runlists : 0;
+	uint64_t had = h->copy_runlists[gpu];
+	bool is_in_doubt = h->stale && mine != NULL && mine->slices_changed;
+
+	if (lengthen && wanted == 0 && (had != 0 || is_in_doubt)) {
+		note(p, hand_set_copy_slice(d, h, gpu, RBT_ALL_RUNLISTS, RBT_TIMESLICE_OWN));
+	} else if (lengthen && (had & ~wanted) != 0) {
+		note(p, hand_set_copy_slice(d, h, gpu, had & ~wanted, RBT_TIMESLICE_OWN));
+	} else if (!lengthen && wanted != 0 &&
+		   (had != wanted || h->copy_us[gpu] != decision->slice_us[gpu] || h->stale)) {
+		note(p, hand_set_copy_slice(d, h, gpu, wanted, decision->slice_us[gpu]));
+	}
+}
+
 /* Sets slices: those that get longer when `lengthen`, else those that get shorter. */
 static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 {
@@ -53,12 +74,13 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 			uint64_t us = decision->slice_us[gpu], had_us = h->slice_us[gpu];
 			bool longer = us == RBT_TIMESLICE_OWN || (had_us != 0 && us > had_us);
 
-			if (p->params.tasks[gpu].n_compute == 0 && had_us == 0) {
+			if (p->params.tasks[gpu].n_compute == 0 && !hold_has_slices(h, gpu)) {
 				continue;
 			}
 			if (longer == lengthen && slice_differs(d, h, gpu, us)) {
 				note(p, hand_set_slice(d, h, gpu, us));
 			}
+			apply_copies(d, p, h, gpu, lengthen);
 		}
 	}
 }

@@ -56,7 +56,7 @@ static void forget_one(struct daemon *d, struct hold *h)
 	if (mine != NULL && mine->slices_changed) {
 		h->stale = true;
 	} else {
-		memset(h->slice_us, 0, sizeof(h->slice_us));
+		hold_forget_slices(h);
 	}
 }
 
@@ -354,6 +354,41 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 	/* Who may not write has not changed anything before, either. */
 	if (us == 0 && r < 0 && r != -EPERM && r != -EACCES) {
 		h->slice_us[gpu] = had_us;
+		d->retry_ns = rbt_now_ns() + RETRY_NS;
+	}
+	return r;
+}
+
+int hand_set_copy_slice(
+	struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+{
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	if (mine == NULL) {
+		return -ENOENT;
+	}
+	if (d->hand_pid <= 0) {
+		return -ENOTCONN;
+	}
+	mine->slices_changed = mine->slices_changed || us != 0;
+	struct rbt_hand_request req = {
+		.op = RBT_HAND_SET_SLICE,
+		.id = h->id,
+		.gpu = gpu,
+		.value = us,
+		.runlists = runlists,
+	};
+	int r = call_simple(d, req);
+	if (r == -ENOTCONN) {
+		return r;
+	}
+	h->refused = h->refused || r < 0;
+	if (us != 0) {
+		h->copy_us[gpu] = us;
+		h->copy_runlists[gpu] |= runlists;
+	} else if (r == 0 || r == -EPERM || r == -EACCES) {
+		h->copy_runlists[gpu] &= ~runlists;
+	} else {
 		d->retry_ns = rbt_now_ns() + RETRY_NS;
 	}
 	return r;

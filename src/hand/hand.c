@@ -99,7 +99,9 @@ static int act(struct hand *hand, const struct rbt_hand_request *req)
 	}
 	switch (req->op) {
 	case RBT_HAND_SET_SLICE:
-		return rbt_holding_set_slice(h, req->gpu, req->value);
+		return req->runlists != 0
+			       ? rbt_holding_set_copy_slice(h, req->gpu, req->runlists, req->value)
+			       : rbt_holding_set_slice(h, req->gpu, req->value);
 	case RBT_HAND_SUSPEND:
 		return rbt_holding_suspend(h, req->scope, req->mode, req->value);
 	default:

@@ -326,6 +326,7 @@ int main(void)
 		test_random(seed, 12, 2, 5000);
 		test_random(seed, 40, 4, 3000);
 		test_random(seed, 6, 1, 3000);
+		test_random(seed, 3, 1, 3000);
 	}
 	test_speed(is_long ? 1000000 : 300000);
 	return check_result();
