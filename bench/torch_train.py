@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The best-effort program of bench/besteffort.c, in PyTorch: trains a GPT-like model on random tokens, or ResNet-50 on
-random images (bf16).
+random images (bf16); or, instead, copies blocks to the device and back, both ways at once.
 
 Commands are those of bench/besteffort.c, but for `check`. They are read by a thread of their own: `count` answers
 also while the device is taken away and the training thread waits for it.
@@ -79,26 +79,16 @@ class Pictures:
         return F.cross_entropy(self.model(self.data), self.labels)
 
 
-class Trainer:
-    def __init__(self, task):
-        self.task = task
-        self.optimizer = torch.optim.AdamW(task.model.parameters(), lr=1e-4, fused=True)
+class Worker:
+    """Does one iteration after the other, as submitted by step(), while it is wanted to."""
+
+    def __init__(self):
         torch.cuda.synchronize()
         self.done, self.done_ns, self.longest_ns = 0, time.monotonic_ns(), 0
         self.wanted = threading.Event()
         self.idle = threading.Event()
 
-    def step(self, i):
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = self.task.loss(i)
-        loss.backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        event = torch.cuda.Event(blocking=True)  # eight that spin would disturb whom they stand beside
-        event.record()
-        return event
-
-    def train(self):
+    def work(self):
         in_flight, i = collections.deque(), 0
         while True:
             if not self.wanted.is_set():
@@ -139,21 +129,66 @@ class Trainer:
         benchlib.answer(count=self.done, now_ns=now_ns, longest_ns=longest_ns)
 
 
-def listen(trainer):
-    benchlib.obey({"go": trainer.go, "pause": trainer.pause, "count": trainer.count})
-    os._exit(0)  # the training thread may wait for a device that was taken away
+class Trainer(Worker):
+    def __init__(self, task):
+        self.task = task
+        self.optimizer = torch.optim.AdamW(task.model.parameters(), lr=1e-4, fused=True)
+        super().__init__()
+
+    def step(self, i):
+        """Submits one iteration; what it returns can be waited for."""
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = self.task.loss(i)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        event = torch.cuda.Event(blocking=True)  # eight that spin would disturb whom they stand beside
+        event.record()
+        return event
+
+
+class Events(list):
+    def synchronize(self):
+        for event in self:
+            event.synchronize()
+
+
+class Copier(Worker):
+    """A block to the device and one back, each in a stream of its own, from and to pinned memory."""
+
+    def __init__(self, block_mib):
+        host, device = ([torch.zeros(block_mib << 20, dtype=torch.uint8, **where) for _ in range(2)]
+                        for where in ({"pin_memory": True}, {"device": "cuda"}))
+        self.copies = [(device[0], host[0], torch.cuda.Stream()), (host[1], device[1], torch.cuda.Stream())]
+        super().__init__()
+
+    def step(self, _):
+        events = Events()
+        for to, source, stream in self.copies:
+            with torch.cuda.stream(stream):
+                to.copy_(source, non_blocking=True)
+                events.append(torch.cuda.Event(blocking=True))
+                events[-1].record()
+        return events
+
+
+def listen(worker):
+    benchlib.obey({"go": worker.go, "pause": worker.pause, "count": worker.count})
+    os._exit(0)  # the other thread may wait for a device that was taken away
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=("gpt", "resnet50"), default="gpt", help="(%(default)s)")
+    parser.add_argument("--model", choices=("gpt", "resnet50", "copy"), default="gpt", help="(%(default)s)")
     parser.add_argument("--batch", type=int, help="sequences (10) or images (256) an iteration")
+    parser.add_argument("--block-mib", type=int, default=256, help="of what is copied (%(default)s)")
     args = parser.parse_args()
-    trainer = Trainer((Words if args.model == "gpt" else Pictures)(args.batch))
+    tasks = {"gpt": Words, "resnet50": Pictures}
+    worker = Copier(args.block_mib) if args.model == "copy" else Trainer(tasks[args.model](args.batch))
     benchlib.answer(ready="torch_train", pid=os.getpid(), gpu=torch.cuda.get_device_name(),
                     torch=torch.__version__)
-    threading.Thread(target=listen, args=(trainer,), daemon=True).start()
-    trainer.train()
+    threading.Thread(target=listen, args=(worker,), daemon=True).start()
+    worker.work()
 
 
 main()
