@@ -3,8 +3,8 @@
  * The rule that prevents collapse, by itself; decide.c applies it. Pure.
  *
  * Two tasks with short slices that are runnable together on one runlist all but stop it (26.5 it/s
- * fell to 2.95 at 100 µs each, on an H200), so a slice shorter than the driver's own is granted only
- * by the holder of the GPU's lock, and only to a task that has no such company on its runlist.
+ * fell to 2.95 at 100 µs each, on an H200), so a slice shorter than the driver's own is granted
+ * only by the holder of the GPU's lock, and only to a task that has no such company on its runlist.
  *
  * Compute tasks of a GPU count as if they shared one runlist. Copy tasks are on runlists of their
  * own, one per copy engine: they are counted by runlist.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holdings: that what is resumed is also roused, by whoever is the last to be able to; and slices of
- * copy tasks. */
+/* Holdings: that what is resumed is also roused, by whoever is the last to be able to; and slices
+ * of copy tasks. */
 #include "hand/holding.h"
 
 #include <stdlib.h>
