@@ -294,7 +294,11 @@ static void test_speed(unsigned n_events)
 		*params = (struct rbt_sched_params){.priority = i % 16,
 			.group = i % 10 == 0 ? 1 + i / 20 : 0,
 			.is_known = true};
-		params->tasks[i % 8] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = 2048};
+		params->tasks[i % 8] = (struct rbt_sched_tasks){.n_compute = 1,
+			.own_us = 2048,
+			.compute_runlists = 1,
+			.copy_runlists = 0x700,
+			.copy_own_us = 1024};
 		CHECK_INT(rbt_sched_change(c.s, 0, c.progs[i]->handle, params), 0);
 	}
 	clock_t start = clock();
