@@ -2,6 +2,8 @@
 /*
  * A best-effort program: keeps kernels that fill the whole chip in flight and counts those that are
  * done. With --burst N it is launch-bound instead: N kernels of one block each are one unit of work.
+ * With --copy-mib it runs no kernels, but copies a block of that size to the device and back, from and
+ * to pinned memory, again and again.
  *
  * Driven by lines on standard input, answered by one line of JSON each:
  *   go      calibrates (once; not with --steps) and starts; answers with the work in a kernel, to
@@ -9,7 +11,7 @@
  *   pause   stops submitting and waits for what is in flight
  *   count   kernels done so far, the time, and the longest since the last answer that none was
  *           done; answers also while the device is taken away
- *   check   pauses, then says how many threads have a wrong result
+ *   check   pauses, then says how many threads have a wrong result; or how many bytes
  *   quit    (or end of file)
  */
 #include <assert.h>
@@ -31,6 +33,9 @@ struct worker {
 	struct cuda_spin spin;
 	unsigned depth, burst;
 	double kernel_us;
+	size_t block_bytes;       /* 0: kernels */
+	unsigned char *from, *to; /* pinned */
+	uint64_t block;           /* on the device */
 	void *events[MAX_DEPTH];
 	atomic_ullong n_done, done_ns, longest_ns;
 	pthread_mutex_t lock;
@@ -88,6 +93,42 @@ static void finish_one(struct worker *w, uint64_t i)
 	atomic_store(&w->done_ns, now_ns);
 }
 
+static void open_blocks(struct worker *w)
+{
+	CUDA_DO(&w->cuda, cuMemAllocHost_v2, (void **)&w->from, w->block_bytes);
+	CUDA_DO(&w->cuda, cuMemAllocHost_v2, (void **)&w->to, w->block_bytes);
+	CUDA_DO(&w->cuda, cuMemAlloc_v2, &w->block, w->block_bytes);
+	for (size_t i = 0; i < w->block_bytes; i++) {
+		w->from[i] = (unsigned char)(i % 251 + 1);
+	}
+	w->spin.steps = 1; /* the work in a block is always the same */
+}
+
+static void submit(struct worker *w)
+{
+	for (unsigned i = 0; w->block_bytes == 0 && i < w->burst; i++) {
+		cuda_spin_launch(&w->spin);
+	}
+	if (w->block_bytes == 0) {
+		return;
+	}
+	CUDA_DO(&w->cuda, cuMemcpyHtoDAsync_v2, w->block, w->from, w->block_bytes, w->cuda.stream);
+	CUDA_DO(&w->cuda, cuMemcpyDtoHAsync_v2, w->to, w->block, w->block_bytes, w->cuda.stream);
+}
+
+static size_t count_wrong(struct worker *w)
+{
+	size_t n = 0;
+
+	if (w->block_bytes == 0) {
+		return cuda_spin_count_wrong(&w->spin);
+	}
+	for (size_t i = 0; i < w->block_bytes && atomic_load(&w->n_done) > 0; i++) {
+		n += w->to[i] != w->from[i];
+	}
+	return n;
+}
+
 static void *work(void *data)
 {
 	struct worker *w = data;
@@ -100,9 +141,7 @@ static void *work(void *data)
 			if (n_launched - n_finished == w->depth) {
 				finish_one(w, n_finished++);
 			}
-			for (unsigned i = 0; i < w->burst; i++) {
-				cuda_spin_launch(&w->spin);
-			}
+			submit(w);
 			CUDA_DO(&w->cuda, cuEventRecord, w->events[n_launched++ % w->depth],
 				w->cuda.stream);
 		}
@@ -146,7 +185,7 @@ static void obey(struct worker *w, const char *line)
 		printf("{\"ok\": true}\n");
 	} else if (strcmp(line, "check\n") == 0) {
 		set_wanted(w, false);
-		printf("{\"wrong_threads\": %zu}\n", cuda_spin_count_wrong(&w->spin));
+		printf("{\"wrong_threads\": %zu}\n", count_wrong(w));
 	} else {
 		printf("{\"error\": \"unknown command\"}\n");
 	}
@@ -155,7 +194,8 @@ static void obey(struct worker *w, const char *line)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = {"--burst", "--depth", "--kernel-us", "--steps", NULL};
+	static const char *const names[] = {
+		"--burst", "--depth", "--kernel-us", "--steps", "--copy-mib", NULL};
 	static struct worker w = {
 		.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 	pthread_t thread;
@@ -169,6 +209,10 @@ int main(int argc, char **argv)
 	cuda_spin_init(&w.spin, &w.cuda,
 		w.burst > 1 ? 1 : (unsigned)w.cuda.sm_count * CUDA_SPIN_FULL_SM_BLOCKS);
 	w.spin.steps = (uint32_t)bench_option(argc, argv, "--steps", UINT32_MAX, 0);
+	w.block_bytes = (size_t)bench_option(argc, argv, "--copy-mib", 4096, 0) << 20;
+	if (w.block_bytes > 0) {
+		open_blocks(&w);
+	}
 	for (unsigned i = 0; i < w.depth; i++) {
 		CUDA_DO(&w.cuda, cuEventCreate, &w.events[i], CUDA_EVENT_DISABLE_TIMING);
 	}

@@ -83,6 +83,20 @@ def weight_lines(args, run):
                f"**{'met' if off <= args.target_weights else 'missed'}**")
 
 
+def together_lines(args, run):
+    """The neighbours' rates together, without requests."""
+    sums = run.together
+    kept = [under / by_default for by_default, under in zip(sums["default"], sums["rubato"]) if by_default > 0]
+    if not kept:
+        return
+    yield (f"- {args.trainers} neighbours together, without requests: {median(sums['default']):.1f}/s by default, "
+           f"{median(sums['rubato']):.1f}/s under Rubato: {median(kept):.1%} (by round: "
+           f"{', '.join(f'{one:.1%}' for one in kept)})")
+    if args.target_together:
+        yield (f"- target together ≥ {args.target_together:.0%} of their sum by default: {median(kept):.1%}, "
+               f"**{'met' if median(kept) >= args.target_together else 'missed'}**")
+
+
 def target_lines(args, rows, renice_ms):
     def line(what, value, met):
         return f"- target {what}: {value}, **{'met' if met else 'missed'}**"
@@ -133,6 +147,7 @@ def note_lines(args, run, rows, renice_ms):
                f"that leaves, the neighbours have: {', '.join(parts)}")
     if run.weighed:
         yield from weight_lines(args, run)
+    yield from together_lines(args, run)
     if renice_ms:
         yield (f"- `rubato renice`: {len(renice_ms)} calls, first {renice_ms[0]:.1f} ms, median "
                f"{median(renice_ms):.1f} ms, longest {max(renice_ms):.1f} ms (process start included)")
@@ -155,6 +170,12 @@ def number(value, form):
     return "–" if value is None else format(value, form)
 
 
+def neighbours_work(args):
+    if args.train == "copy":
+        return " copying both ways"
+    return f" training {args.train}" if args.programs == "torch" else ""
+
+
 def head_line(args, facts):
     n = args.trainers
     how = "under MPS" if args.mps else ", ".join(
@@ -164,10 +185,11 @@ def head_line(args, facts):
                                                                              n - args.trainer_run),
                                      n - args.trainer_run)) if n_such)
     return (f"{benchlib.machine_line(facts)}; {args.programs} programs, {n} neighbour{'s' if n > 1 else ''}"
-            f"{f' training {args.train}' if args.programs == 'torch' else ''} ({how})"
+            f"{neighbours_work(args)} ({how})"
             f"{', the latency program under `rubato run`' if args.latency_run else ''}"
             f"{f', as user {args.user}' if args.user else ''}; {args.rate:g} requests/s"
-            f"{f' of {args.batch} images' if args.programs == 'torch' and set(args.modes) & {'graph', 'eager'} else ''}.")
+            f"{f' of {args.batch} images' if args.programs == 'torch' and set(args.modes) & {'graph', 'eager'} else ''}"
+            f"{' that are copied to the GPU first' if args.copy_input else ''}.")
 
 
 def report(args, facts, run, failure):
@@ -198,5 +220,6 @@ def report(args, facts, run, failure):
 def document(args, facts, run, failure):
     """All that was measured: to be kept whatever becomes of the report."""
     return {"tool": "colocate", "machine": facts, "options": vars(args), "rounds": run.cells,
-            "own_rates": run.own_rates, "request_gpu_us": run.request_gpu_us, "weighed": run.weighed, "programs": [p.ready for p in run.session.programs],
+            "own_rates": run.own_rates, "request_gpu_us": run.request_gpu_us, "weighed": run.weighed,
+            "together": run.together, "programs": [p.ready for p in run.session.programs],
             "rubato_calls": run.session.calls, "ps": run.ps, "notes": run.notes, "failure": failure and str(failure)}

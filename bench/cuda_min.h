@@ -36,6 +36,9 @@
 	X(cuMemAlloc_v2, (uint64_t * ret, size_t size))                                            \
 	X(cuMemcpyHtoD_v2, (uint64_t to, const void *from, size_t size))                           \
 	X(cuMemcpyDtoH_v2, (void *to, uint64_t from, size_t size))                                 \
+	X(cuMemAllocHost_v2, (void **ret, size_t size))                                            \
+	X(cuMemcpyHtoDAsync_v2, (uint64_t to, const void *from, size_t size, void *stream))        \
+	X(cuMemcpyDtoHAsync_v2, (void *to, uint64_t from, size_t size, void *stream))              \
 	X(cuStreamCreate, (void **ret, unsigned flags))                                            \
 	X(cuStreamSynchronize, (void *stream))                                                     \
 	X(cuStreamBeginCapture_v2, (void *stream, int mode))                                       \

@@ -12,12 +12,16 @@
 #   mps       the same programs under MPS, for comparison
 #   crowd     1, 3 and 8 trainers, half of them attached, beside an inference program under `rubato run`; then weights
 #   launchbound  eager requests beside a launch-bound program: 200 tiny kernels, then a wait, and so on
+#   copy      a program that copies 256 MiB blocks both ways beside requests that copy their input
+#   copies    two such programs: the same, and what they do together by default and under Rubato
 #   gaps      a program that generates token by token beside ResNet-50 training, begin and end inferred and told
 # default: a b c d collapse (some 12 minutes with PyTorch; TOTAL_S must allow for it)
 #
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), ROUNDS_D (15), RATE (requests
 # per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A and BATCH_B (1), FLAGS_A (more options of colocate for step
-# a), FLAGS_LAUNCHBOUND (the same; --slices also measures without any reserve), LIMIT_A, LIMIT_B… (seconds), MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
+# a), FLAGS_LAUNCHBOUND (the same; --slices also measures without any reserve), LIMIT_A, LIMIT_B… (seconds), BLOCK_MIB (256: of
+# copy and copies), COPIES_TAKE_TURNS (0; 1: the daemon's key of that name, for these two),
+# MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
 # Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -95,6 +99,16 @@ colocate() {
 
 targets=(--target-p99 1.2 --target-rate 0.95)
 
+# copying NAME LIMIT_S N_COPIERS OPTION…
+copying() {
+	local name=$1 limit=$2 n=$3
+	shift 3
+	printf 'copies_take_turns = %s\n' "${COPIES_TAKE_TURNS:-0}" >"$stage/copies.conf"
+	REQUESTS=${REQUESTS:-1000} ROUNDS=${ROUNDS:-4} colocate "$name" "$limit" --modes graph --train copy \
+		--block-mib "${BLOCK_MIB:-256}" --copy-input \
+		--trainers "$n" --trainer-run --latency-run --own-seconds 2 --config "$stage/copies.conf" "$@"
+}
+
 run_step() {
 	case $1 in
 	smoke)
@@ -131,6 +145,14 @@ run_step() {
 			--target-left 0.9 --target-p99-default 1 --target-daemon 0.02 \
 			--title 'eager requests beside a launch-bound program'
 		;;
+	copy)
+		copying copy "${LIMIT_COPY:-170}" 1 --target-p99 1.1 --target-rate 0.95 \
+			--title 'a program that copies both ways beside requests that copy their input'
+		;;
+	copies)
+		copying copies "${LIMIT_COPIES:-200}" 2 --together 3 --target-together 0.95 \
+			--title 'two programs that copy both ways'
+		;;
 	gaps)
 		RATE=20 colocate gaps "${LIMIT_GAPS:-560}" --modes gaps --train resnet50 --skip-default --hints --latency-run \
 			--trainer-run --own-seconds 4 --target-p99 1.05 --target-left 0.97 --target-daemon 0.02 \
@@ -163,7 +185,7 @@ if [ $# -eq 0 ]; then
 fi
 for name in "${steps[@]}"; do
 	case $name in
-	smoke | a | b | c | d | collapse | mps | crowd | gaps | launchbound) ;;
+	smoke | a | b | c | d | collapse | mps | crowd | gaps | copy | copies | launchbound) ;;
 	*)
 		echo "h200.sh: $name: no such step" >&2
 		exit 2

@@ -12,7 +12,8 @@
  *           +hints: tells Rubato where each request begins and ends
  *   check   how many threads have a wrong result, over all requests
  *   quit (or end of file)
- * The length of a request is calibrated (--request-us), or the work in a kernel given (--steps).
+ * With --input-kib, a request copies that much to the device first. The length of its kernels is
+ * calibrated (--request-us), or the work in a kernel given (--steps).
  */
 #include <math.h>
 #include <stdbool.h>
@@ -34,7 +35,10 @@ struct server {
 	struct cuda cuda;
 	struct cuda_spin spin;
 	unsigned n_kernels;
-	void *graph; /* executable */
+	void *graph;        /* executable */
+	size_t input_bytes; /* 0: there is nothing to copy */
+	void *input;
+	uint64_t device_input;
 };
 
 struct load {
@@ -68,6 +72,14 @@ static void capture_graph(struct server *s)
 	s->spin.total_steps = total_steps; /* captured, not run */
 }
 
+static void copy_input(struct server *s)
+{
+	if (s->input_bytes > 0) {
+		CUDA_DO(&s->cuda, cuMemcpyHtoDAsync_v2, s->device_input, s->input, s->input_bytes,
+			s->cuda.stream);
+	}
+}
+
 static void serve_graph(struct server *s)
 {
 	CUDA_DO(&s->cuda, cuGraphLaunch, s->graph, s->cuda.stream);
@@ -77,6 +89,7 @@ static void serve_graph(struct server *s)
 
 static void serve(struct server *s, enum mode mode)
 {
+	copy_input(s);
 	switch (mode) {
 	case MODE_GRAPH:
 		serve_graph(s);
@@ -228,7 +241,8 @@ static void obey(struct server *s, const char *line)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = {"--kernels", "--request-us", "--steps", NULL};
+	static const char *const names[] = {
+		"--kernels", "--request-us", "--steps", "--input-kib", NULL};
 	static struct server s;
 	char line[256];
 
@@ -241,6 +255,11 @@ int main(int argc, char **argv)
 	s.spin.steps = (uint32_t)bench_option(argc, argv, "--steps", UINT32_MAX, 0);
 	if (s.spin.steps == 0) {
 		cuda_spin_calibrate(&s.spin, s.n_kernels, request_us);
+	}
+	s.input_bytes = (size_t)bench_option(argc, argv, "--input-kib", 1 << 20, 0) << 10;
+	if (s.input_bytes > 0) {
+		CUDA_DO(&s.cuda, cuMemAllocHost_v2, &s.input, s.input_bytes);
+		CUDA_DO(&s.cuda, cuMemAlloc_v2, &s.device_input, s.input_bytes);
 	}
 	capture_graph(&s);
 	serve(&s, MODE_GRAPH);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The best-effort program of bench/besteffort.c, in PyTorch: trains a GPT-like model on random tokens, or ResNet-50 on
-random images (bf16); or is launch-bound, with 200 tiny kernels a step.
+random images (bf16); or, instead, copies blocks to the device and back, both ways at once; or is launch-bound, with 200
+tiny kernels per step.
 
 Commands are those of bench/besteffort.c, but for `check`. They are read by a thread of their own: `count` answers
 also while the device is taken away and the training thread waits for it.
@@ -79,29 +80,18 @@ class Pictures:
         return F.cross_entropy(self.model(self.data), self.labels)
 
 
-class Trainer:
+class Worker:
+    """Does one iteration after the other, as submitted by step(), while it is wanted to."""
+
     in_flight = IN_FLIGHT
 
-    def __init__(self, task):
-        self.task = task
-        if task is not None:
-            self.optimizer = torch.optim.AdamW(task.model.parameters(), lr=1e-4, fused=True)
+    def __init__(self):
         torch.cuda.synchronize()
         self.done, self.done_ns, self.longest_ns = 0, time.monotonic_ns(), 0
         self.wanted = threading.Event()
         self.idle = threading.Event()
 
-    def step(self, i):
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = self.task.loss(i)
-        loss.backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        event = torch.cuda.Event(blocking=True)  # eight that spin would disturb whom they stand beside
-        event.record()
-        return event
-
-    def train(self):
+    def work(self):
         in_flight, i = collections.deque(), 0
         while True:
             if not self.wanted.is_set():
@@ -142,7 +132,25 @@ class Trainer:
         benchlib.answer(count=self.done, now_ns=now_ns, longest_ns=longest_ns)
 
 
-class Tiny(Trainer):
+class Trainer(Worker):
+    def __init__(self, task):
+        self.task = task
+        self.optimizer = torch.optim.AdamW(task.model.parameters(), lr=1e-4, fused=True)
+        super().__init__()
+
+    def step(self, i):
+        """Submits one iteration; what it returns can be waited for."""
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = self.task.loss(i)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        event = torch.cuda.Event(blocking=True)  # eight that spin would disturb whom they stand beside
+        event.record()
+        return event
+
+
+class Tiny(Worker):
     """Bound by its launches: the device is done with each kernel before the next one comes, and each step is waited
     for."""
 
@@ -150,7 +158,7 @@ class Tiny(Trainer):
 
     def __init__(self):
         self.data = torch.zeros(1024, device="cuda")
-        super().__init__(None)
+        super().__init__()
 
     def step(self, _):
         for _ in range(200):
@@ -160,21 +168,49 @@ class Tiny(Trainer):
         return event
 
 
-def listen(trainer):
-    benchlib.obey({"go": trainer.go, "pause": trainer.pause, "count": trainer.count})
-    os._exit(0)  # the training thread may wait for a device that was taken away
+class Events(list):
+    def synchronize(self):
+        for event in self:
+            event.synchronize()
+
+
+class Copier(Worker):
+    """A block to the device and one back, each in a stream of its own, from and to pinned memory."""
+
+    def __init__(self, block_mib):
+        host, device = ([torch.zeros(block_mib << 20, dtype=torch.uint8, **where) for _ in range(2)]
+                        for where in ({"pin_memory": True}, {"device": "cuda"}))
+        self.copies = [(device[0], host[0], torch.cuda.Stream()), (host[1], device[1], torch.cuda.Stream())]
+        super().__init__()
+
+    def step(self, _):
+        events = Events()
+        for to, source, stream in self.copies:
+            with torch.cuda.stream(stream):
+                to.copy_(source, non_blocking=True)
+                events.append(torch.cuda.Event(blocking=True))
+                events[-1].record()
+        return events
+
+
+def listen(worker):
+    benchlib.obey({"go": worker.go, "pause": worker.pause, "count": worker.count})
+    os._exit(0)  # the other thread may wait for a device that was taken away
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=("gpt", "resnet50", "tiny"), default="gpt", help="(%(default)s)")
+    parser.add_argument("--model", choices=("gpt", "resnet50", "copy", "tiny"), default="gpt", help="(%(default)s)")
     parser.add_argument("--batch", type=int, help="sequences (10) or images (256) an iteration")
+    parser.add_argument("--block-mib", type=int, default=256, help="of what is copied (%(default)s)")
     args = parser.parse_args()
-    trainer = Tiny() if args.model == "tiny" else Trainer((Words if args.model == "gpt" else Pictures)(args.batch))
+    workers = {"gpt": lambda: Trainer(Words(args.batch)), "resnet50": lambda: Trainer(Pictures(args.batch)),
+               "copy": lambda: Copier(args.block_mib), "tiny": Tiny}
+    worker = workers[args.model]()
     benchlib.answer(ready="torch_train", pid=os.getpid(), gpu=torch.cuda.get_device_name(),
                     torch=torch.__version__)
-    threading.Thread(target=listen, args=(trainer,), daemon=True).start()
-    trainer.train()
+    threading.Thread(target=listen, args=(worker,), daemon=True).start()
+    worker.work()
 
 
 main()

@@ -164,6 +164,32 @@ int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size)
 	return 0;
 }
 
+int cuMemAllocHost_v2(void **ret, size_t size)
+{
+	*ret = calloc(1, size);
+	return *ret == NULL;
+}
+
+/* Some 50 GB/s, after whatever is in the stream. */
+static int copy(void *to, const void *from, size_t size)
+{
+	uint64_t now_ns = rbt_now_ns();
+
+	memcpy(to, from, size);
+	busy_until_ns = (busy_until_ns > now_ns ? busy_until_ns : now_ns) + size / 50;
+	return 0;
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream)
+{
+	return copy((void *)(uintptr_t)to, from, size);
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *stream)
+{
+	return copy(to, (const void *)(uintptr_t)from, size);
+}
+
 int cuStreamCreate(void **ret, unsigned flags)
 {
 	*ret = &busy_until_ns;

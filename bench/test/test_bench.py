@@ -137,6 +137,21 @@ class Colocate(WithFakes):
         self.assertIn(["--burst", "200", "--depth", "1"],
                       [call[i:i + 4] for call in self.calls() for i in range(len(call)) if call[0] == "run"])
 
+    def test_copies(self):
+        run, document = self.colocate("--modes", "graph", "--train", "copy", "--block-mib", "1", "--copy-input",
+                                      "--trainers", "2", "--trainer-run", "--latency-run", "--together", "0.3",
+                                      "--target-together", "0.1",
+                                      "--requests", "8", "--rate", "30")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual([cell["regime"] for cell in document["cells"]], ["alone", "default", "rubato"])
+        self.assertEqual({regime: len(sums) for regime, sums in document["together"].items()},
+                         {"default": 2, "rubato": 2})
+        self.assertTrue(all(one > 0 for sums in document["together"].values() for one in sums), document["together"])
+        self.assertIn("copying both ways", run.stdout)
+        self.assertRegex(run.stdout, r"2 neighbours together, without requests: [0-9.]+/s by default")
+        self.assertRegex(run.stdout, r"target together ≥ 10% of their sum by default: [0-9.]+%, \*\*met")
+        self.assertIn("neighbour 2: 0 threads with a wrong result", document["notes"])
+
     def test_refusal_is_reported_with_what_was_measured(self):
         run, document = self.colocate("--modes", "graph", FAKE_REFUSE="1")
         self.assertEqual(run.returncode, 1)
@@ -160,7 +175,8 @@ class Colocate(WithFakes):
 
     def test_wrong_usage(self):
         for args in (["--modes", "fast"], ["--requests", "0"], ["--user", "nobody"], ["--mps", "--trainer-run"],
-                     ["--slices"], ["--hints"], ["--crowds", "2"], ["--crowds", "x"], ["--weights", "1,2"]):
+                     ["--slices"], ["--hints"], ["--mps", "--together", "1"], ["--crowds", "2"], ["--crowds", "x"],
+                     ["--weights", "1,2"], ["--block-mib", "0"]):
             self.assertEqual(self.bench("colocate", *args).returncode, 2, args)
         run = self.bench("run", "fast")
         self.assertEqual((run.returncode, run.stderr.count("\n")), (2, 1))

@@ -27,6 +27,13 @@ void rbt_record_finish(struct rbt_record *rec)
 	*rec = RBT_RECORD_INIT;
 }
 
+uint64_t rbt_task_runlists(const struct rbt_task *task)
+{
+	bool is_known = (task->valid & RBT_TASK_HAS_RUNLIST) != 0 && task->runlist < 64;
+
+	return is_known ? UINT64_C(1) << task->runlist : 0;
+}
+
 bool rbt_record_is_new(const struct rbt_record *rec)
 {
 	for (uint32_t i = 0; i < rec->n_tasks; i++) {

@@ -101,6 +101,9 @@ int rbt_record_append(struct rbt_record *rec, const struct rbt_record *more);
 /* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
 int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
 
+/* The task's runlist as a set of runlists, a bit each; empty: it is not known, or not below 64. */
+uint64_t rbt_task_runlists(const struct rbt_task *task);
+
 /* Whether the program is setting up one of its compute tasks; and that it no longer counts. */
 bool rbt_record_is_new(const struct rbt_record *rec);
 void rbt_record_make_old(struct rbt_record *rec);

@@ -42,6 +42,27 @@ static bool slice_differs(struct daemon *d, const struct hold *h, uint32_t gpu, 
 	       (h->stale && (us != RBT_TIMESLICE_OWN || (mine != NULL && mine->slices_changed)));
 }
 
+/* The same for its copy tasks: those that get their own slices back when `lengthen`. */
+static void apply_copies(
+	struct daemon *d, struct program *p, struct hold *h, uint32_t gpu, bool lengthen)
+{
+	const struct rbt_decision *decision = rbt_sched_decision(p->sched);
+	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	bool is_short = (decision->short_copies >> gpu & 1) != 0;
+	uint64_t wanted = is_short ? p->params.tasks[gpu].copy_runlists : 0;
+	uint64_t had = h->copy_runlists[gpu];
+	bool is_in_doubt = h->stale && mine != NULL && mine->slices_changed;
+
+	if (lengthen && wanted == 0 && (had != 0 || is_in_doubt)) {
+		note(p, hand_set_copy_slice(d, h, gpu, RBT_ALL_RUNLISTS, RBT_TIMESLICE_OWN));
+	} else if (lengthen && (had & ~wanted) != 0) {
+		note(p, hand_set_copy_slice(d, h, gpu, had & ~wanted, RBT_TIMESLICE_OWN));
+	} else if (!lengthen && wanted != 0 &&
+		   (had != wanted || h->copy_us[gpu] != decision->slice_us[gpu] || h->stale)) {
+		note(p, hand_set_copy_slice(d, h, gpu, wanted, decision->slice_us[gpu]));
+	}
+}
+
 /* Sets slices: those that get longer when `lengthen`, else those that get shorter. */
 static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 {
@@ -53,21 +74,38 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 			uint64_t us = decision->slice_us[gpu], had_us = h->slice_us[gpu];
 			bool longer = us == RBT_TIMESLICE_OWN || (had_us != 0 && us > had_us);
 
-			if (p->params.tasks[gpu].n_compute == 0 && had_us == 0) {
+			if (p->params.tasks[gpu].n_compute == 0 && !hold_has_slices(h, gpu)) {
 				continue;
 			}
 			if (longer == lengthen && slice_differs(d, h, gpu, us)) {
 				note(p, hand_set_slice(d, h, gpu, us));
 			}
+			apply_copies(d, p, h, gpu, lengthen);
 		}
 	}
 }
 
+/* Whether a copy task that goes off with its program has a slice that is not short. */
+static bool has_long_copies(struct daemon *d, const struct hold *h)
+{
+	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	bool any = false;
+
+	for (uint32_t i = 0; mine != NULL && i < mine->rec.n_tasks; i++) {
+		const struct rbt_task *t = &mine->rec.tasks[i];
+		any = any || (t->kind == RBT_TASK_COPY && t->gpu < RBT_MAX_GPUS &&
+				     (rbt_task_runlists(t) & h->copy_runlists[t->gpu]) == 0);
+	}
+	return any && d->config.copies_take_turns != 0;
+}
+
 /* What only lets the running slice expire needs one that is short, and in force. And what is off
  * altogether stays so: no task is told both ways, one over the other. */
-static enum rbt_off way_off(const struct program *p, const struct hold *h, enum rbt_off off)
+static enum rbt_off way_off(
+	struct daemon *d, const struct program *p, const struct hold *h, enum rbt_off off)
 {
-	if (off == RBT_OFF_SCHEDULING && (h->off == RBT_OFF_COMMAND || h->off == RBT_OFF_FULL)) {
+	if (off == RBT_OFF_SCHEDULING &&
+		(h->off == RBT_OFF_COMMAND || h->off == RBT_OFF_FULL || has_long_copies(d, h))) {
 		return RBT_OFF_FULL;
 	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
@@ -99,7 +137,7 @@ static int apply_off(struct daemon *d, struct program *p)
 		if (off == RBT_ON || (is_done && !h->stale)) {
 			continue;
 		}
-		int r = hand_suspend(d, h, way_off(p, h, off), deadline_ns);
+		int r = hand_suspend(d, h, way_off(d, p, h, off), deadline_ns);
 		note(p, r);
 		refused = r < 0 && r != -ENOTCONN ? r : refused;
 	}
@@ -114,7 +152,8 @@ static void apply_on(struct daemon *d, struct program *p)
 	LIST_FOREACH (h, &p->holds, link) {
 		if (off == RBT_ON && h->off != RBT_ON) {
 			note(p, hand_resume(d, h));
-		} else if (off != RBT_ON && off != RBT_OFF_COMMAND && h->rest_off) {
+		} else if (off != RBT_ON && off != RBT_OFF_COMMAND && h->rest_off &&
+			   d->config.copies_take_turns == 0) {
 			note(p, hand_resume_rest(d, h));
 		}
 	}

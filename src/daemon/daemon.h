@@ -67,11 +67,13 @@ struct hold {
 	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
 	bool refused;     /* the driver refused it something: said again with the next change */
 	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
-	uint64_t slice_us[RBT_MAX_GPUS]; /* applied; 0: the tasks' own */
-	uint32_t watch_us;               /* applied: how often its queues are looked at; 0: not */
-	uint32_t level;                  /* applied: of the backend's set_level(); 1: its own */
-	uint64_t watch_retry_ns;         /* they could not be: not before this */
-	int board_fd;                    /* where that goes, if it is not the program's own; -1 */
+	uint64_t slice_us[RBT_MAX_GPUS]; /* applied to compute tasks; 0: the tasks' own */
+	/* Applied to copy tasks on these runlists, a bit each; 0: all have their own. */
+	uint64_t copy_us[RBT_MAX_GPUS], copy_runlists[RBT_MAX_GPUS];
+	uint32_t watch_us;       /* applied: how often its queues are looked at; 0: not */
+	uint32_t level;          /* applied: of the backend's set_level(); 1: its own */
+	uint64_t watch_retry_ns; /* they could not be: not before this */
+	int board_fd;            /* where that goes, if it is not the program's own; -1 */
 	LIST_ENTRY(hold) link;
 };
 
@@ -374,6 +376,9 @@ void program_set_wish(struct program *p, const struct wish *wish);
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */
 bool program_is_changed(const struct program *p);
+/* Whether slices of our making are in force there; and that they are no more, on any GPU. */
+bool hold_has_slices(const struct hold *h, uint32_t gpu);
+void hold_forget_slices(struct hold *h);
 /* Whether a compute task of it is not to be touched yet; and until when, at the latest. */
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* One that has had its time for that is like any other. */
@@ -503,6 +508,9 @@ int hand_ensure(struct daemon *d);
 int hand_hold(struct daemon *d, struct hold *h);
 int hand_drop(struct daemon *d, uint32_t id);
 int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us);
+/* The same for its copy tasks on these runlists, as rbt_holding_set_copy_slice(). */
+int hand_set_copy_slice(
+	struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us);
 /* how: not RBT_ON. */
 int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns);
 int hand_resume(struct daemon *d, struct hold *h);

@@ -65,7 +65,7 @@ static void forget_one(struct daemon *d, struct hold *h)
 	if (mine != NULL && mine->slices_changed) {
 		h->stale = true;
 	} else {
-		memset(h->slice_us, 0, sizeof(h->slice_us));
+		hold_forget_slices(h);
 	}
 }
 
@@ -426,6 +426,49 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 	return r;
 }
 
+int hand_set_copy_slice(
+	struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+{
+	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+
+	if (mine == NULL) {
+		return -ENOENT;
+	}
+	if (d->hand_pid <= 0) {
+		return -ENOTCONN;
+	}
+	mine->slices_changed = mine->slices_changed || us != 0;
+	struct rbt_hand_request req = {
+		.op = RBT_HAND_SET_SLICE,
+		.id = h->id,
+		.gpu = gpu,
+		.value = us,
+		.runlists = runlists,
+	};
+	int r = call_simple(d, req);
+	if (r == -ENOTCONN) {
+		return r;
+	}
+	h->refused = h->refused || r < 0;
+	if (us != 0) {
+		h->copy_us[gpu] = us;
+		h->copy_runlists[gpu] |= runlists;
+	} else if (r == 0 || r == -EPERM || r == -EACCES) {
+		h->copy_runlists[gpu] &= ~runlists;
+	} else {
+		d->retry_ns = rbt_now_ns() + RETRY_NS;
+	}
+	return r;
+}
+
+/* What turns and reserves take off. */
+static enum rbt_scope turn_scope(const struct daemon *d, const struct hold *h)
+{
+	return d->config.copies_take_turns != 0 && h->backend == RBT_BACKEND_NVIDIA
+		       ? RBT_SCOPE_TURN
+		       : RBT_SCOPE_COMPUTE;
+}
+
 int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns)
 {
 	bool by_command = how == RBT_OFF_COMMAND;
@@ -442,7 +485,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SUSPEND,
 		.id = h->id,
-		.scope = by_command ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+		.scope = by_command ? RBT_SCOPE_ALL : turn_scope(d, h),
 		.mode = how == RBT_OFF_SCHEDULING ? RBT_SUSPEND_SCHEDULING_ONLY : RBT_SUSPEND_FULL,
 		.value = deadline_ns,
 	};
@@ -451,7 +494,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 		return r;
 	}
 	h->off = how;
-	h->rest_off = by_command || h->rest_off;
+	h->rest_off = req.scope != RBT_SCOPE_COMPUTE || h->rest_off;
 	d->any_off = true;
 	h->refused = h->refused || r < 0;
 	return r;
@@ -465,7 +508,10 @@ int hand_resume(struct daemon *d, struct hold *h)
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_RESUME,
 		.id = h->id,
-		.scope = h->rest_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+		.scope = h->off != RBT_OFF_COMMAND && turn_scope(d, h) == RBT_SCOPE_TURN
+				 ? RBT_SCOPE_TURN
+			 : h->rest_off ? RBT_SCOPE_ALL
+				       : RBT_SCOPE_COMPUTE,
 	};
 	int r = call_timed(d, req, &h->program->account.resume);
 

@@ -145,7 +145,7 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 			h->stale = true;
 			/* Who is let back once too often takes no harm: h->off stays. */
 			if (!failed) {
-				memset(h->slice_us, 0, sizeof(h->slice_us));
+				hold_forget_slices(h);
 			}
 		}
 	}

@@ -152,6 +152,10 @@ static int restore_by_hand(struct daemon *d, struct hold *h)
 		if (h->slice_us[gpu] != 0 && (r = hand_set_slice(d, h, gpu, 0)) < 0) {
 			first = r;
 		}
+		if (h->copy_runlists[gpu] != 0 &&
+			(r = hand_set_copy_slice(d, h, gpu, RBT_ALL_RUNLISTS, 0)) < 0) {
+			first = r;
+		}
 	}
 	if (h->off != RBT_ON && (r = hand_resume(d, h)) < 0) {
 		first = r;
@@ -539,13 +543,25 @@ bool program_is_plain(const struct program *p)
 	       p->limits.max_reserve_ms == 0 && p->limits.min_share_permille == 0;
 }
 
+bool hold_has_slices(const struct hold *h, uint32_t gpu)
+{
+	return h->slice_us[gpu] != 0 || h->copy_runlists[gpu] != 0;
+}
+
+void hold_forget_slices(struct hold *h)
+{
+	memset(h->slice_us, 0, sizeof(h->slice_us));
+	memset(h->copy_us, 0, sizeof(h->copy_us));
+	memset(h->copy_runlists, 0, sizeof(h->copy_runlists));
+}
+
 bool program_is_changed(const struct program *p)
 {
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			if (h->off != RBT_ON || h->slice_us[gpu] != 0) {
+			if (h->off != RBT_ON || hold_has_slices(h, gpu)) {
 				return true;
 			}
 		}

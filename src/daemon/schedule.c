@@ -371,9 +371,47 @@ static uint32_t gpu_of(const struct rbt_record *rec, const struct rbt_task *t)
 	return rec->backend == RBT_BACKEND_AMD ? RBT_SCHED_MAX_GPUS - 1 - t->gpu : t->gpu;
 }
 
-/* The program's compute tasks over all its clients. Those we may not write to are none of ours. */
+/* Where a program's tasks are, on one GPU. */
+struct places {
+	uint64_t compute, copy; /* runlists, a bit each */
+	uint64_t shared;        /* by several of its copy tasks */
+	bool has_unknown;       /* compute task, or one beyond what a set holds */
+};
+
+static void count_compute(
+	const struct rbt_task *t, struct rbt_sched_tasks *tasks, struct places *places)
+{
+	uint64_t own_us =
+		t->valid & RBT_TASK_HAS_OWN_TIMESLICE ? t->own_timeslice_us : RBT_TIMESLICE_OWN;
+
+	if (tasks->n_compute == 0 || own_us < tasks->own_us) {
+		tasks->own_us = own_us;
+	}
+	tasks->n_compute++;
+	places->compute |= rbt_task_runlists(t);
+	places->has_unknown = places->has_unknown || rbt_task_runlists(t) == 0;
+}
+
+/* One of which it is not known where it is, or what slice to give back, keeps what it has. */
+static void count_copy(
+	const struct rbt_task *t, struct rbt_sched_tasks *tasks, struct places *places)
+{
+	uint64_t runlists = rbt_task_runlists(t);
+
+	if (runlists == 0 || (t->valid & RBT_TASK_HAS_OWN_TIMESLICE) == 0) {
+		return;
+	}
+	if (places->copy == 0 || t->own_timeslice_us < tasks->copy_own_us) {
+		tasks->copy_own_us = t->own_timeslice_us;
+	}
+	places->shared |= places->copy & runlists;
+	places->copy |= runlists;
+}
+
+/* The program's tasks over all its clients. Those we may not write to are none of ours. */
 static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_params *params)
 {
+	struct places places[RBT_SCHED_MAX_GPUS] = {0};
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
@@ -383,20 +421,23 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 		}
 		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {
 			const struct rbt_task *t = &mine->rec.tasks[i];
-			if (t->kind != RBT_TASK_COMPUTE || t->gpu >= RBT_SCHED_MAX_GPUS) {
+			if (t->kind == RBT_TASK_OTHER || t->gpu >= RBT_SCHED_MAX_GPUS) {
 				continue;
 			}
 			uint32_t gpu = gpu_of(&mine->rec, t);
-			struct rbt_sched_tasks *tasks = &params->tasks[gpu];
-			d->amd_gpus |= (uint32_t)(mine->rec.backend == RBT_BACKEND_AMD) << gpu;
-			uint64_t own_us = t->valid & RBT_TASK_HAS_OWN_TIMESLICE
-						  ? t->own_timeslice_us
-						  : RBT_TIMESLICE_OWN;
-			if (tasks->n_compute == 0 || own_us < tasks->own_us) {
-				tasks->own_us = own_us;
+			if (t->kind == RBT_TASK_COPY) {
+				count_copy(t, &params->tasks[gpu], &places[gpu]);
+				continue;
 			}
-			tasks->n_compute++;
+			count_compute(t, &params->tasks[gpu], &places[gpu]);
+			d->amd_gpus |= (uint32_t)(mine->rec.backend == RBT_BACKEND_AMD) << gpu;
 		}
+	}
+	for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		const struct places *at = &places[gpu];
+
+		params->tasks[gpu].compute_runlists = at->has_unknown ? 0 : at->compute;
+		params->tasks[gpu].copy_runlists = at->copy & ~at->shared & ~at->compute;
 	}
 }
 
@@ -441,8 +482,11 @@ static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_par
 		    a->may_reserve == b->may_reserve && a->cannot_suspend == b->cannot_suspend;
 
 	for (uint32_t gpu = 0; same && gpu < RBT_SCHED_MAX_GPUS; gpu++) {
-		same = a->tasks[gpu].n_compute == b->tasks[gpu].n_compute &&
-		       a->tasks[gpu].own_us == b->tasks[gpu].own_us;
+		const struct rbt_sched_tasks *x = &a->tasks[gpu], *y = &b->tasks[gpu];
+
+		same = x->n_compute == y->n_compute && x->own_us == y->own_us &&
+		       x->compute_runlists == y->compute_runlists &&
+		       x->copy_runlists == y->copy_runlists && x->copy_own_us == y->copy_own_us;
 	}
 	return same;
 }

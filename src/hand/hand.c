@@ -99,7 +99,9 @@ static int act(struct hand *hand, const struct rbt_hand_request *req)
 	}
 	switch (req->op) {
 	case RBT_HAND_SET_SLICE:
-		return rbt_holding_set_slice(h, req->gpu, req->value);
+		return req->runlists != 0
+			       ? rbt_holding_set_copy_slice(h, req->gpu, req->runlists, req->value)
+			       : rbt_holding_set_slice(h, req->gpu, req->value);
 	case RBT_HAND_SUSPEND:
 		return rbt_holding_suspend(h, req->scope, req->mode, req->value);
 	default:
@@ -137,7 +139,7 @@ static int rouse_later(struct hand *hand, uint32_t id)
 		return -ENOENT;
 	}
 	h->is_to_rouse = !h->suspended;
-	h->rouse_scope = RBT_SCOPE_COMPUTE;
+	h->rouse_scope = h->rouse_scope == RBT_SCOPE_TURN ? RBT_SCOPE_TURN : RBT_SCOPE_COMPUTE;
 	return 0;
 }
 

@@ -20,9 +20,10 @@ enum rbt_hand_op {
 	/* id, force, value = RBT_HAND_*; an encoded RECORD follows; one fd. Replaces the record of
 	 * the same id; what was done to tasks that it does not name is undone */
 	RBT_HAND_HOLD = 1,
-	RBT_HAND_DROP,      /* id. Nothing is restored */
-	RBT_HAND_SET_SLICE, /* id, gpu, value = µs, 0 for the tasks' own */
-	RBT_HAND_SUSPEND,   /* id, scope, mode, value = deadline_ns (monotonic clock) */
+	RBT_HAND_DROP, /* id. Nothing is restored */
+	/* id, gpu, value = µs, 0 for the tasks' own; runlists: of copy tasks, 0: compute tasks */
+	RBT_HAND_SET_SLICE,
+	RBT_HAND_SUSPEND, /* id, scope, mode, value = deadline_ns (monotonic clock) */
 	/* id, scope: ALL, or COMPUTE where nothing else was suspended; REST: compute stays off */
 	RBT_HAND_RESUME,
 	/* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
@@ -51,8 +52,9 @@ struct rbt_hand_request {
 	uint32_t force;
 	uint32_t pad;
 	uint64_t value;
+	uint64_t runlists;
 };
-static_assert(sizeof(struct rbt_hand_request) == 40, "travels between processes");
+static_assert(sizeof(struct rbt_hand_request) == 48, "travels between processes");
 
 struct rbt_hand_reply {
 	uint32_t seq;

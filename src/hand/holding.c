@@ -114,6 +114,30 @@ int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
 	return first;
 }
 
+int rbt_holding_set_copy_slice(struct rbt_holding *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+{
+	int first = 0;
+	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &first);
+
+	if (b == NULL) {
+		return first;
+	}
+	for (uint32_t i = 0; i < h->rec.n_tasks; i++) {
+		const struct rbt_task *t = &h->rec.tasks[i];
+		bool is_meant =
+			runlists == RBT_ALL_RUNLISTS || (rbt_task_runlists(t) & runlists) != 0;
+
+		if (t->kind != RBT_TASK_COPY || t->gpu != gpu || !is_meant || !has_own_slice(t) ||
+			us >= t->own_timeslice_us) {
+			continue;
+		}
+		h->slices_changed = h->slices_changed || us != 0;
+		note_error(
+			&first, b->set_timeslice(&h->rec, t, us != 0 ? us : t->own_timeslice_us));
+	}
+	return first;
+}
+
 int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
 	uint64_t deadline_ns)
 {
@@ -124,7 +148,7 @@ int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_su
 		return first;
 	}
 	h->suspended = true;
-	h->in_turns = scope == RBT_SCOPE_COMPUTE;
+	h->in_turns = scope != RBT_SCOPE_ALL;
 	h->is_unsure = h->is_to_rouse = false;
 	note_error(&first, b->suspend(&h->rec, scope, mode));
 	rbt_holding_renew(h, deadline_ns);
@@ -155,7 +179,7 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	}
 	h->is_unsure = true;
 	h->on_ns = rbt_now_ns();
-	h->is_to_rouse = scope != RBT_SCOPE_COMPUTE;
+	h->is_to_rouse = scope != RBT_SCOPE_COMPUTE && scope != RBT_SCOPE_TURN;
 	h->rouse_scope = scope;
 	return first;
 }
@@ -211,7 +235,7 @@ int rbt_holding_restore_slices(struct rbt_holding *h)
 	/* Whom we may not write to, we have not written to. */
 	for (uint32_t i = 0; h->slices_changed && b != NULL && i < h->rec.n_tasks; i++) {
 		const struct rbt_task *t = &h->rec.tasks[i];
-		if (t->kind == RBT_TASK_COMPUTE && has_own_slice(t) && !is_new(t)) {
+		if (t->kind != RBT_TASK_OTHER && has_own_slice(t) && !is_new(t)) {
 			note_error(&first, b->set_timeslice(&h->rec, t, t->own_timeslice_us));
 		}
 	}

@@ -53,6 +53,10 @@ void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id);
 
 /* Sets the slice of the holding's compute tasks on `gpu`; us 0 gives them back their own. */
 int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us);
+/* The same for its copy tasks on these runlists of the GPU, a bit each; all of them: also those
+ * whose runlist is not known. A task whose own slice is not known, or not longer, is left alone. */
+#define RBT_ALL_RUNLISTS UINT64_MAX
+int rbt_holding_set_copy_slice(struct rbt_holding *h, uint32_t gpu, uint64_t runlists, uint64_t us);
 int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
 	uint64_t deadline_ns);
 /* The suspend lasts until then. */

@@ -5,7 +5,7 @@
  *
  * What it keeps, whatever happens:
  * - the rule that prevents collapse (rule.h): a slice shorter than the driver's own only with the
- *   GPU's lock, and at most one such task runnable on a GPU;
+ *   GPU's lock, and at most one such task runnable on a runlist;
  * - nobody is kept off for ever: see min_share and probe_ms below;
  * - a program, and a group of ranks, is on or off on all its GPUs together.
  *
@@ -73,6 +73,9 @@ struct rbt_sched_config {
 	uint32_t probe_ms;
 	/* Reserves are not given up where they are found to gain nothing (trial.h). */
 	bool always_reserve;
+	/* For a measurement alone: who is kept off is so with its copy tasks (1), so that these may
+	 * be short in company, too; default: copy tasks stay on, at their own slices in company. */
+	uint32_t copies_take_turns;
 	/* Not the core's: how often the queues of devices that tell nothing are looked at, where it
 	 * matters; 100 to 5000, default 2000. */
 	uint32_t queue_poll_us;
@@ -106,12 +109,17 @@ struct rbt_sched_ops {
 	bool (*progress)(void *ctx, void *owner, uint64_t *ret);
 };
 
-/* A program's compute tasks on one GPU. */
+/* A program's tasks on one GPU. Copy tasks alone, without compute tasks, are left alone. */
 struct rbt_sched_tasks {
 	uint32_t n_compute;
-	/* The shortest of their own slices. RBT_TIMESLICE_OWN: the device has none that could be
-	 * set; such tasks are only ever taken off, altogether. */
+	/* The shortest own slice of its compute tasks. RBT_TIMESLICE_OWN: the device has none that
+	 * could be set; such tasks are only ever taken off, altogether. */
 	uint64_t own_us;
+	/* Runlists, a bit each (rule.h). Those of its compute tasks; 0: not all are known. */
+	uint64_t compute_runlists;
+	/* Those on which it has one copy task whose own slice is known, and no other task. */
+	uint64_t copy_runlists;
+	uint64_t copy_own_us; /* the shortest own slice of these copy tasks */
 };
 
 struct rbt_sched_params {
@@ -144,7 +152,10 @@ enum rbt_off {
  * costs one suspend and one resume: whoever resumes out of turn restores slices first. */
 struct rbt_decision {
 	enum rbt_off off;
-	enum rbt_denial denial;                /* why something it asked for is not given */
+	enum rbt_denial denial; /* why something it asked for is not given */
+	/* GPUs, a bit each, on which its copy tasks (those of copy_runlists) have the slice of its
+	 * compute tasks, which is a short one. All other copy tasks have their own. */
+	uint32_t short_copies;
 	uint64_t slice_us[RBT_SCHED_MAX_GPUS]; /* RBT_TIMESLICE_OWN: leave or restore its own */
 };
 

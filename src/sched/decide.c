@@ -42,6 +42,17 @@ uint32_t rbt_prog_short_tasks(const struct rbt_sched_prog *p, uint32_t g)
 	return !p->params.suspended && wants_short(p, g) ? p->params.tasks[g].n_compute : 0;
 }
 
+uint64_t rbt_prog_short_copies(const struct rbt_sched_prog *p, uint32_t g)
+{
+	const struct rbt_sched_tasks *tasks = &p->params.tasks[g];
+	bool is_apart = tasks->compute_runlists != 0 &&
+			(tasks->copy_runlists & tasks->compute_runlists) == 0;
+	bool wants = rbt_prog_short_tasks(p, g) > 0 &&
+		     rbt_rule_is_short(wanted_us(p), tasks->copy_own_us);
+
+	return is_apart && wants ? tasks->copy_runlists : 0;
+}
+
 /* Tasks that would be runnable with a short slice beside the program's, itself included. Units that
  * take turns are no company to each other, but their members are. */
 static uint32_t count_company(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
@@ -72,6 +83,17 @@ static enum rbt_denial judge(const struct rbt_sched *s, const struct rbt_sched_p
 	return rbt_rule_judge_gpu(&s->locks, g);
 }
 
+/* Copy tasks stay on when their program is kept off, so all that wish for short slices are company
+ * to each other, whether they take turns or not. */
+static bool may_shorten_copies(
+	const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
+{
+	uint64_t runlists = rbt_prog_short_copies(p, g);
+	bool take_turns = s->config.copies_take_turns != 0 && p->unit->role == RBT_ROLE_TURN;
+
+	return runlists != 0 && (take_turns || rbt_rule_is_alone(&s->gpus[g].tally, runlists));
+}
+
 /* Fills in slices; true when all of them are short. */
 static bool decide_slices(
 	const struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_decision *d)
@@ -92,6 +114,7 @@ static bool decide_slices(
 			d->slice_us[g] = s->config.latency_slice_us;
 		} else if (!p->unit->guard_is_long || !wants_short(p, g)) {
 			d->slice_us[g] = wanted_us(p);
+			d->short_copies |= (uint32_t)may_shorten_copies(s, p, g) << g;
 		}
 		/* What is in force counts too: suspends come before slices are shortened. */
 		all_short &= wants_short(p, g) && d->slice_us[g] != RBT_TIMESLICE_OWN &&

@@ -145,7 +145,10 @@ struct rbt_sched_gpu {
 	struct rbt_sched_unit *current;
 	struct rbt_sched_unit **free; /* units of role FREE */
 	uint32_t n_free, free_capacity;
-	uint32_t n_short; /* tasks that wish for a short slice and are not suspended by command */
+	/* Compute tasks that wish for a short slice and are not suspended by command; and all such
+	 * tasks, by runlist. */
+	uint32_t n_short;
+	struct rbt_rule_tally tally;
 	uint32_t n_ready[RBT_LEVELS];   /* wanting units in `ready` */
 	uint64_t clock_ns[RBT_LEVELS];  /* fair.c: the virtual time of each level */
 	uint32_t n_wanting[RBT_LEVELS]; /* units, of both roles */
@@ -306,7 +309,9 @@ unsigned rbt_reserve_level(const struct rbt_sched_gpu *gpu);
 /* Whether it has a slice on the GPU that is longer than the driver's because of its class. */
 bool rbt_prog_is_long(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g);
 void rbt_decide_flush(struct rbt_sched *s);
-/* Tasks of the program on a GPU that wish for a short slice. */
+/* Compute tasks of the program on a GPU that wish for a short slice. */
 uint32_t rbt_prog_short_tasks(const struct rbt_sched_prog *p, uint32_t g);
+/* Runlists on which a copy task of the program does. */
+uint64_t rbt_prog_short_copies(const struct rbt_sched_prog *p, uint32_t g);
 
 #endif

@@ -17,3 +17,23 @@ enum rbt_denial rbt_rule_judge_gpu(const struct rbt_sched_gpus *gpus, uint32_t g
 	}
 	return (gpus->marked & bit) != 0 ? RBT_DENIED_RIVAL : RBT_DENIED_NOTHING;
 }
+
+void rbt_rule_count(struct rbt_rule_tally *tally, uint64_t runlists, bool begins)
+{
+	uint32_t step = begins ? 1 : UINT32_MAX;
+
+	tally->n_unknown += runlists == 0 ? step : 0;
+	for (uint64_t m = runlists; m != 0; m &= m - 1) {
+		tally->n[__builtin_ctzll(m)] += step;
+	}
+}
+
+bool rbt_rule_is_alone(const struct rbt_rule_tally *tally, uint64_t runlists)
+{
+	bool is_alone = tally->n_unknown == 0;
+
+	for (uint64_t m = runlists; m != 0 && is_alone; m &= m - 1) {
+		is_alone = tally->n[__builtin_ctzll(m)] == 1;
+	}
+	return is_alone;
+}

@@ -299,20 +299,37 @@ static void unlist_free(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 }
 
-/* Wishes for short slices: what they are may change the answer for others on the GPU. */
+/* What one program wishes for may change the answer for all others on the GPU. */
+static void count_one(
+	struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_sched_gpu *gpu, bool begins)
+{
+	uint32_t g = (uint32_t)(gpu - s->gpus), n = rbt_prog_short_tasks(p, g);
+	uint64_t copies = rbt_prog_short_copies(p, g);
+	struct rbt_sched_unit *u;
+
+	if (n == 0) {
+		return;
+	}
+	gpu->n_short += begins ? n : UINT32_MAX - n + 1;
+	rbt_rule_count(&gpu->tally, p->params.tasks[g].compute_runlists, begins);
+	if (copies != 0) {
+		rbt_rule_count(&gpu->tally, copies, begins);
+	}
+	LIST_FOREACH (u, &s->units, link) {
+		if (u->role != RBT_ROLE_NONE && (u->mask >> g & 1) != 0) {
+			rbt_unit_mark(s, u);
+		}
+	}
+}
+
+/* Wishes for short slices. */
 static void count_short(struct rbt_sched *s, struct rbt_sched_unit *u, bool begins)
 {
 	const struct rbt_sched_prog *p;
 
 	LIST_FOREACH (p, &u->members, member) {
 		for (uint32_t m = p->mask; m != 0; m &= m - 1) {
-			struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
-			uint32_t n = rbt_prog_short_tasks(p, rbt_first_bit(m));
-
-			gpu->n_short += begins ? n : UINT32_MAX - n + 1;
-			for (uint32_t i = 0; n > 0 && i < gpu->n_free; i++) {
-				rbt_unit_mark(s, gpu->free[i]);
-			}
+			count_one(s, p, rbt_first_gpu(s, m), begins);
 		}
 	}
 }

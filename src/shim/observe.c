@@ -359,6 +359,7 @@ static bool on_control(struct shim *s, const struct shim_event *ev)
 	}
 	if (ev->type == EV_TIMESLICE) {
 		obj->t.own_us = obj->t.applied_us = ev->value;
+		obj->t.valid |= RBT_TASK_HAS_OWN_TIMESLICE;
 		/* The last that libcuda does to it. */
 		obj->t.valid &= ~(uint32_t)RBT_TASK_IS_NEW;
 		return obj->t.scheduled;

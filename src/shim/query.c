@@ -65,6 +65,22 @@ static int ask_gpu(const struct shim_obj *client, uint32_t subdevice, uint32_t *
 	return -ENODEV;
 }
 
+/* Programs set the slices of their compute tasks themselves, and so say what these are. The others
+ * keep the driver's: who changes one must know what to give back. */
+static void ask_slice(const struct shim_obj *client, struct shim_obj *task)
+{
+	struct nv_timeslice_params slice = {0};
+	uint32_t status;
+	int r = shim_control(
+		client, task->handle, NV_CTRL_TSG_GET_TIMESLICE, &slice, sizeof(slice), &status);
+
+	if (r == 0 && slice.timeslice_us != 0) {
+		task->t.own_us = task->t.applied_us = slice.timeslice_us;
+	} else {
+		task->t.valid &= ~(uint32_t)RBT_TASK_HAS_OWN_TIMESLICE;
+	}
+}
+
 void shim_identify(struct shim *s, struct shim_obj *task)
 {
 	struct shim_obj *client = shim_client_of(s, task);
@@ -83,6 +99,9 @@ void shim_identify(struct shim *s, struct shim_obj *task)
 			    &status) == 0) {
 			task->t.id = info.tsg_id;
 			task->t.valid |= RBT_TASK_HAS_ID;
+		}
+		if (task->t.kind != RBT_TASK_COMPUTE) {
+			ask_slice(client, task);
 		}
 	}
 }

@@ -229,13 +229,20 @@ class Session:
         return [t["pid"] for t in self.state()["tsgs"]
                 if t["engine"] == "compute" and t["enabled"] > 0 and t["timeslice_us"] < 2048]
 
+    def crowded(self):
+        """Runlists on which several tasks may run at slices far shorter than any driver's: (GPU, runlist). At one look.
+        (A compute task that is being set up has 1024 us.)"""
+        short = [(t["gpu"], t["runlist"]) for t in self.state()["tsgs"] if t["enabled"] > 0 and t["timeslice_us"] < 1000]
+        return sorted({place for place in short if short.count(place) > 1})
+
     def is_default(self, pid):
         return self.is_running(pid) and all(us == 2048 for us in self.slices(pid)) and \
             all(us == 1024 for us in self.slices(pid, "copy"))
 
     def is_released(self, pid):
         """As is_default, but for what a program's own shim may set once its daemon is gone: 1000 us."""
-        return self.is_default(pid) or (self.is_running(pid) and self.slices(pid) == [1000])
+        return self.is_default(pid) or (self.is_running(pid) and self.slices(pid) == [1000] and
+                                        all(us == 1024 for us in self.slices(pid, "copy")))
 
     def ps(self):
         return {p["pid"]: p for p in json.loads(self.rubato("ps", "--json").stdout)["programs"]}

@@ -5,7 +5,7 @@ import signal
 import time
 
 import harness
-from harness import alive, binary, eventually
+from harness import alive, binary, eventually, measured
 from programs import Asked, BEST_EFFORT, Daemon, Requests, Spinner, hinter, kill, rests
 
 

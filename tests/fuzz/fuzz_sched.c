@@ -54,6 +54,16 @@ static bool rest(void *ctx, void *owner)
 	return (next_byte() & 7) != 0;
 }
 
+/* Few runlists, so that programs meet on them; now and then the kernels' own, or none known. */
+static void read_runlists(struct rbt_sched_tasks *tasks)
+{
+	uint8_t byte = next_byte();
+
+	tasks->compute_runlists = byte & 3;
+	tasks->copy_runlists = byte >> 2 & 15;
+	tasks->copy_own_us = (byte & 64) != 0 ? 1024 : (byte & 128) != 0 ? 50 : 0;
+}
+
 static void read_params(struct rbt_sched_params *params)
 {
 	static const uint64_t slices[] = {
@@ -74,6 +84,7 @@ static void read_params(struct rbt_sched_params *params)
 		/* Some devices have no slices. */
 		params->tasks[g] = (struct rbt_sched_tasks){.n_compute = tasks >> 2 * g & 3,
 			.own_us = g == N_GPUS - 1 ? RBT_TIMESLICE_OWN : 2048};
+		read_runlists(&params->tasks[g]);
 	}
 }
 
@@ -88,6 +99,7 @@ static void read_config(void)
 		.min_share_permille = (byte & 8) != 0 ? RBT_SCHED_NEVER : byte >> 4,
 		.turn_ms = (byte & 16) != 0 ? next_byte() : 0,
 		.max_latency = byte >> 6,
+		.copies_take_turns = byte >> 2 & 1,
 		.latency_slice_us = (byte & 32) != 0 ? next_byte() * 100u : 0,
 	};
 

@@ -54,7 +54,7 @@ struct context {
 
 static struct {
 	int contexts, channels, gpu, delay_ms, setup_ms, memory_mib;
-	bool old_alloc, threads, exec, fork, survive;
+	bool old_alloc, threads, exec, fork, survive, no_tokens;
 	double for_s;
 	char **argv;
 } opt = {.contexts = 1, .channels = 8};
@@ -168,7 +168,7 @@ static struct object *add_group(
 			sizeof(channel_params));
 		add(x, channels[i]->handle, engine_class, NULL, 0);
 	}
-	for (int i = 0; i < n_channels; i++) {
+	for (int i = 0; i < n_channels && !opt.no_tokens; i++) {
 		control(channels[i]->handle, NV_CTRL_CHANNEL_GET_WORK_SUBMIT_TOKEN, &token,
 			sizeof(token));
 	}
@@ -371,7 +371,8 @@ static void live(void)
 static void usage(int code)
 {
 	fputs("usage: rmclient [--contexts N] [--gpu I] [--channels N] [--old-alloc] [--threads]\n"
-	      "  [--memory-mib N] [--delay-ms N] [--exec] [--fork] [--for SECONDS] [--survive]\n",
+	      "  [--memory-mib N] [--delay-ms N] [--exec] [--fork] [--for SECONDS] [--survive]\n"
+	      "  [--no-tokens]\n",
 		code == 0 ? stdout : stderr);
 	exit(code);
 }
@@ -382,7 +383,8 @@ static void parse(int argc, char **argv)
 		{"channels", 1, NULL, 'n'}, {"old-alloc", 0, NULL, 'o'}, {"threads", 0, NULL, 't'},
 		{"memory-mib", 1, NULL, 'm'}, {"delay-ms", 1, NULL, 'd'}, {"exec", 0, NULL, 'e'},
 		{"fork", 0, NULL, 'f'}, {"for", 1, NULL, 's'}, {"survive", 0, NULL, 'v'},
-		{"setup-ms", 1, NULL, 'u'}, {"help", 0, NULL, 'h'}, {0}};
+		{"setup-ms", 1, NULL, 'u'}, {"no-tokens", 0, NULL, 'k'}, {"help", 0, NULL, 'h'},
+		{0}};
 	int c;
 
 	opt.argv = argv;
@@ -423,6 +425,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'v':
 			opt.survive = true;
+			break;
+		case 'k':
+			opt.no_tokens = true;
 			break;
 		case 'h':
 			usage(0);

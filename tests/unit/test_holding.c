@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holdings: that what is resumed is also roused, by whoever is the last to be able to. */
+/* Holdings: that what is resumed is also roused, by whoever is the last to be able to; and slices
+ * of copy tasks. */
 #include "hand/holding.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 #include "util/time.h"
 
+#define N_TASKS 6
+
 static struct {
+	uint64_t slice_us[N_TASKS]; /* by handle */
 	unsigned rouses;
 	enum rbt_scope scope; /* of the last rouse */
 	bool is_off, is_roused;
@@ -20,6 +25,7 @@ static int may_write(uint32_t cap, bool force)
 
 static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *task, uint64_t us)
 {
+	seen.slice_us[task->handle] = us;
 	return 0;
 }
 
@@ -179,8 +185,65 @@ static void test_left_on(void)
 	rbt_holdings_finish(&hs);
 }
 
+/* A context's four tasks; one copy task whose runlist is not known, and one whose slice is not. */
+static struct rbt_holding *new_context(struct rbt_holdings *hs)
+{
+	static const uint32_t all = RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_OWN_TIMESLICE;
+	static const struct rbt_task tasks[N_TASKS] = {
+		{.kind = RBT_TASK_COMPUTE, .valid = all, .own_timeslice_us = 2048},
+		{.kind = RBT_TASK_COPY, .valid = all, .runlist = 8, .own_timeslice_us = 1024},
+		{.kind = RBT_TASK_COPY, .valid = all, .runlist = 9, .own_timeslice_us = 1024},
+		{.kind = RBT_TASK_COPY, .valid = all, .runlist = 70, .own_timeslice_us = 1024},
+		{.kind = RBT_TASK_COPY, .valid = RBT_TASK_HAS_RUNLIST, .runlist = 9},
+		{.kind = RBT_TASK_OTHER, .valid = all, .runlist = 9, .own_timeslice_us = 1024}};
+	struct rbt_holding *h = new_holding(hs);
+
+	h->rec.n_tasks = N_TASKS;
+	h->rec.tasks = calloc(N_TASKS, sizeof(tasks[0]));
+	if (h->rec.tasks == NULL) {
+		abort();
+	}
+	memcpy(h->rec.tasks, tasks, sizeof(tasks));
+	for (uint32_t i = 0; i < N_TASKS; i++) {
+		h->rec.tasks[i].handle = i;
+	}
+	return h;
+}
+
+static bool slices_are(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	return seen.slice_us[0] == a && seen.slice_us[1] == b && seen.slice_us[2] == c &&
+	       seen.slice_us[3] == d && seen.slice_us[4] == 0 && seen.slice_us[5] == 0;
+}
+
+static void test_copy_slices(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = new_context(&hs);
+
+	/* Those on these runlists of this GPU, if that makes them shorter. */
+	CHECK_INT(rbt_holding_set_copy_slice(h, 1, 0x300, 50), 0);
+	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x300, 1024), 0);
+	CHECK(slices_are(0, 0, 0, 0) && !h->slices_changed);
+	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x200, 50), 0);
+	CHECK(slices_are(0, 0, 50, 0) && h->slices_changed);
+	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x300, 1), 0);
+	CHECK(slices_are(0, 1, 1, 0));
+	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x100, 0), 0);
+	CHECK(slices_are(0, 1024, 1, 0));
+	CHECK_INT(rbt_holding_set_copy_slice(h, 0, RBT_ALL_RUNLISTS, 0), 0);
+	CHECK(slices_are(0, 1024, 1024, 1024));
+	/* Whoever restores cannot know which of them were changed. */
+	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x300, 1), 0);
+	memset(&seen, 0, sizeof(seen));
+	CHECK_INT(rbt_holding_restore_slices(h), 0);
+	CHECK(slices_are(2048, 1024, 1024, 1024) && !h->slices_changed);
+	rbt_holdings_finish(&hs);
+}
+
 int main(void)
 {
+	test_copy_slices();
 	test_at_once();
 	test_dropped();
 	test_restored();

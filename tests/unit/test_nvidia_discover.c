@@ -202,6 +202,27 @@ static void test_left_over_slice(uint64_t us)
 	world_stop(pid);
 }
 
+/* Nor is a copy task's, even of a length that libcuda might choose for kernels. */
+static void test_left_over_copy_slice(uint64_t us)
+{
+	struct nv_timeslice_params left = {.timeslice_us = us};
+
+	world_reset(0x10);
+	int fd = world_open();
+	uint32_t client = world_client(fd);
+	world_context(fd, client, 1, 0x5c000001);
+	pid_t pid = world_start(&fd, 1, (const char *const[]){"data,c1d00010,3,5c000001", NULL});
+	CHECK_INT(discover(pid), 0);
+	CHECK_INT(records[0].tasks[2].kind, RBT_TASK_COPY);
+	world_control(records[0].fd, client, records[0].tasks[2].handle, NV_CTRL_TSG_SET_TIMESLICE,
+		&left, sizeof(left));
+	drop_records();
+	CHECK_INT(discover(pid), 0);
+	check_context(&records[0], 1);
+	drop_records();
+	world_stop(pid);
+}
+
 static int setup_fd;
 
 static void set_slice(void *us)
@@ -385,6 +406,8 @@ int main(int argc, char **argv)
 	test_files_and_contexts();
 	test_left_over_slice(1);
 	test_left_over_slice(10000);
+	test_left_over_copy_slice(1);
+	test_left_over_copy_slice(1000);
 	test_setup();
 	test_nothing_to_find();
 	test_forked_worker();

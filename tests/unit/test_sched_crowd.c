@@ -75,7 +75,10 @@ static void randomise(struct crowd *c, struct rbt_sched_params *params)
 	for (unsigned i = 0; i <= pick(c, 2); i++) {
 		params->tasks[pick(c, c->n_gpus)] =
 			(struct rbt_sched_tasks){.n_compute = (uint32_t)pick(c, 10) / 4,
-				.own_us = has_none ? RBT_TIMESLICE_OWN : 1024 << pick(c, 2)};
+				.own_us = has_none ? RBT_TIMESLICE_OWN : 1024 << pick(c, 2),
+				.compute_runlists = pick(c, 8) > 0,
+				.copy_runlists = has_none ? 0 : pick(c, 16) << pick(c, 2),
+				.copy_own_us = 1024 * pick(c, 3)};
 	}
 }
 
@@ -112,6 +115,7 @@ static void reconfigure(struct crowd *c)
 		.max_reserve_ms = (uint32_t)pick(c, 300),
 		.min_share_permille = pick(c, 4) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 100),
 		.max_latency = (uint32_t)pick(c, 4),
+		.copies_take_turns = (uint32_t)pick(c, 2),
 	};
 
 	CHECK_INT(rbt_sched_configure(c->s, c->now_ns, &config), 0);
@@ -290,7 +294,11 @@ static void test_speed(unsigned n_events)
 		*params = (struct rbt_sched_params){.priority = i % 16,
 			.group = i % 10 == 0 ? 1 + i / 20 : 0,
 			.is_known = true};
-		params->tasks[i % 8] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = 2048};
+		params->tasks[i % 8] = (struct rbt_sched_tasks){.n_compute = 1,
+			.own_us = 2048,
+			.compute_runlists = 1,
+			.copy_runlists = 0x700,
+			.copy_own_us = 1024};
 		CHECK_INT(rbt_sched_change(c.s, 0, c.progs[i]->handle, params), 0);
 	}
 	clock_t start = clock();
@@ -322,6 +330,7 @@ int main(void)
 		test_random(seed, 12, 2, 5000);
 		test_random(seed, 40, 4, 3000);
 		test_random(seed, 6, 1, 3000);
+		test_random(seed, 3, 1, 3000);
 	}
 	test_speed(is_long ? 1000000 : 300000);
 	return check_result();

@@ -15,6 +15,8 @@ struct tally {
 	uint32_t n_ready[RBT_LEVELS], n_wanting[RBT_LEVELS], n_busy[RBT_LEVELS];
 	uint32_t n_reserve[RBT_LEVELS];
 	bool has_stuck;
+	struct rbt_rule_tally wishes;  /* for short slices */
+	struct rbt_rule_tally running; /* short and runnable */
 };
 
 /* One that is longer than the driver's, and nobody has asked for it. */
@@ -52,6 +54,34 @@ static const char *check_long_slice(
 	return NULL;
 }
 
+/* Copy tasks of who is kept off are off too only where they take turns. */
+static bool copies_run(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+{
+	return p->decision.off == RBT_ON ||
+	       (p->decision.off != RBT_OFF_COMMAND && s->config.copies_take_turns == 0);
+}
+
+static const char *check_copies(
+	const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g, struct tally *tally)
+{
+	const struct rbt_sched_tasks *tasks = &p->params.tasks[g];
+	uint64_t us = p->decision.slice_us[g];
+	bool is_short = (p->decision.short_copies >> g & 1) != 0;
+
+	if (is_short && (us == RBT_TIMESLICE_OWN || us >= tasks->copy_own_us ||
+				us >= tasks->own_us || tasks->copy_runlists == 0)) {
+		return "short copies without a short slice, or without copies";
+	}
+	if (is_short && (tasks->compute_runlists == 0 ||
+				(tasks->copy_runlists & tasks->compute_runlists) != 0)) {
+		return "short copies that may share a runlist with their program's kernels";
+	}
+	if (is_short && copies_run(s, p)) {
+		rbt_rule_count(&tally->running, tasks->copy_runlists, true);
+	}
+	return NULL;
+}
+
 static const char *check_slice(
 	const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g, struct tally *tally)
 {
@@ -68,8 +98,21 @@ static const char *check_slice(
 	}
 	if (p->decision.off == RBT_ON) {
 		tally->n_short_runnable += p->params.tasks[g].n_compute;
+		rbt_rule_count(&tally->running, p->params.tasks[g].compute_runlists, true);
 	}
 	return NULL;
+}
+
+static void count_wishes(const struct rbt_sched_prog *p, uint32_t g, struct tally *tally)
+{
+	if (rbt_prog_short_tasks(p, g) == 0) {
+		return;
+	}
+	tally->n_short += rbt_prog_short_tasks(p, g);
+	rbt_rule_count(&tally->wishes, p->params.tasks[g].compute_runlists, true);
+	if (rbt_prog_short_copies(p, g) != 0) {
+		rbt_rule_count(&tally->wishes, rbt_prog_short_copies(p, g), true);
+	}
 }
 
 static const char *check_off(const struct rbt_sched_prog *p)
@@ -99,12 +142,16 @@ static const char *check_prog(
 
 	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS && why == NULL; g++) {
 		if ((p->mask & UINT32_C(1) << g) == 0) {
-			why = p->decision.slice_us[g] != 0 ? "a slice where it has no task" : NULL;
+			why = p->decision.slice_us[g] != 0 ||
+					      (p->decision.short_copies >> g & 1) != 0
+				      ? "a slice where it has no task"
+				      : NULL;
 			continue;
 		}
 		why = check_slice(s, p, g, &tallies[g]);
+		why = why == NULL ? check_copies(s, p, g, &tallies[g]) : why;
 		if (p->unit->role != RBT_ROLE_NONE) {
-			tallies[g].n_short += rbt_prog_short_tasks(p, g);
+			count_wishes(p, g, &tallies[g]);
 			tallies[g].n_reserve[p->unit->level] += p->is_holding;
 		}
 	}
@@ -231,11 +278,30 @@ static const char *check_turn(
 	return NULL;
 }
 
+/* At most one short task may run on each runlist, and none beside one whose runlist is unknown. */
+static const char *check_runlists(const struct rbt_sched_gpu *gpu, const struct tally *tally)
+{
+	const struct rbt_rule_tally *running = &tally->running;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < RBT_RULE_RUNLISTS; i++) {
+		if (running->n[i] > 1) {
+			return "two short slices runnable on one runlist";
+		}
+		n += running->n[i];
+	}
+	if (running->n_unknown > 0 && n > 0) {
+		return "short slices beside one whose runlist is not known";
+	}
+	return memcmp(&gpu->tally, &tally->wishes, sizeof(gpu->tally)) != 0 ? "tally" : NULL;
+}
+
 static const char *check_gpu(const struct rbt_sched *s, uint32_t g, const struct tally *tally)
 {
 	const struct rbt_sched_gpu *gpu = &s->gpus[g];
 	const char *why = check_levels(gpu, tally);
 
+	why = why == NULL ? check_runlists(gpu, tally) : why;
 	if (tally->n_short_runnable > 1) {
 		return "two short slices runnable";
 	}

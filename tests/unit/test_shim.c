@@ -74,6 +74,30 @@ static void keeps_the_tree(void)
 	CHECK(!s->lossy && world.n_writes == 0);
 }
 
+/* Nobody sets the slices of copy tasks, so the driver is asked; once. */
+static void asks_for_the_slices_of_copy_tasks(void)
+{
+	world_start("8", NULL, "1");
+	make_client(CLIENT, 2);
+	world.default_us = 3000;
+	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
+	make_task(CLIENT, TSG(1), NV_ENGINE_TYPE_COPY0);
+	const struct shim_task *compute = &shim_find(table(), CLIENT, TSG(0))->t;
+	const struct shim_task *copy = &shim_find(table(), CLIENT, TSG(1))->t;
+	CHECK(compute->own_us == 2048 && copy->own_us == 3000);
+	CHECK((copy->valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0);
+	world.default_us = 1;
+	rm_schedule(CLIENT, TSG(1), false);
+	rm_schedule(CLIENT, TSG(1), true);
+	CHECK(copy->own_us == 3000);
+	/* What the driver does not say is not known. */
+	world.default_us = 0;
+	make_task(CLIENT, TSG(2), NV_ENGINE_TYPE_COPY0);
+	copy = &shim_find(table(), CLIENT, TSG(2))->t;
+	CHECK((copy->valid & RBT_TASK_HAS_OWN_TIMESLICE) == 0);
+	CHECK(world.n_writes == 0);
+}
+
 static void older_allocation_form(void)
 {
 	struct nv_tsg_params p = {.engine_type = NV_ENGINE_TYPE_GRAPHICS};
@@ -322,6 +346,7 @@ int main(void)
 		TEST(reads_the_environment),
 		TEST(ignores_a_bad_timeslice),
 		TEST(keeps_the_tree),
+		TEST(asks_for_the_slices_of_copy_tasks),
 		TEST(older_allocation_form),
 		TEST(transferred_call),
 		TEST(engine_named_later),

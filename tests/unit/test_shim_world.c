@@ -18,7 +18,8 @@
 #define TEST_LIMIT_S  20
 #define GPU_ID(minor) (0x1b00u + (minor))
 
-struct world world = {.listener = -1, .peer = -1, .device_fd = -1};
+struct world world = {
+	.listener = -1, .peer = -1, .device_fd = -1, .default_us = NV_DEFAULT_TIMESLICE_US};
 
 /* Which GPU a client's subdevice is on: one each. */
 static struct {
@@ -41,6 +42,8 @@ static void own_control(struct nv_control *ctl)
 	} else if (ctl->cmd == NV_CTRL_TSG_GET_INFO) {
 		world.n_tsg_info++;
 		((struct nv_tsg_info_params *)params)->tsg_id = ctl->object & 0xffff;
+	} else if (ctl->cmd == NV_CTRL_TSG_GET_TIMESLICE) {
+		((struct nv_timeslice_params *)params)->timeslice_us = world.default_us;
 	}
 }
 

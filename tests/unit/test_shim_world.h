@@ -58,8 +58,10 @@ struct world {
 	bool no_kfd; /* it cannot be opened */
 
 	/* The driver */
-	bool foreign;         /* another one, which accepts anything */
-	int fail_errno;       /* the next calls fail altogether */
+	bool foreign;   /* another one, which accepts anything */
+	int fail_errno; /* the next calls fail altogether */
+	uint64_t
+		default_us; /* the slice that the driver says it gives a task; 0: it does not say */
 	uint32_t fail_status; /* RM refuses the next calls */
 	void (*during_call)(unsigned long request, void *arg);
 	uint32_t refuse_slice_status;

@@ -237,8 +237,10 @@ static void read_timeslice(const struct objects *objs, struct rbt_task *task)
 	if (task->kind == RBT_TASK_COMPUTE && slice.timeslice_us == NV_DEFAULT_TIMESLICE_US) {
 		task->valid |= RBT_TASK_IS_NEW;
 	}
-	if (slice.timeslice_us < SHORTEST_OWN_TIMESLICE_US ||
-		slice.timeslice_us > LONGEST_OWN_TIMESLICE_US) {
+	/* The others keep RM's: libcuda does not set them. */
+	uint64_t shortest_us = task->kind == RBT_TASK_COMPUTE ? SHORTEST_OWN_TIMESLICE_US
+							      : NV_DEFAULT_TIMESLICE_US;
+	if (slice.timeslice_us < shortest_us || slice.timeslice_us > LONGEST_OWN_TIMESLICE_US) {
 		task->own_timeslice_us = task->kind == RBT_TASK_COMPUTE
 						 ? NV_DEFAULT_COMPUTE_TIMESLICE_US
 						 : NV_DEFAULT_TIMESLICE_US;
