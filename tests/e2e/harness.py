@@ -275,6 +275,19 @@ class Session:
         except FileNotFoundError:
             pass
 
+    def kill_both(self, is_kept=False):
+        """Kills daemon and hand at once, so that neither can put anything back; nor does a keeper start them again, unless
+        is_kept. Returns the daemon's pid."""
+        daemon, hand = self.daemon(), self.hand()
+        if not is_kept:
+            self.unkeep()
+        os.kill(daemon, signal.SIGSTOP)
+        kill_all([hand, daemon])
+        eventually("both have gone", lambda: not alive(daemon) and not alive(hand))
+        if not is_kept:
+            self.unkeep()
+        return daemon
+
     def end_daemon(self):
         """Kills daemon, hand and keeper, whoever of them there is."""
         for name in ("rubato-keeper", "rubatod", "rubato-hand"):

@@ -21,14 +21,6 @@ def kill(pid):
     os.kill(pid, signal.SIGKILL)
 
 
-def kill_both(s):
-    for pid in (s.daemon(), s.hand()):
-        os.kill(pid, signal.SIGSTOP)
-    for pid in (s.daemon(), s.hand()):
-        kill(pid)
-    eventually("both have gone", lambda: not s.processes("rubatod") and not s.processes("rubato-hand"))
-
-
 def test_renice_there_and_back(s):
     p = s.program()
     for _ in range(2):
@@ -143,16 +135,19 @@ def test_the_driver_refuses_to_restore(s):
     p, q = s.program(), s.program()
     s.rubato("renice", p.pid, "--class", "best-effort")
     s.softgpu("fault", "--cmd", "a06c0103", "--status", "65", "--count", "2")
+    s.unkeep()
     kill(s.daemon())
     eventually("the hand has gone too", lambda: not s.processes("rubato-hand"))
     assert sorted(copies(s, p.pid)) == [1, 1024, 1024] and os.path.exists(os.path.join(s.run_dir, "state"))
     s.rubato("renice", q.pid, "--class", "latency")
+    s.rubato("renice", p.pid, "--class", "normal")
     assert s.is_default(p.pid)
 
 
 def test_the_daemon_is_killed(s):
     p, q = s.program(), s.run("--class", "best-effort")
     eventually("short", lambda: short(s, q.pid))
+    s.unkeep()
     kill(s.daemon())
     eventually("restored", lambda: s.is_default(p.pid) and s.is_released(q.pid))
 
@@ -161,6 +156,7 @@ def test_the_daemon_is_killed_after_attach(s):
     p = s.program()
     s.rubato("renice", p.pid, "--class", "best-effort")
     assert short(s, p.pid)
+    s.unkeep()
     kill(s.daemon())
     eventually("restored", lambda: s.is_default(p.pid))
 
@@ -180,9 +176,11 @@ def test_both_are_killed(s):
     """The next start finds them in the state file."""
     p, q = s.program(), s.program()
     s.rubato("renice", p.pid, "--class", "best-effort")
-    kill_both(s)
+    s.kill_both()
     assert short(s, p.pid)
     s.rubato("renice", q.pid, "--class", "latency")
+    eventually("as it was told", lambda: s.ps()[p.pid]["class"] == "best-effort" and short(s, p.pid))
+    s.rubato("renice", p.pid, "--class", "normal")
     assert s.is_default(p.pid)
 
 
@@ -190,7 +188,7 @@ def test_what_a_dead_scheduler_left_is_not_its_own(s):
     """Without the state file, the next daemon finds a program whose copy tasks are short."""
     p = s.program()
     s.rubato("renice", p.pid, "--class", "best-effort")
-    kill_both(s)
+    s.kill_both()
     os.unlink(os.path.join(s.run_dir, "state"))
     s.rubato("renice", p.pid, "--class", "best-effort")
     own = [t["own_timeslice_us"] for t in s.ps()[p.pid]["tasks"] if t["kind"] == "copy"]

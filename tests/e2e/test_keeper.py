@@ -10,16 +10,6 @@ from harness import alive, eventually, main
 BEST_EFFORT = ("--class", "best-effort")
 
 
-def kill_both(s):
-    """Daemon and hand at once: neither can put anything back."""
-    daemon, hand = s.daemon(), s.hand()
-    os.kill(daemon, signal.SIGSTOP)
-    os.kill(hand, signal.SIGKILL)
-    os.kill(daemon, signal.SIGKILL)
-    eventually("both have gone", lambda: not alive(daemon) and not alive(hand))
-    return daemon
-
-
 def comes_back(s, old):
     eventually("another daemon runs", lambda: [pid for pid in s.processes("rubatod") if pid != old], 10)
 
@@ -43,7 +33,7 @@ def test_both_are_killed(s):
     s.rubato("renice", q.pid, *BEST_EFFORT)
     s.rubato("suspend", r.pid)
     eventually("turns", lambda: s.is_off(p.pid) != s.is_off(q.pid))
-    old = kill_both(s)
+    old = s.kill_both(is_kept=True)
     comes_back(s, old)
     p.ask("slice")
     eventually("managed again", lambda: [s.ps()[x.pid]["class"] for x in (p, q, r)] == ["best-effort"] * 2 + ["normal"], 10)
@@ -56,11 +46,11 @@ def test_both_are_killed(s):
 def test_a_suspend_with_an_end(s):
     """It ends when it was said to, whichever daemon sees it."""
     p, q = s.program(), s.program()
-    s.rubato("suspend", p.pid, "--for", "3")
+    s.rubato("suspend", p.pid, "--for", "8")
     s.rubato("suspend", q.pid)
-    comes_back(s, kill_both(s))
-    eventually("suspended again", lambda: s.is_suspended(p.pid) and s.is_suspended(q.pid), 3)
-    eventually("that one runs", lambda: s.is_running(p.pid), 6)
+    comes_back(s, s.kill_both(is_kept=True))
+    eventually("suspended again", lambda: s.is_suspended(p.pid) and s.is_suspended(q.pid) and len(s.processes("rubato-hand")), 7)
+    eventually("that one runs", lambda: s.is_running(p.pid), 12)
     assert s.is_suspended(q.pid)
 
 
@@ -110,7 +100,7 @@ def test_too_many_deaths(s):
     for _ in range(3):
         eventually("1 us", lambda: s.slices(p.pid) == [1], 10)
         assert not s.rubato("ps").stderr
-        old = kill_both(s)
+        old = s.kill_both(is_kept=True)
         p.ask("slice")
     eventually("it is said in the log", lambda: "killed 3 times within 10 s" in s.log())
     time.sleep(1)
@@ -129,9 +119,7 @@ def test_everything_is_killed_and_somebody_looks(s):
     for look in (["ps"], ["top", "--once"]):
         p = s.program()
         s.rubato("suspend", p.pid)
-        s.unkeep()
-        kill_both(s)
-        s.unkeep()
+        s.kill_both()
         assert s.is_suspended(p.pid) and not s.processes("rubatod")
         s.rubato(*look)
         eventually("it was told to be suspended", lambda: s.is_suspended(p.pid) and s.processes("rubato-hand"))
@@ -168,9 +156,7 @@ def test_resume_while_calls_are_slow(s):
     """The daemon that resume starts puts it back; looking at the program would take too long."""
     p = s.program()
     s.rubato("suspend", p.pid)
-    s.unkeep()
-    kill_both(s)
-    s.unkeep()
+    s.kill_both()
     s.softgpu("fault", "--nr", "2a", "--delay-us", "300000")
     s.rubato("resume", p.pid, timeout=60)
     s.softgpu("fault", "clear")
@@ -186,9 +172,7 @@ def test_killed_while_a_program_sets_up(s):
     eventually("1 us", lambda: s.slices(other.pid) == [1])
     p.say("more")
     eventually("a task is being set up, and in the state file", lambda: 1024 in s.slices(p.pid) and in_state(s) == 3)
-    s.unkeep()
-    kill_both(s)
-    s.unkeep()
+    s.kill_both()
     assert p.process.stdout.readline().startswith("ready")
     s.rubato("ps")
     s.rubato("renice", p.pid, other.pid, "--class", "normal")

@@ -13,16 +13,6 @@ def kill(pid, number=signal.SIGKILL):
     os.kill(pid, number)
 
 
-def kill_both(s):
-    """Daemon and hand, so that neither is left to restore; and nobody starts them again."""
-    s.unkeep()
-    daemon, hand = s.daemon(), s.hand()
-    kill(daemon, signal.SIGSTOP)
-    kill(hand)
-    kill(daemon)
-    eventually("both gone", lambda: not alive(daemon) and not alive(hand))
-
-
 def test_suspend_and_resume(s):
     for p in (s.program(), s.run("--class", "best-effort")):
         s.rubato("suspend", p.pid)
@@ -163,7 +153,7 @@ def test_the_hand_is_killed_and_half_is_restored(s):
 def test_both_are_killed(s):
     p = s.program()
     s.rubato("suspend", p.pid)
-    kill_both(s)
+    s.kill_both()
     assert s.is_suspended(p.pid)  # nobody is left to resume it…
     s.rubato("resume", p.pid)     # …but the way back is one command
     assert s.is_default(p.pid)
@@ -172,7 +162,7 @@ def test_both_are_killed(s):
 def test_the_next_start_heals(s):
     p, q = s.program(), s.program()
     s.rubato("suspend", p.pid)
-    kill_both(s)
+    s.kill_both()
     s.rubato("renice", q.pid, "--class", "best-effort")  # about another program altogether
     assert s.slices(q.pid) == [1]
     eventually("as it was told", lambda: s.ps()[p.pid]["state"] == "suspended" and s.is_suspended(p.pid))

@@ -133,10 +133,10 @@ def test_the_daemon_is_killed_in_turns(s):
     programs = [s.run(*BEST_EFFORT), s.program(), s.program()]
     s.rubato("renice", programs[1].pid, programs[2].pid, *BEST_EFFORT)
     taking_turns(s, programs)
+    s.unkeep()
     kill(s.daemon())
     eventually("nobody is off or short", lambda: are_free(s, programs))
     eventually("the hand has gone too", lambda: not s.processes("rubato-hand"))
-    assert not os.path.exists(os.path.join(s.run_dir, "state"))
 
 
 def test_the_hand_is_killed_in_turns(s):
