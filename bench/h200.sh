@@ -11,6 +11,7 @@
 #   collapse  two best-effort programs at once, with a daemon and without
 #   mps       the same programs under MPS, for comparison
 #   crowd     1, 3 and 8 trainers, half of them attached, beside an inference program under `rubato run`; then weights
+#   revive    daemon and hand are killed together under load: requests before, and from 3 s later on
 #   launchbound  eager requests beside a launch-bound program: 200 tiny kernels, then a wait, and so on
 #   copy      a program that copies 256 MiB blocks both ways beside requests that copy their input
 #   copies    two such programs: the same, and what they do together by default and under Rubato
@@ -58,7 +59,7 @@ for program in latency besteffort launch shim_overhead; do
 	cp "$BUILD/bench/$program" "$stage/build/bench/" || exit 2
 done
 cp -rL "$BUILD/standin" "$stage/build/" || exit 2
-cp "$here"/*.py "$here"/{colocate,collapse,overhead} "$stage/bench/"
+cp "$here"/*.py "$here"/{colocate,collapse,overhead,revive} "$stage/bench/"
 cp -r "$here/../python" "$stage/python"
 chmod -R a+rX "$stage"
 chmod 1777 "$stage/tmp"
@@ -139,6 +140,9 @@ run_step() {
 			--target-daemon 0.02 \
 			--title '1, 3 and 8 trainers beside an inference program'
 		;;
+	revive)
+		step revive "${LIMIT_REVIVE:-170}" "$bench/revive" --programs "$programs" --rounds "${ROUNDS_REVIVE:-4}" --json "$OUT/revive.json"
+		;;
 	launchbound)
 		RATE=${RATE:-30} REQUESTS=${REQUESTS:-960} ROUNDS=${ROUNDS:-3} colocate launchbound "${LIMIT_LAUNCHBOUND:-165}" \
 			--modes eager --train tiny --latency-run --trainer-run --own-seconds 2 ${FLAGS_LAUNCHBOUND:-} \
@@ -185,7 +189,7 @@ if [ $# -eq 0 ]; then
 fi
 for name in "${steps[@]}"; do
 	case $name in
-	smoke | a | b | c | d | collapse | mps | crowd | gaps | copy | copies | launchbound) ;;
+	smoke | a | b | c | d | collapse | mps | crowd | gaps | copy | copies | launchbound | revive) ;;
 	*)
 		echo "h200.sh: $name: no such step" >&2
 		exit 2
