@@ -222,6 +222,8 @@ static void judge(struct rbt_trial *t)
 	uint64_t margin_us = cost_us(t, &costs) / WEIGHT;
 	uint64_t most_us = mean_of(&with, with.n) / MARGIN_SHARE;
 	t->margin_us = (uint32_t)(margin_us < most_us ? margin_us : most_us);
+	/* It may cost the requests themselves. */
+	costs = costs || is_above(compare(&with, &without, 0), 5);
 	if (are_slower(&without, &with, t->margin_us)) {
 		decide(t, RBT_VERDICT_WORTH_IT, true);
 	} else if (costs && n_rarer >= ENOUGH &&

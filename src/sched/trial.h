@@ -22,9 +22,10 @@
  *   of them were late. Many are tried only if it makes little difference to them. It is worth it,
  *   too, if it helps a part of them: more than n / 3 + 2 of n without one are slower than 7/8 of
  *   the others.
- * - It is not worth it if its cost is clear (z >= 2 for the paces), and if that is more than it
- *   gives, after 16 requests (z <= -1) or after 64 (z <= 0); if the mean of the faster 7/8 says the
- *   same; and if no more than n / 4 + 1 of n are slower than 7/8 of the others.
+ * - It is not worth it if its cost is clear (z >= 2 for the paces; or the requests themselves are
+ *   faster without it, z <= -2.5), and if that is more than it gives, after 16 requests (z <= -1)
+ *   or after 64 (z <= 0); if the mean of the faster 7/8 says the same; and if no more than
+ *   n / 4 + 1 of n are slower than 7/8 of the others.
  * - After 64 requests that tell neither, it is kept.
  * It is kept without a trial where the neighbours' pace is not known, because they have no board,
  * and where requests take less than 1/32 of the time.
@@ -32,9 +33,10 @@
  * Which requests are tried, one in four, is shuffled: a program may do something else in every
  * fourth. The next trial comes after 512 requests for each that was tried, or after 64 for each if
  * the difference was not clear; after 2048 at least, and twice as late each time that the verdict is
- * the same. So of a program that needs its reserve two requests in a thousand are late at most. A program whose reserve is not worth it is tried the other way round, one request in
- * four with a reserve, after 512 requests, or once its requests are clearly slower than those with a
- * reserve were.
+ * the same. So of a program that needs its reserve two requests in a thousand are late at most. A
+ * program whose reserve is not worth it is tried the other way round, one request in four with a
+ * reserve, after 512 requests, or once its requests are clearly slower than those with a reserve
+ * were.
  *
  * What is known belongs to a company: the neighbours that are at work. A few companies are
  * remembered. For one that is new, the program is reserved for until the trial says otherwise. While

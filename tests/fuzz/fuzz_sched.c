@@ -64,6 +64,14 @@ static void read_runlists(struct rbt_sched_tasks *tasks)
 	tasks->copy_own_us = (byte & 64) != 0 ? 1024 : (byte & 128) != 0 ? 50 : 0;
 }
 
+static bool progress(void *ctx, void *owner, uint64_t *ret)
+{
+	uint8_t byte = next_byte();
+
+	*ret = now_ns / 1000 * (byte & 15);
+	return (byte & 16) == 0;
+}
+
 static void read_params(struct rbt_sched_params *params)
 {
 	static const uint64_t slices[] = {
@@ -207,7 +215,7 @@ static void step(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
+	static const struct rbt_sched_ops ops = {.look = look, .rest = rest, .progress = progress};
 
 	input = (struct input){.data = data, .left = size};
 	now_ns = 0;

@@ -56,7 +56,15 @@ static bool rest(void *ctx, void *owner)
 	return pick(ctx, 10) > 0;
 }
 
-static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
+static bool progress(void *ctx, void *owner, uint64_t *ret)
+{
+	struct crowd *c = ctx;
+
+	*ret = c->now_ns / 1000 + (c->seed >> 24 & 4095);
+	return true;
+}
+
+static const struct rbt_sched_ops ops = {.look = look, .rest = rest, .progress = progress};
 
 static void randomise(struct crowd *c, struct rbt_sched_params *params)
 {
@@ -116,6 +124,7 @@ static void reconfigure(struct crowd *c)
 		.min_share_permille = pick(c, 4) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 100),
 		.max_latency = (uint32_t)pick(c, 4),
 		.copies_take_turns = (uint32_t)pick(c, 2),
+		.always_reserve = pick(c, 4) == 0,
 	};
 
 	CHECK_INT(rbt_sched_configure(c->s, c->now_ns, &config), 0);

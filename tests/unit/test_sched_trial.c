@@ -250,8 +250,9 @@ static void test_no_pile(void)
 	sim_finish(&sim);
 }
 
-/* Those who announce their requests, devices without slices, and a configuration that says so. */
-static void test_always(bool is_hinted, uint64_t own_us, bool always_reserve)
+/* Those who announce their requests, devices without slices, neighbours without a board, and a
+ * configuration that says so. */
+static void test_always(bool is_hinted, uint64_t own_us, bool is_known, bool always_reserve)
 {
 	struct rbt_sched_config config = {.always_reserve = always_reserve};
 	struct rbt_sched_params params = {.priority = LATENCY, .weight = 1, .is_known = true};
@@ -262,7 +263,7 @@ static void test_always(bool is_hinted, uint64_t own_us, bool always_reserve)
 	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = own_us};
 	sim_init_slow(&sim, &config);
 	sim.on_ns = PIPELINE_NS;
-	sim_add(&sim, BEST_EFFORT, true, &tiny);
+	sim_add(&sim, BEST_EFFORT, is_known, &tiny);
 	struct sim_prog *p = sim_add_params(&sim, &params, &work);
 	sim_run(&sim, 10 * SIM_S);
 	CHECK_INT(sim_stats(p).spared, 0);
@@ -314,6 +315,9 @@ static double length(enum lengths lengths, unsigned n)
 	}
 }
 
+/* What the neighbours submit from one request to the next, beside a reserve; 1000 without. */
+static unsigned beside_reserve = 800;
+
 /* The verdict on requests of some 4 ms that take `longer` without a reserve, or of which a part
  * takes twice as long. */
 static enum rbt_verdict try(enum lengths lengths, double longer, double part)
@@ -327,8 +331,9 @@ static enum rbt_verdict try(enum lengths lengths, double longer, double part)
 		double took_ns = 4e6 * length(lengths, n++);
 
 		took_ns *= is_reserved ? 1 : (1 + longer) * (uniform() < part ? 2 : 1);
+		double pace = (is_reserved ? beside_reserve : 1000) * (0.9 + 0.2 * uniform());
 		rbt_trial_add(t, is_reserved, (uint64_t)took_ns);
-		rbt_trial_pace(t, is_reserved, is_reserved ? 800 : 1000, 30 * SIM_MS);
+		rbt_trial_pace(t, is_reserved, (uint64_t)pace, 30 * SIM_MS);
 	}
 	CHECK(t->is_over);
 	return t->verdict;
@@ -357,6 +362,22 @@ static void test_lengths(void)
 	CHECK(n_worthless(LENGTHS_NORMAL, 0.15, 0) <= 4);
 	/* What counts is not the middle alone. */
 	CHECK(n_worthless(LENGTHS_NORMAL, 0, 0.4) <= 5);
+}
+
+/* A reserve that costs nobody anything is kept, though it gives little, unless the requests are
+ * better off without it. What neighbours say of themselves is not believed beyond a limit. */
+static void test_cost(void)
+{
+	beside_reserve = 1000;
+	CHECK(n_worthless(LENGTHS_NORMAL, 0, 0) <= 10);
+	CHECK(n_worthless(LENGTHS_NORMAL, 0.05, 0) <= 5);
+	CHECK(n_worthless(LENGTHS_NORMAL, -0.2, 0) >= 90);
+	beside_reserve = 1100; /* they are better off with it */
+	CHECK(n_worthless(LENGTHS_NORMAL, 0, 0) <= 10);
+	beside_reserve = 0;
+	CHECK(n_worthless(LENGTHS_NORMAL, 0, 0) >= 95);
+	CHECK(n_worthless(LENGTHS_NORMAL, 0.15, 0) <= 4);
+	beside_reserve = 800;
 }
 
 /* Companies without end, each new: that is no excuse for trying all the time. */
@@ -415,11 +436,13 @@ int main(void)
 	test_company_at_work();
 	test_alarm();
 	test_no_pile();
-	test_always(true, SIM_OWN_US, false);
-	test_always(false, RBT_TIMESLICE_OWN, false);
-	test_always(false, SIM_OWN_US, true);
+	test_always(true, SIM_OWN_US, true, false);
+	test_always(false, RBT_TIMESLICE_OWN, true, false);
+	test_always(false, SIM_OWN_US, false, false);
+	test_always(false, SIM_OWN_US, true, true);
 	test_reasons();
 	test_lengths();
+	test_cost();
 	test_limit();
 	test_memory();
 	test_extremes();

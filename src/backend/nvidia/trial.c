@@ -73,10 +73,10 @@ static bool control(struct own *o, uint32_t object, uint32_t cmd, void *params, 
 	return r == 0 && status == NV_OK ? true : fail(o, text, what, r, status);
 }
 
-/* Whether parameters that are 4 and 8 bytes too long are refused, for their size. `params` has room
- * for them. */
-static bool minds_sizes(
-	struct own *o, uint32_t object, uint32_t cmd, const void *params, uint32_t size, char *text)
+/* Whether parameters that are 4 and 8 bytes too long are refused for their size; with which status.
+ */
+static bool minds_sizes(struct own *o, uint32_t object, uint32_t cmd, const void *params,
+	uint32_t size, uint32_t *ret_status, char *text)
 {
 	for (uint32_t wrong = size + 4; wrong <= size + 8; wrong += 4) {
 		uint8_t copy[sizeof(struct nv_disable_channels_params) + 8] = {0};
@@ -95,6 +95,7 @@ static bool minds_sizes(
 				     status != NV_ERR_INVALID_PARAM_STRUCT)) {
 			return fail(o, text, what, r, status);
 		}
+		*ret_status = status;
 	}
 	return true;
 }
@@ -132,9 +133,11 @@ static bool try_slices(struct own *o, char *text)
 {
 	struct nv_timeslice_params wrong = {.timeslice_us = OTHER_US};
 	uint64_t own_us = 0, is_us = 0;
+	uint32_t status;
 
 	if (!read_slice(o, text, &own_us) || !set_slice(o, text, TRIED_US) ||
-		!minds_sizes(o, o->group, NV_CTRL_TSG_SET_TIMESLICE, &wrong, sizeof(wrong), text) ||
+		!minds_sizes(o, o->group, NV_CTRL_TSG_SET_TIMESLICE, &wrong, sizeof(wrong), &status,
+			text) ||
 		!read_slice(o, text, &is_us)) {
 		return false;
 	}
@@ -152,20 +155,32 @@ static bool try_slices(struct own *o, char *text)
 	return true;
 }
 
-/* All zeroes, so that a layout that we do not know has no channel in it either. */
+/*
+ * All zeroes, so that a layout that we do not know has no channel in it either. A driver may mind
+ * that there is no channel (580.159.04 on an H200 answers 0x3a, and 0x1f to a wrong size): what
+ * counts is that it tells the right size from wrong ones.
+ */
 static bool try_suspends(struct own *o, char *text)
 {
 	struct nv_disable_channels_params none = {0};
+	uint32_t status = NV_OK, wrong = NV_OK;
+	int r = rbt_nv_control_status(o->ctl, o->client, o->subdevice,
+		NV_CTRL_FIFO_DISABLE_CHANNELS, &none, sizeof(none), &status);
 
-	if (!control(o, o->subdevice, NV_CTRL_FIFO_DISABLE_CHANNELS, &none, sizeof(none), text,
-		    "a call for no channels was refused") ||
-		!minds_sizes(o, o->subdevice, NV_CTRL_FIFO_DISABLE_CHANNELS, &none, sizeof(none),
-			text)) {
+	if (r < 0 || (status != NV_OK && status != NV_ERR_INVALID_ARGUMENT &&
+			     status != NV_ERR_INVALID_PARAM_STRUCT)) {
+		return fail(o, text, "a call for no channels was refused", r, status);
+	}
+	if (!minds_sizes(o, o->subdevice, NV_CTRL_FIFO_DISABLE_CHANNELS, &none, sizeof(none),
+		    &wrong, text)) {
 		return false;
 	}
+	if (status == wrong) {
+		return fail(o, text, "right and wrong sizes are refused alike", 0, status);
+	}
 	snprintf(text, RBT_TRIAL_TEXT,
-		"a call for no channels was answered; %u and %u bytes were refused",
-		(unsigned)sizeof(none) + 4, (unsigned)sizeof(none) + 8);
+		"a call for no channels was answered with 0x%x, %u and %u bytes with 0x%x", status,
+		(unsigned)sizeof(none) + 4, (unsigned)sizeof(none) + 8, wrong);
 	return true;
 }
 
