@@ -117,6 +117,9 @@ uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj)
 	if (p->count > NV_DISABLE_CHANNELS_MAX) {
 		return NV_ERR_INVALID_ARGUMENT;
 	}
+	if (p->count == 0) {
+		return NV_ERR_INVALID_PARAM_STRUCT; /* 580.159.04 on an H200 */
+	}
 	if (p->disable) {
 		state = p->only_disable_scheduling ? RM_CHANNEL_DISABLED_SCHEDULING
 						   : RM_CHANNEL_DISABLED;

@@ -16,8 +16,11 @@ KERNELS = os.environ.get("KERNELS", os.path.join(os.path.dirname(os.path.abspath
 def cpu_seconds(pid):
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/schedstat") as f:
-            total += int(f.read().split()[0])
+        try:
+            with open(f"/proc/{pid}/task/{task}/schedstat") as f:
+                total += int(f.read().split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # a thread that has just ended
     return total / 1e9
 
 

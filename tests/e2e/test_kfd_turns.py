@@ -399,8 +399,11 @@ def test_attached_latency_program_reserves(s):
 def thread_status(pid, name):
     """Of the thread with that name; None: there is none."""
     for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/status") as f:
-            status = {key: value.strip() for key, _, value in (line.partition(":") for line in f)}
+        try:
+            with open(f"/proc/{pid}/task/{tid}/status") as f:
+                status = {key: value.strip() for key, _, value in (line.partition(":") for line in f)}
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
         if status["Name"] == name:
             return status
     return None

@@ -54,21 +54,26 @@ def test_more_than_64_channels(s):
 def test_more_than_a_record_holds(s):
     """Nothing is half suspended: one clear line, and the program goes on."""
     many = ("--contexts", 66)
+
+    def is_refused():
+        """Before, it may not be known yet, or looking into it may take too long on a busy machine; that is one line, too."""
+        done = s.rubato("suspend", p.pid, code=None)
+        assert done.stderr.count("\n") <= 1, done.stderr
+        return done.returncode == 1 and "more tasks than are known" in done.stderr
+
     for p in (s.program(*many), s.run("--class", "normal", args=many)):
-        eventually("known", lambda: s.rubato("suspend", p.pid, code=None).returncode == 1)
-        done = s.rubato("suspend", p.pid, code=1)
-        assert "more tasks than are known" in done.stderr and done.stderr.count("\n") == 1, done.stderr
-        eventually("it goes on", lambda: s.is_running(p.pid), 20)  # a thousand calls of the driver
+        eventually("refused", is_refused, 60)
+        eventually("it goes on", lambda: s.is_running(p.pid), 60)  # a thousand calls of the driver
 
 
 def test_it_comes_to_more_than_a_record_holds(s):
     """It is resumed then: all of it, also what the record has no room for any more."""
     p = s.run("--class", "normal", args=("--contexts", 63))
     s.rubato("suspend", p.pid)
-    eventually("suspended", lambda: s.is_suspended(p.pid), 20)
+    eventually("suspended", lambda: s.is_suspended(p.pid), 60)
     for _ in range(3):
         p.ask("more")
-    eventually("it goes on", lambda: s.is_running(p.pid), 20)
+    eventually("it goes on", lambda: s.is_running(p.pid), 60)
     assert "it is resumed" in s.log()
 
 
