@@ -95,6 +95,11 @@ static bool minds_sizes(struct own *o, uint32_t object, uint32_t cmd, const void
 				     status != NV_ERR_INVALID_PARAM_STRUCT)) {
 			return fail(o, text, what, r, status);
 		}
+		/* Another answer to one of the two: that may be the right size, and the complaint
+		 * about something else. */
+		if (wrong > size + 4 && status != *ret_status) {
+			return fail(o, text, what, 0, status);
+		}
 		*ret_status = status;
 	}
 	return true;
