@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A best-effort program: keeps kernels that fill the whole chip in flight and counts those that are
- * done. With --burst N it is launch-bound instead: N kernels of one block each are one unit of work.
+ * A best-effort program: keeps kernels that fill the whole chip in flight and counts those that
+ * are done. With --burst N it is launch-bound instead: N kernels of one block each are one unit
+ * of work.
  *
  * Driven by lines on standard input, answered by one line of JSON each:
  *   go      calibrates (once; not with --steps) and starts; answers with the work in a kernel, to
