@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A best-effort program: keeps kernels that fill the whole chip in flight and counts those that are
- * done. With --burst N it is launch-bound instead: N kernels of one block each are one unit of work.
- * With --copy-mib it runs no kernels, but copies a block of that size to the device and back, from and
- * to pinned memory, again and again.
+ * A best-effort program: keeps kernels that fill the whole chip in flight and counts those that
+ * are done. With --burst N it is launch-bound instead: N kernels of one block each are one unit
+ * of work. With --copy-mib it runs no kernels, but copies a block of that size to the device and
+ * back, from and to pinned memory, again and again.
  *
  * Driven by lines on standard input, answered by one line of JSON each:
  *   go      calibrates (once; not with --steps) and starts; answers with the work in a kernel, to

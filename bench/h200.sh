@@ -141,7 +141,7 @@ run_step() {
 			--title '1, 3 and 8 trainers beside an inference program'
 		;;
 	revive)
-		step revive "${LIMIT_REVIVE:-170}" "$bench/revive" --programs "$programs" --rounds "${ROUNDS_REVIVE:-4}" --json "$OUT/revive.json"
+		step revive "${LIMIT_REVIVE:-170}" "$bench/revive" --programs "$programs" --rounds "${ROUNDS_REVIVE:-3}" --json "$OUT/revive.json"
 		;;
 	launchbound)
 		RATE=${RATE:-30} REQUESTS=${REQUESTS:-960} ROUNDS=${ROUNDS:-3} colocate launchbound "${LIMIT_LAUNCHBOUND:-165}" \

@@ -339,9 +339,12 @@ static void end_probe(struct rbt_sched *s, struct rbt_sched_prog *p)
 	uint64_t look_ns = p->in_flight ? rbt_ms(s->config.turn_ms) : rbt_us(s->config.idle_us);
 
 	if (u->is_on && s->now_ns >= u->on_since_ns + look_ns) {
+		uint64_t wanted_ns = u->wanted_ns;
+
 		u->is_probing = false;
 		plan_probe(s, u, false);
 		rbt_unit_update_wanting(s, u);
+		u->wanted_ns = wanted_ns; /* we wanted it to, not the program */
 	}
 }
 

@@ -21,8 +21,8 @@ static uint64_t mix(uint64_t x)
 static bool is_company(
 	const struct rbt_sched *s, const struct rbt_sched_prog *p, const struct rbt_sched_unit *u)
 {
-	bool is_there =
-		u->is_wanting || (u->wanted_ns != 0 && s->now_ns - u->wanted_ns < RECENT_NS);
+	bool is_there = (u->is_wanting && !u->is_probing) ||
+			(u->wanted_ns != 0 && s->now_ns - u->wanted_ns < RECENT_NS);
 
 	return is_there && u->level < p->unit->level && u->can_suspend && !u->is_blocked;
 }

@@ -161,7 +161,8 @@ static uint64_t safe_ns(const struct rbt_sched *s, const struct rbt_sched_prog *
 	return is_long ? rbt_us(s->config.latency_slice_us) / 10 * 9 : rbt_us(s->config.burst_us);
 }
 
-/* Whether not to wait for the end of its slice: it has gaps, is known for long bursts, or nothing else lets it in. */
+/* Whether to begin before its slice ends: it has gaps, is known for long bursts, or nothing else
+ * lets it in. */
 static bool begins_at_once(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint64_t lasts_ns = p->learn.request_ns, long_ns = rbt_us(s->config.burst_us) + WORTH_NS;

@@ -185,7 +185,7 @@ static bool are_as_fast(
 	struct ranks r = compare(without, with, margin);
 	bool seems_so = r.sum <= 0 && (is_last || 3 * r.sum * r.sum >= r.spread); /* z <= -1 */
 
-	return seems_so && count_slow(without, with, margin) <= without->n / 4 + 1 &&
+	return seems_so && count_slow(without, with, margin) <= without->n / 6 + 1 &&
 	       mean_of(without, without->n - without->n / 8) <=
 		       mean_of(with, with->n - with->n / 8) + margin;
 }

@@ -139,8 +139,8 @@ static uint64_t n_spared(struct sim_prog *p, uint64_t for_ns)
 	return sim_stats(p).spared - before;
 }
 
-/* Beside one neighbour it is not worth it, beside another it is. Each company is judged anew when it
- * is first met, with a reserve from its first request on, and known when it is met again: because
+/* Beside one neighbour it is not worth it, beside another it is. Each company is judged anew when
+ * it is first met, with a reserve from its first request on, and known when met again: because
  * one comes or goes, is suspended, changes its class, or begins to work. */
 static void test_company(void)
 {
@@ -177,7 +177,7 @@ static void test_company(void)
 	sim_finish(&sim);
 }
 
-/* One that was there, and begins to work after a while. */
+/* One that was there, and begins to work again after a while. */
 static void test_company_at_work(void)
 {
 	struct sim sim;
@@ -189,7 +189,8 @@ static void test_company_at_work(void)
 	struct sim_work work = {.burst_ns = SIM_US, .bursts = 1, .period_ns = 1000 * SIM_S};
 	struct sim_prog *heavy = sim_add(&sim, BEST_EFFORT, true, &work);
 	heavy->switch_ns = HEAVY_NS;
-	sim_run(&sim, 8 * SIM_S);
+	heavy->due_ns = sim.now_ns + SIM_MS;
+	sim_run(&sim, 16 * SIM_S);
 	CHECK_INT(rbt_sched_unreserved(sim.s, p->handle), RBT_UNRESERVED_WORTHLESS);
 	heavy->work = (struct sim_work){.burst_ns = 10 * SIM_MS, .bursts = 1, .period_ns = 1};
 	heavy->due_ns = sim.now_ns;
@@ -227,8 +228,8 @@ static void test_alarm(void)
 	sim_finish(&sim);
 }
 
-/* Each gap costs two switches here, and more requests come than can be served without a reserve: the
- * one that is tried gets its reserve in the end, and none waits behind it for long. */
+/* Each gap costs two switches here, and more requests come than can be served without a reserve.
+ * The one that is tried gets its reserve in the end, and none waits behind it for long. */
 static void test_no_pile(void)
 {
 	const struct sim_work work = {.burst_ns = 20 * SIM_US,
@@ -362,6 +363,7 @@ static void test_lengths(void)
 	CHECK(n_worthless(LENGTHS_NORMAL, 0.15, 0) <= 4);
 	/* What counts is not the middle alone. */
 	CHECK(n_worthless(LENGTHS_NORMAL, 0, 0.4) <= 5);
+	CHECK(n_worthless(LENGTHS_NORMAL, -0.25, 0.4) <= 40);
 }
 
 /* A reserve that costs nobody anything is kept, though it gives little, unless the requests are
