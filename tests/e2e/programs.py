@@ -38,6 +38,14 @@ def kill(pid, number=signal.SIGKILL):
         pass
 
 
+def may_unshare(*options):
+    """Whether this process may make such namespaces: not as an ordinary user, nor in some containers and chroots."""
+    try:
+        return subprocess.run(["unshare", *options, "true"], capture_output=True, timeout=20).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
 def suite(*options):
     return [binary("cuda_suite"), KERNELS, *map(str, options)]
 

@@ -57,7 +57,11 @@ def test_only_measurements_are_repeated(s):
         raise AssertionError("never")
 
     assert quietly(second) == (False, 1, [])
-    assert quietly(measured(second)) == (True, 2, ["repeated test_it: attempt 1 of 3: AssertionError: too early"])
+    assert quietly(measured(second)) == (True, 2, ["repeated test_it: attempt 1 of 3: too early"])
+    def broken(run):
+        raise OSError("no measurement")
+
+    assert quietly(measured(broken)) == (False, 1, [])
     held, runs, said = quietly(measured(never))
     assert (held, runs, len(said)) == (False, 3, 2), said
 

@@ -5,12 +5,12 @@ import os
 import random
 import re
 import select
-import shutil
 import signal
 import subprocess
 import time
 
 from harness import LONG, Program, alive, binary, device, eventually, main
+from programs import may_unshare
 
 AMD = ("--amd-gpus", "1")
 
@@ -492,8 +492,8 @@ def test_suspend_through_the_daemon(s):
 @device(*AMD)
 def test_container_pids(s):
     """A container's number is found, also when a process here has it that is none of KFD's."""
-    if os.geteuid() != 0 or not shutil.which("unshare"):
-        print("     not tried: wants root and unshare")
+    if os.geteuid() != 0 or not may_unshare("--pid", "--fork", "--mount-proc"):
+        print("     not tried: wants root and a pid namespace")
         return
     inner = os.getpid()
     script = f"echo {inner - 1} > /proc/sys/kernel/ns_last_pid && {binary('kfdclient')}; true"
