@@ -40,11 +40,15 @@ struct user;
 /* A connection: a shim inside a program, or a tool. */
 struct peer {
 	struct source source;
+	struct source porter; /* porter.c: through which its messages come meanwhile; -1: none */
+	pid_t porter_pid;
+	uint64_t heard_ns; /* when its porter last said something */
 	pid_t pid;
 	int pidfd; /* of who connected, whatever becomes of the number; -errno: not to be had */
 	uid_t uid;
 	struct user *user;
-	uint64_t spent_ns; /* crowd.c: of our time */
+	uint64_t spent_ns;      /* crowd.c: of our time */
+	uint64_t not_before_ns; /* crowd.c: it is put off until then */
 	bool is_paused;
 	LIST_ENTRY(peer) paused;
 	bool is_admin;            /* root, or of the group that may raise */
@@ -165,6 +169,9 @@ struct gpu_account {
 	uint64_t n_switches; /* times one that was kept off was let on */
 };
 
+/* Connections that wait for a process to close them. */
+#define DOOMED_MAX 256
+
 struct daemon {
 	int epoll_fd, lock_fd;
 	struct source listener, signals, timer, hand;
@@ -225,6 +232,9 @@ struct daemon {
 	const char *metrics_at;                 /* as said; NULL: as the configuration has it */
 	const char *max_reserve_ms, *min_share; /* the same */
 	struct metrics *metrics;                /* NULL: none are served */
+	LIST_HEAD(, child) children;            /* porter.c's own */
+	int doomed[DOOMED_MAX];
+	size_t n_doomed;
 	LIST_HEAD(, unhealed) unhealed;
 	LIST_HEAD(, user) users;
 	LIST_HEAD(, peer) peers, paused;
@@ -263,6 +273,25 @@ bool server_close_door(struct daemon *d);
 /* Listens again, if it had to stop. */
 void server_listen_again(struct daemon *d);
 void peer_destroy(struct daemon *d, struct peer *peer);
+/* Handles a message of that size, or its end or error. Takes the files. The peer may be gone
+ * afterwards. */
+void peer_take(
+	struct daemon *d, struct peer *peer, ssize_t size, const void *buf, int *fds, size_t n_fds);
+
+/* porter.c: messages with files are received, and strangers' files closed, by other processes */
+/* Has a process receive what the connection brings. 0, also when none can be had just now, or
+ * -errno when the peer is to go. */
+int porter_call(struct daemon *d, struct peer *peer);
+/* Before the peer goes. */
+void porter_dismiss(struct daemon *d, struct peer *peer);
+/* Closes a socket that strangers could write to, and sets it to -1. */
+void porter_close(struct daemon *d, int *fd);
+/* Ends what hangs. */
+void porter_tick(struct daemon *d);
+bool porter_needs_tick(const struct daemon *d);
+/* Whether one of its processes is left. */
+bool porter_has_user(const struct daemon *d, const struct user *user);
+void porter_stop(struct daemon *d);
 
 /* crowd.c: those who speak to us share our files and our time. 0 or -errno. */
 int crowd_start(struct daemon *d);
@@ -284,6 +313,8 @@ void crowd_forget(struct daemon *d, struct peer *peer);
 /* As watch(), in the set of those who speak. */
 int crowd_watch(struct daemon *d, struct source *s);
 void crowd_unwatch(struct daemon *d, struct source *s); /* without closing it */
+/* It is not listened to for that long. */
+void crowd_put_off(struct daemon *d, struct peer *peer, uint64_t for_ns);
 /* A message of this peer is handled now; and that was all of it. */
 void crowd_speaks(struct daemon *d, struct peer *peer);
 void crowd_settle(struct daemon *d);

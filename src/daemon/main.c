@@ -186,6 +186,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 		}
 	}
 	gpulock_check(d);
+	porter_tick(d);
 	server_listen_again(d);
 	home_tick(d, now_ns);
 	if (d->retry_ns != 0 && now_ns >= d->retry_ns) {
@@ -205,7 +206,8 @@ static bool is_tick_needed(struct daemon *d)
 	struct program *p;
 
 	if (d->deaf || d->is_homeless || d->any_off || d->dying_hand > 0 || d->retry_ns != 0 ||
-		d->gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d)) {
+		d->gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d) ||
+		porter_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -476,6 +478,7 @@ static void shut_down(struct daemon *d)
 	hand_stop(d);
 	state_write(d);
 	server_stop(d);
+	porter_stop(d);
 	schedule_stop(d);
 	crowd_stop(d);
 	gpulock_drop(d, 0);

@@ -111,6 +111,29 @@ ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG],
 	return n;
 }
 
+enum rbt_head rbt_head(int sock)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr msg = {.msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	ssize_t n;
+
+	do {
+		n = recvmsg(sock, &msg, MSG_PEEK | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0) {
+		return errno == EAGAIN ? RBT_HEAD_NONE : RBT_HEAD_FILES;
+	}
+	/* There is room for the sender's credentials alone, which come with every message, an empty
+	 * one too, but not with the end of file. */
+	if ((msg.msg_flags & MSG_CTRUNC) != 0) {
+		return RBT_HEAD_FILES;
+	}
+	return CMSG_FIRSTHDR(&msg) != NULL ? RBT_HEAD_PLAIN : RBT_HEAD_NONE;
+}
+
 int rbt_connect(const char *path, int timeout_ms)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};

@@ -25,6 +25,15 @@ int rbt_send(int sock, const void *buf, size_t size, const int *fds, size_t n_fd
 ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds,
 	int flags);
 
+/*
+ * What waits in a unix socket that is not of a stream and has SO_PASSCRED set, without taking it.
+ * The files of a message stay in it: receiving them would put them into our table, and dropping
+ * them would close them. RBT_HEAD_NONE also at the end of file; RBT_HEAD_FILES also when it cannot
+ * be said.
+ */
+enum rbt_head { RBT_HEAD_NONE, RBT_HEAD_PLAIN, RBT_HEAD_FILES };
+enum rbt_head rbt_head(int sock);
+
 /* Connects to a SOCK_SEQPACKET unix socket, waiting that long at most for room in its queue (0:
  * for ever), then -ETIMEDOUT. The wait holds for later sends too. Returns an fd or -errno. */
 int rbt_connect(const char *path, int timeout_ms);

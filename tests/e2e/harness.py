@@ -46,7 +46,7 @@ def eventually(what, condition, seconds=5.0):
 
 def alive(pid):
     try:
-        with open(f"/proc/{pid}/stat") as f:
+        with open(f"/proc/{pid}/stat", errors="replace") as f:
             return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
@@ -57,7 +57,7 @@ def in_process_session(leader):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/stat") as f:
+            with open(f"/proc/{pid}/stat", errors="replace") as f:
                 name, rest = f.read().rsplit(")", 1)
                 if int(rest.split()[3]) == leader and not name.endswith("(rubato-softgpu"):
                     found.append(int(pid))
@@ -203,7 +203,7 @@ class Session:
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open(f"/proc/{pid}/comm") as f:
+                with open(f"/proc/{pid}/comm", errors="replace") as f:
                     if f.read().strip() != name:
                         continue
                 with open(f"/proc/{pid}/environ", "rb") as f:

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on the machine's daemon by an ordinary user, who sends files that cannot be closed: everybody else is served,
+and what root has suspended stays so."""
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import harness
+from fuse import FLUSH, WRITE, WRITEBACK_CACHE, FileSystem
+from harness import eventually, skip
+from test_system import NOBODY, Machine, as_user
+
+MAGIC = 0x74627201
+HELLO, RECORD, ATTACH, LIST, BOARD = 1, 2, 4, 8, 12
+
+# An attacker: which kind of file it sends, in what kind of message, on how many connections. It says "sent", and stays.
+ATTACK = """if True:
+    import array, ctypes, os, signal, socket, struct, sys, threading
+    kind, how, count, path, file = sys.argv[1:6]
+    signal.alarm(120)
+    kept = []
+
+    def name():
+        # Each has its own: who closes one waits for what was written to it.
+        return f"{file}-{os.getpid()}-{len(kept)}"
+
+    def flush():
+        return os.open(name(), os.O_RDONLY)
+
+    def lingering():
+        # Nobody reads what is sent, so a close waits for as long as it was told to.
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        one = socket.create_connection(server.getsockname())
+        kept.extend([server, server.accept()[0]])
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 100))
+        one.setblocking(False)
+        try:
+            while True:
+                one.send(bytes(1 << 16))
+        except BlockingIOError:
+            pass
+        return one.detach()
+
+    def inside(fd):
+        # The file is in a message that nobody has read, in a socket that is sent.
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        socket.send_fds(a, [b"x"], [fd])
+        os.close(fd)
+        return b.detach()
+
+    def dirty():
+        # Its last close waits until what was written through another is stored.
+        own = name()
+        fd = inside(os.open(own, os.O_RDWR))
+        kept.append(os.open(own, os.O_RDWR))
+        os.write(kept[-1], bytes(4096))
+        return fd
+
+    def many():
+        libc = ctypes.CDLL(None)
+        fds = [libc.inotify_init() for _ in range(100)]
+        for fd in fds:
+            libc.inotify_add_watch(fd, b"/tmp", 1)
+        return fds
+
+    def poison():
+        fds = {"flush": flush, "linger": lingering, "dirty": dirty, "inside": lambda: inside(lingering()), "many": many,
+               "path": lambda: os.open(name(), os.O_PATH)}[kind]()
+        return fds if kind == "many" else [fds]
+
+    def attack():
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(path)
+        kept.append(sock)
+        for message, is_bad in messages:
+            fds = poison() if is_bad else []
+            sock.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+            for fd in fds if kind not in ("flush", "path") else ():
+                # If the other end was faster, it is this one that waits.
+                threading.Thread(target=os.close, args=[fd], daemon=True).start()
+        if how == "leave":
+            sock.close()
+
+    hello = struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0), False
+    messages = {"hello": [(hello[0], True)],
+                "record": [hello, (struct.pack("<IIIIiIII", 0x74627201, 2, 1, 0xc1d00001, 3, 0, 0, 0), True)],
+                "attach": [(struct.pack("<IIIIiIII", 0x74627201, 4, 1, 0xc1d00001, 3, 0, 0, 0), True)],
+                "board": [hello, (struct.pack("<II", 0x74627201, 12), True)], "junk": [(b"x" * 9, True)],
+                "empty": [(b"", True)], "unread": [(b"x" * 9, False)] + [(hello[0], True)] * 3,
+                "leave": [(hello[0], True)] * 3}[how]
+    for _ in range(int(count)):
+        try:
+            attack()
+        except OSError:
+            pass
+    print("sent", flush=True)
+    signal.pause()
+"""
+
+
+def needs_root():
+    if os.geteuid() != 0:
+        skip("only root can be two users")
+
+
+def attack(m, kind, how, count=4, file=""):
+    """An attacker that has sent what it wanted to."""
+    done = subprocess.Popen([*as_user(NOBODY), sys.executable, "-c", ATTACK, kind, how, str(count), m.socket, file],
+                            stdout=subprocess.PIPE, text=True, start_new_session=True)
+    m.attackers.append(done)
+    said = select.select([done.stdout], [], [], 20)[0] and done.stdout.readline()
+    assert said == "sent\n", (kind, how, said, done.poll())
+    return done
+
+
+def porters(s):
+    return s.processes("rubato-porter")
+
+
+def files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def ask(m):
+    """How long the daemon takes to answer root, on a connection of its own."""
+    began = time.monotonic()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(20)
+        sock.connect(m.socket)
+        sock.send(struct.pack("<IIiI", MAGIC, LIST, 0, 0))
+        assert len(sock.recv(1 << 16)) > 8
+    return time.monotonic() - began
+
+
+class Target:
+    """A machine's daemon with a program that root has suspended, and another user's that is to stay as it is."""
+
+    def __init__(self, s):
+        self.s = s
+        self.m = Machine(s)
+        self.m.socket = os.path.join(self.m.dir, "control.sock")
+        self.m.attackers = []
+        self.mine, self.other = s.program(), s.program(under=as_user(4242))
+        s.rubato("suspend", self.mine.pid)
+        s.rubato("renice", self.other.pid, "--class", "best-effort")
+        eventually("as it is to stay", self.is_well)
+        self.files = files(self.m.pid)
+        self.worst = 0
+
+    def is_well(self):
+        return self.s.is_suspended(self.mine.pid) and self.s.slices(self.other.pid) == [1]
+
+    def watch(self, seconds):
+        """Everybody else is served, and nothing changes for them."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.worst = max(self.worst, ask(self.m))
+            assert self.is_well(), "somebody is not as they were"
+            assert self.m.pids() == [self.m.pid]
+            time.sleep(0.05)
+        assert self.worst < 2, f"{self.worst:.1f} s for an answer"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        for process in self.m.attackers:
+            os.killpg(process.pid, signal.SIGKILL)
+        self.m.attackers.clear()
+
+    def end(self, what):
+        self.stop()
+        print(f"     {what}: an answer takes {self.worst * 1000:.0f} ms at most, {len(porters(self.s))} porters")
+
+    def is_left_alone(self):
+        eventually("no process is left", lambda: not porters(self.s), 30)
+        eventually("no file is left", lambda: files(self.m.pid) <= self.files)
+
+
+def storm(t, kinds, hows, file=""):
+    for kind in kinds:
+        for how in hows:
+            attack(t.m, kind, how, file=file)
+        t.watch(0.3)
+    # Longer than the hand lets a suspend last when nobody renews it.
+    t.watch(4)
+    assert len(porters(t.s)) <= MOST, "they are not bounded"
+
+
+MOST = 16 + 8  # porters of one user, and processes that close connections
+HOWS = "hello", "record", "attach", "board", "junk", "empty", "unread", "leave"
+
+
+def again(t):
+    """A killed daemon's place is taken at once."""
+    t.m.start()
+    eventually("both are known again", lambda: {t.mine.pid, t.other.pid} <= set(t.s.ps()), 20)
+    t.s.rubato("suspend", t.mine.pid)
+    t.s.rubato("renice", t.other.pid, "--class", "best-effort")
+    eventually("as before", t.is_well)
+
+
+def test_files_of_a_file_system_that_never_answers(s):
+    """Every close of such a file waits for ever, and who waits cannot be killed."""
+    needs_root()
+    with Target(s) as t, FileSystem(os.path.join(s.dir, "mnt"), silent=[FLUSH]) as fs:
+        if not fs.is_there:
+            skip("no file systems in user space here")
+        storm(t, ["flush", "path"], HOWS, fs.file)
+        t.m.kill()
+        again(t)
+        attack(t.m, "flush", "hello", 40, fs.file)
+        t.watch(1)
+        assert len(porters(s)) <= 2 * MOST, "they are not bounded"
+        t.end("FLUSH")
+        fs.end()
+        t.is_left_alone()
+
+
+def test_files_whose_last_close_waits(s):
+    """Those of a file system that never stores anything, in messages that nobody reads."""
+    needs_root()
+    with Target(s) as t, FileSystem(os.path.join(s.dir, "mnt"), silent=[WRITE], flags=WRITEBACK_CACHE) as fs:
+        if not fs.is_there:
+            skip("no file systems in user space here")
+        storm(t, ["dirty"], HOWS, fs.file)
+        # Those that a killed daemon has not read: it hangs, but all that it had is free.
+        os.kill(t.m.pid, signal.SIGSTOP)
+        attack(t.m, "dirty", "hello", 8, fs.file)
+        os.kill(t.m.pid, signal.SIGKILL)
+        again(t)
+        t.watch(1)
+        t.end("WRITE")
+        fs.end()
+        t.is_left_alone()
+
+
+def test_sockets_that_linger(s):
+    """And files in sockets that are sent, and many files that are slow to close."""
+    needs_root()
+    with Target(s) as t:
+        storm(t, ["linger", "inside", "many"], HOWS)
+        t.m.kill()
+        again(t)
+        t.watch(1)
+        t.end("sockets")
+        t.is_left_alone()
+
+
+if __name__ == "__main__":
+    harness.main()
