@@ -291,7 +291,13 @@ void porter_tick(struct daemon *d);
 bool porter_needs_tick(const struct daemon *d);
 /* Whether one of its processes is left. */
 bool porter_has_user(const struct daemon *d, const struct user *user);
+/* A process of ours was killed, and hangs. */
+void porter_lose(struct daemon *d, pid_t pid);
 void porter_stop(struct daemon *d);
+
+/* borrow.c: a copy of the device file that a record speaks of, taken from its program. An fd, or
+ * -errno; -ESRCH when the program has ended or has no device there any more. Waits 2 s at most. */
+int borrow_device(struct daemon *d, pid_t pid, uint64_t start_time, const struct rbt_record *rec);
 
 /* crowd.c: those who speak to us share our files and our time. 0 or -errno. */
 int crowd_start(struct daemon *d);

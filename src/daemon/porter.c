@@ -294,6 +294,11 @@ bool porter_has_user(const struct daemon *d, const struct user *user)
 	return has.at_work + has.staying > 0;
 }
 
+void porter_lose(struct daemon *d, pid_t pid)
+{
+	(void)note_child(d, pid, NULL, rbt_now_ns());
+}
+
 void porter_stop(struct daemon *d)
 {
 	struct child *c;

@@ -133,24 +133,6 @@ void state_write(struct daemon *d)
 	unlink(d->state_path);
 }
 
-static int borrow_fd(const struct entry *e, struct rbt_record *rec)
-{
-	int pidfd = rbt_pidfd_open(e->pid);
-
-	if (pidfd < 0) {
-		return pidfd;
-	}
-	/* The pid may have been reused between the look at its
-	 * start time and the opening: look again. */
-	int fd = still_lives(e) ? rbt_pidfd_getfd(pidfd, rec->target_fd) : -ESRCH;
-	close(pidfd);
-	if (fd < 0) {
-		return fd;
-	}
-	rec->fd = fd;
-	return 0;
-}
-
 static int heal_one(struct daemon *d, const struct entry *e, const char *record)
 {
 	struct rbt_record rec;
@@ -159,12 +141,9 @@ static int heal_one(struct daemon *d, const struct entry *e, const char *record)
 	if (r < 0) {
 		return r;
 	}
-	r = borrow_fd(e, &rec);
-	if (r == 0) {
-		/* The program may have closed it since and opened something else there. */
-		r = check_device_fd(&rec) < 0 ? -ESRCH : 0;
-	}
-	if (r < 0) {
+	rec.fd = borrow_device(d, e->pid, e->start_time, &rec);
+	if (rec.fd < 0) {
+		r = rec.fd;
 		rbt_record_finish(&rec);
 		return r;
 	}

@@ -246,6 +246,47 @@ def test_files_whose_last_close_waits(s):
         t.is_left_alone()
 
 
+CHANGING = """if True:
+    import os, signal, socket, struct, sys
+    path, file = sys.argv[1:]
+    node = os.open("/dev/nvidiactl", os.O_RDWR)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(path)
+    sock.send(struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0))
+    socket.send_fds(sock, [struct.pack("<IIIIiIII", 0x74627201, 2, 1, 0xc1d00001, node, 0, 0, 0)], [node])
+    print(f"ready pid={os.getpid()}", flush=True)
+    sys.stdin.readline()
+    os.dup2(os.open(file, os.O_RDONLY), node)
+    print("done", flush=True)
+    signal.pause()
+"""
+
+
+def test_a_file_that_was_replaced(s):
+    """What the state file says of a program need not be true any more: under the number of its device there is a file
+    that cannot be closed."""
+    needs_root()
+    with Target(s) as t, FileSystem(os.path.join(s.dir, "mnt"), silent=[FLUSH]) as fs:
+        if not fs.is_there:
+            skip("no file systems in user space here")
+        p = harness.Program(s, [*as_user(NOBODY), "python3", "-c", CHANGING, t.m.socket, fs.file])
+        s.programs.append(p)
+        eventually("known", lambda: s.ps().get(p.pid, {}).get("class") == "best-effort")
+        hand = s.hand()
+        os.kill(t.m.pid, signal.SIGSTOP)
+        os.kill(hand, signal.SIGKILL)
+        t.m.kill()
+        assert p.ask("now") == "done"
+        assert os.path.exists(os.path.join(t.m.dir, "state"))
+        again(t)
+        t.watch(0.5)
+        assert len(porters(s)) + len(t.m.pids()) <= 3
+        t.end("state")
+        p.kill()
+        fs.end()
+        t.is_left_alone()
+
+
 def test_sockets_that_linger(s):
     """And files in sockets that are sent, and many files that are slow to close."""
     needs_root()
