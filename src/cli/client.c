@@ -17,6 +17,7 @@
 #include "util/log.h"
 #include "util/runtime.h"
 #include "util/time.h"
+#include "util/trust.h"
 
 /* A daemon that does not answer is as good as none; a healthy one needs a few milliseconds, and
  * some seconds when it loses its hand in the middle of a request. */
@@ -67,7 +68,7 @@ int daemon_connect(uid_t uid)
 	}
 	/* The directory may be in /tmp: what matters is who listens. */
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
-		(cred.uid != (uid == RBT_UID_SYSTEM ? geteuid() : uid) && cred.uid != 0)) {
+		!rbt_is_trustworthy(path, cred.uid, uid == RBT_UID_SYSTEM ? geteuid() : uid)) {
 		close(sock);
 		return -EPERM;
 	}

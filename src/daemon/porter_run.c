@@ -107,26 +107,15 @@ static void close_link(struct porter *p)
 /*
  * The way to an agent is a socket, and the program at its other end can send files through it. So
  * the daemon gets one end of a pair in its place, and what goes over one is passed on over the
- * other, without files. The backend asks such a socket which user has made it: hence the change of
- * users. Returns the daemon's end, or -errno.
+ * other, without files. Returns the daemon's end, or -errno.
  */
 static int take_link(struct porter *p, int fd)
 {
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
 	int pair[2], type = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
-
-	if (getsockopt(p->connection, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
-		return -errno;
-	}
 	int agent = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	uid_t own = geteuid();
-	bool is_other = cred.uid != own && seteuid(cred.uid) == 0;
-	int r = agent < 0 || socketpair(AF_UNIX, type, 0, pair) < 0 ? -errno : 0;
-	if (is_other && seteuid(own) < 0) {
-		_exit(1);
-	}
-	if (r < 0) {
+
+	if (agent < 0 || socketpair(AF_UNIX, type, 0, pair) < 0) {
+		int r = -errno;
 		rbt_close(&agent);
 		return r;
 	}
