@@ -196,7 +196,12 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 	if (p == NULL) {
 		return NULL;
 	}
-	if (p->start_time != report->start_time || p->peer != NULL || p->awaited) {
+	bool is_it = p->start_time == report->start_time && p->peer == NULL;
+	/* It was found with tasks, and without a library that could still speak for it. */
+	if (is_it && report->verdict == SCAN_RULE && report->error == 0) {
+		p->awaited = false;
+	}
+	if (!is_it || p->awaited) {
 		/* Another one by now, or it has spoken meanwhile. */
 		if (p->peer == NULL && !p->awaited && LIST_EMPTY(&p->holds)) {
 			program_release(d, p);

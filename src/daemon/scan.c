@@ -340,7 +340,8 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 	const struct program *p = find_program(s->d, report->pid);
 
 	report->verdict = SCAN_NOTHING;
-	if ((p != NULL && (p->peer != NULL || p->awaited)) || speaks_for_itself(report->pid)) {
+	/* Who was to speak, and has a device open without the library that does, never will. */
+	if ((p != NULL && p->peer != NULL) || speaks_for_itself(report->pid)) {
 		return send_report(s, report);
 	}
 	const struct rule *rule = match(s, report->pid, report->uid);

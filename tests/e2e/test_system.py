@@ -208,6 +208,28 @@ def test_a_name_is_no_way_round_a_rule(s):
     named.end()
 
 
+AWAITED = """if True:
+    import os, socket, struct, sys
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(sys.argv[1])
+    sock.send(struct.pack("<II", 0x74627201, 11))
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def test_an_announcement_is_no_way_round_a_rule(s):
+    """`rubato run` says that its process becomes a program which speaks for itself. Who says so and never speaks is
+    a program like any other."""
+    m = Machine(s, RULE)
+    sock = os.path.join(m.dir, "control.sock")
+    p = harness.Program(s, [*as_user(NOBODY), "python3", "-c", AWAITED, sock, binary("rmclient")])
+    s.programs.append(p)
+    eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
+    q = run_as(s, NOBODY, "--class", "normal")
+    time.sleep(0.7)
+    assert rule_of(s, q.pid) is None and not s.ps()[q.pid]["attached"], "this one does"
+
+
 HANGING = """if True:
     import ctypes, mmap, os, signal, sys
     node = os.open("/dev/nvidiactl", os.O_RDWR)
