@@ -12,8 +12,8 @@ import time
 
 import harness
 from fuse import FLUSH, WRITE, WRITEBACK_CACHE, FileSystem
-from harness import eventually, skip
-from test_system import NOBODY, Machine, as_user
+from harness import binary, eventually, skip
+from test_system import NOBODY, Machine, as_user, rubato_as
 
 MAGIC = 0x74627201
 HELLO, RECORD, ATTACH, LIST, BOARD = 1, 2, 4, 8, 12
@@ -244,6 +244,46 @@ def test_files_whose_last_close_waits(s):
         t.end("WRITE")
         fs.end()
         t.is_left_alone()
+
+
+FORGED = """if True:
+    import os, select, signal, socket, struct, subprocess, sys
+    path, program = sys.argv[1:]
+    libc = __import__("ctypes").CDLL(None)
+    child = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    number = next(int(fd) for fd in os.listdir(f"/proc/{child.pid}/fd")
+                  if os.readlink(f"/proc/{child.pid}/fd/{fd}") == "/dev/nvidiactl")
+    pidfd = os.pidfd_open(child.pid)
+    node = libc.syscall(438, pidfd, number, 0)
+    print(f"ready pid={child.pid}", flush=True)
+    client, handle = map(int, sys.stdin.readline().split())
+    task = struct.pack("<IIIIIIIIIIQ", handle, 0, 0, 0, 0, 0, 0, 8, 0, 0, 3000000)
+    record = struct.pack("<IIIIiIII", 0x74627201, 4, 1, client, number, 1, 0, 0) + task
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(path)
+    socket.send_fds(sock, [record], [node, pidfd])
+    print("answer", struct.unpack_from("<i", sock.recv(4096), 8)[0], flush=True)
+    signal.pause()
+"""
+
+
+def test_a_forged_slice_of_ones_own(s):
+    """An ordinary user says that a program's own slice is 3 s. It may have no longer one than the driver's, nor is it
+    left with 3 s."""
+    needs_root()
+    if os.uname().machine != "x86_64":
+        return print("     the number of pidfd_getfd() is x86_64's")
+    m = Machine(s)
+    p = harness.Program(s, [*as_user(NOBODY), "python3", "-c", FORGED, os.path.join(m.dir, "control.sock"), binary("rmclient")])
+    s.programs.append(p)
+    task = s.tasks(p.pid)[0]
+    assert p.ask(f"{task['client']} {task['handle']}") == "answer 0"
+    assert "longer than the driver's" in rubato_as(s, NOBODY, "renice", p.pid, "--timeslice-us", 1000000, code=4)
+    rubato_as(s, NOBODY, "renice", p.pid, "--priority", 4)
+    eventually("short", lambda: s.slices(p.pid) == [200])
+    rubato_as(s, NOBODY, "renice", p.pid, "--class", "normal")
+    eventually("the driver's", lambda: s.slices(p.pid) == [2048])
 
 
 CHANGING = """if True:
