@@ -255,6 +255,9 @@ struct daemon {
 int watch(struct daemon *d, struct source *s);
 void unwatch(struct daemon *d, struct source *s); /* closes it too */
 
+/* inherit.c: no limit and no ignored signal of whoever has started us is ours */
+void inherit_nothing(void);
+
 /* home.c: the runtime directory */
 /* 0, or -EBUSY when another daemon serves it, or -errno. */
 int home_claim(struct daemon *d);

@@ -271,12 +271,12 @@ static int setup_loop(struct daemon *d)
 	sigset_t set;
 	int r;
 
+	inherit_nothing();
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
 	d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (d->epoll_fd < 0) {
 		return -errno;

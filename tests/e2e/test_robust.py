@@ -434,4 +434,23 @@ def test_the_runtime_directory_is_taken_over(s):
     assert os.path.exists(os.path.join(s.run_dir, "state"))
 
 
+def test_limits_of_a_shell(s):
+    """What `rubato run` was started with is the program's: neither the program nor the daemon dies of a file that would
+    be too long, or of a signal that was ignored."""
+    p = s.program(under=["sh", "-c", "trap '' CHLD TERM; exec \"$@\"", "sh", "prlimit", "--fsize=100:100", "--cpu=1000:1000",
+                         binary("rubato"), "run", *BEST_EFFORT, "--"])
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    daemon = s.daemon()
+    for priority in 5, 4, 2:
+        s.rubato("renice", p.pid, "--priority", priority)
+    s.rubato("suspend", p.pid)
+    s.rubato("resume", p.pid)
+    os.kill(s.hand(), signal.SIGKILL)
+    eventually("another hand", lambda: s.slices(p.pid) == [1])
+    assert s.processes("rubatod") == [daemon] and alive(p.pid)
+    p.kill()
+    os.kill(daemon, signal.SIGTERM)
+    eventually("it listens to signals", lambda: not alive(daemon))
+
+
 main()
