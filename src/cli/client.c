@@ -86,7 +86,7 @@ static void become_daemon(const char *path, int ready_fd)
 	setsid();
 	if (rbt_runtime_dir_create(dir, sizeof(dir)) == 0) {
 		snprintf(log, sizeof(log), "%s/rubatod.log", dir);
-		log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+		log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0600);
 	}
 	dup2(null_fd, STDIN_FILENO);
 	dup2(null_fd, STDOUT_FILENO);

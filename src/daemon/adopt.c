@@ -34,6 +34,8 @@
  * it has one part in so many. */
 #define SCAN_MS    5000
 #define WALK_SHARE 100
+/* So many are kept before it is looked whether they have ended. */
+#define MIN_BY_HAND 64
 
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
@@ -99,8 +101,35 @@ static void make_stale(struct sighting *k)
 	k->is_said = false;
 }
 
+static void forget_ended(struct sighting *k)
+{
+	uint64_t start_time;
+
+	if (rbt_proc_start_time(k->pid, &start_time) < 0 || start_time != k->start_time) {
+		forget(k);
+	}
+}
+
+/* Without rules nobody looks for programs, and so nobody finds that they have ended. */
+static void forget_now_and_then(struct daemon *d)
+{
+	if (d->rules.n > 0 || ++d->n_by_hand < d->max_by_hand) {
+		return;
+	}
+	each_sighting(d, forget_ended);
+	d->n_by_hand = 0;
+	for (size_t i = 0; i < SIGHTING_LISTS; i++) {
+		const struct sighting *k;
+		LIST_FOREACH (k, &d->sightings[i], link) {
+			d->n_by_hand++;
+		}
+	}
+	d->max_by_hand = 2 * d->n_by_hand + MIN_BY_HAND;
+}
+
 void adopt_by_hand(struct daemon *d, pid_t pid, uint64_t start_time)
 {
+	forget_now_and_then(d);
 	struct sighting *k = obtain(d, pid, start_time);
 	struct program *p = program_find(d, pid);
 

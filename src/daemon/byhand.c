@@ -8,6 +8,7 @@
 
 #include "daemon/daemon.h"
 #include "sched/class.h"
+#include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
 
@@ -20,7 +21,7 @@ struct entry {
 	struct wish wish;
 };
 
-void byhand_write(const struct daemon *d)
+void byhand_write(struct daemon *d)
 {
 	const struct sighting *k;
 	char path[160], tmp[168];
@@ -31,7 +32,8 @@ void byhand_write(const struct daemon *d)
 	}
 	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
 	snprintf(tmp, sizeof(tmp), "%s.new", path);
-	FILE *f = fopen(tmp, "we");
+	FILE *f = NULL;
+	(void)rbt_fopen_plain(tmp, true, &f);
 	for (size_t i = 0; f != NULL && i < SIGHTING_LISTS; i++) {
 		LIST_FOREACH (k, &d->sightings[i], link) {
 			struct entry e = {BYHAND_MAGIC, k->pid, k->start_time, k->wish};
@@ -42,10 +44,14 @@ void byhand_write(const struct daemon *d)
 	}
 	bool is_written = f != NULL && ferror(f) == 0;
 	is_written = f != NULL && fclose(f) == 0 && is_written;
-	if (!is_written || rename(tmp, path) < 0) {
+	is_written = is_written && rename(tmp, path) == 0;
+	if (!is_written && !d->byhand_is_lost) {
 		rbt_warn("%s cannot be written: after a restart, rules go before users", path);
+	}
+	if (!is_written) {
 		unlink(tmp);
 	}
+	d->byhand_is_lost = !is_written;
 }
 
 static bool is_good(const struct entry *e)
@@ -64,7 +70,8 @@ void byhand_read(struct daemon *d)
 	char path[160];
 
 	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
-	FILE *f = fopen(path, "re");
+	FILE *f = NULL;
+	(void)rbt_fopen_plain(path, false, &f);
 	while (f != NULL && fread(&e, sizeof(e), 1, f) == 1 && is_good(&e)) {
 		if (rbt_proc_start_time(e.pid, &start_time) == 0 && start_time == e.start_time) {
 			adopt_keep(d, e.pid, e.start_time, &e.wish);

@@ -95,7 +95,7 @@ struct program {
 	uint32_t weight;       /* of its turns */
 	uint64_t timeslice_us; /* explicit wish; 0: by priority */
 	struct rbt_limits limits;
-	uint32_t group;       /* whose turns it shares, for the core; 0: nobody's */
+	uint64_t group;       /* whose turns it shares, for the core; 0: nobody's */
 	bool group_is_shared; /* between users: said by a rule */
 	char group_name[RBT_GROUP_NAME_MAX];
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
@@ -203,6 +203,8 @@ struct daemon {
 	bool deaf;        /* no fd was left for a connection: the listener is not watched */
 	bool is_homeless; /* the runtime directory was removed, or is another daemon's */
 	uint64_t home_look_ns;
+	bool state_is_lost,
+		byhand_is_lost; /* these files could not be written, and that was said */
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
@@ -212,9 +214,9 @@ struct daemon {
 	struct rbt_sched_gpus gpus;
 	uint32_t amd_gpus; /* of the core's, those that have been AMD's */
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
-	uint64_t retry_ns; /* when to reconcile again; 0: when something happens */
-	uint32_t last_group;
-	bool any_off; /* a suspend may be in force, to be renewed */
+	uint64_t retry_ns;   /* when to reconcile again; 0: when something happens */
+	uint64_t last_group; /* so many that none is ever used again */
+	bool any_off;        /* a suspend may be in force, to be renewed */
 	struct rbt_sched_config config;
 	struct rules rules;
 	uint32_t scan_ms;
@@ -228,8 +230,9 @@ struct daemon {
 	struct rbt_lost lost;
 	uint64_t scan_not_before_ns;
 	LIST_HEAD(, sighting) sightings[SIGHTING_LISTS]; /* by pid */
-	const char *config_path;                         /* as said; NULL: where it is by default */
-	const char *metrics_at;                 /* as said; NULL: as the configuration has it */
+	size_t n_by_hand, max_by_hand; /* said of programs; and when to look who has ended */
+	const char *config_path;       /* as said; NULL: where it is by default */
+	const char *metrics_at;        /* as said; NULL: as the configuration has it */
 	const char *max_reserve_ms, *min_share; /* the same */
 	struct metrics *metrics;                /* NULL: none are served */
 	LIST_HEAD(, child) children;            /* porter.c's own */
@@ -409,7 +412,7 @@ struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_ti
 bool adopt_is_due(const struct sighting *k, uint32_t n_files, uint64_t now_ns);
 
 /* byhand.c: what users have said of programs, on disk */
-void byhand_write(const struct daemon *d);
+void byhand_write(struct daemon *d);
 /* At the start, before there are rules. */
 void byhand_read(struct daemon *d);
 

@@ -375,7 +375,10 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 	}
 	/* Nothing is half suspended: what it has made since would run on. */
 	if (p->suspended && program_is_partial(d, p)) {
-		rbt_warn("process %d has more tasks than are known: it is resumed", (int)p->pid);
+		if (user_may_be_named(p->user)) {
+			rbt_warn("process %d has more tasks than are known: it is resumed",
+				(int)p->pid);
+		}
 		p->suspended = false;
 		p->resume_at_ns = 0;
 	}

@@ -116,18 +116,21 @@ void state_write(struct daemon *d)
 		return;
 	}
 	snprintf(tmp, sizeof(tmp), "%s.new", d->state_path);
-	FILE *f = fopen(tmp, "we");
-	int r = f == NULL ? -errno : write_all(d, f);
+	FILE *f = NULL;
+	int r = rbt_fopen_plain(tmp, true, &f);
+	r = r < 0 ? r : write_all(d, f);
 	long size = f == NULL ? 0 : ftell(f);
 	if (f != NULL && fclose(f) != 0 && r == 0) {
 		r = -errno;
 	}
+	/* A full disk only costs the safety net below two others: go on without. It is said once,
+	 * for the file is written again with every change. */
+	if (r < 0 && !d->state_is_lost) {
+		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
+	}
+	d->state_is_lost = r < 0;
 	if (r == 0 && size > 0 && rename(tmp, d->state_path) == 0) {
 		return;
-	}
-	/* A full disk only costs the safety net below two others: go on without. */
-	if (r < 0) {
-		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
 	}
 	unlink(tmp);
 	unlink(d->state_path);
@@ -192,20 +195,20 @@ static void heal_all(struct daemon *d, const char *buf, size_t size)
 void state_heal(struct daemon *d)
 {
 	struct stat st;
-	int fd = open(d->state_path, O_RDONLY | O_CLOEXEC);
+	FILE *f;
 
-	if (fd < 0) {
+	if (rbt_fopen_plain(d->state_path, false, &f) < 0) {
 		return;
 	}
-	if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= STATE_MAX_SIZE) {
+	if (fstat(fileno(f), &st) == 0 && st.st_size > 0 && st.st_size <= STATE_MAX_SIZE) {
 		size_t size = (size_t)st.st_size;
 		char *buf = malloc(size);
-		if (buf != NULL && read(fd, buf, size) == (ssize_t)size) {
+		if (buf != NULL && fread(buf, size, 1, f) == 1) {
 			heal_all(d, buf, size);
 		}
 		free(buf);
 	}
-	close(fd);
+	fclose(f);
 	state_write(d);
 }
 
@@ -224,10 +227,11 @@ void state_keep(struct daemon *d, const struct program *p, const struct rbt_reco
 	if (n <= 0 || rbt_pidfd_has_exited(p->pidfd.fd)) {
 		return;
 	}
-	rbt_warn(
-		"process %d may still be held: the driver refused to let it go; `rubato resume %d` "
-		"tries again",
-		(int)e.pid, (int)e.pid);
+	if (user_may_be_named(p->user)) {
+		rbt_warn("process %d may still be held: the driver refused to let it go; `rubato "
+			 "resume %d` tries again",
+			(int)e.pid, (int)e.pid);
+	}
 	keep_unhealed(d, &e, buf);
 }
 

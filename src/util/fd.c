@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -183,4 +184,27 @@ ssize_t rbt_read_file(const char *path, char *buf, size_t size)
 	close(fd);
 	buf[len] = '\0';
 	return (ssize_t)len;
+}
+
+int rbt_fopen_plain(const char *path, bool is_new, FILE **ret)
+{
+	int flags = is_new ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY | O_NONBLOCK;
+	struct stat st;
+
+	if (is_new && unlink(path) < 0 && errno != ENOENT) {
+		return -errno;
+	}
+	int fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		return -errno;
+	}
+	int r = fstat(fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EBADF;
+	FILE *f = r == 0 ? fdopen(fd, is_new ? "w" : "r") : NULL;
+	if (f == NULL) {
+		r = r < 0 ? r : -errno;
+		close(fd);
+		return r;
+	}
+	*ret = f;
+	return 0;
 }

@@ -5,7 +5,9 @@
 #ifndef RBT_UTIL_FD_H
 #define RBT_UTIL_FD_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #define RBT_MAX_FDS_PER_MSG 4
@@ -40,5 +42,9 @@ int rbt_connect(const char *path, int timeout_ms);
 
 /* Reads a whole small file into buf, NUL-terminated. Returns the length or -errno. */
 ssize_t rbt_read_file(const char *path, char *buf, size_t size);
+
+/* Opens a file to be read, or makes it anew to be written, as fopen(3) with "re" and "we" does, but
+ * does not wait: what is no plain file is not read (-EBADF), and written over by one. 0 or -errno. */
+int rbt_fopen_plain(const char *path, bool is_new, FILE **ret);
 
 #endif

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from harness import LONG, alive, binary, eventually, main, measured
+from harness import LONG, Program, alive, binary, eventually, main, measured
 from programs import BEST_EFFORT, taking_turns
 
 MAGIC = 0x74627201
@@ -451,6 +451,61 @@ def test_limits_of_a_shell(s):
     p.kill()
     os.kill(daemon, signal.SIGTERM)
     eventually("it listens to signals", lambda: not alive(daemon))
+
+
+def test_what_is_there_is_no_file(s):
+    """A daemon does not wait for whoever else has a pipe open where it keeps its files."""
+    os.makedirs(s.run_dir, 0o700, exist_ok=True)
+    for name in "state", "state.new", "by-hand", "by-hand.new":
+        os.mkfifo(os.path.join(s.run_dir, name))
+    p, _ = started(s)
+    s.rubato("suspend", p.pid)
+    assert os.path.isfile(os.path.join(s.run_dir, "state"))
+    s.rubato("resume", p.pid)
+
+
+def test_a_file_that_cannot_be_written_is_named_once(s):
+    """However often it is tried."""
+    p, _ = started(s)
+    path = os.path.join(s.run_dir, "state.new")
+    os.mkdir(path)
+    for _ in range(3):
+        s.rubato("renice", p.pid, "--priority", 5)
+        s.rubato("renice", p.pid, "--priority", 2)
+    assert s.log().count("state file") == 1, s.log()
+    os.rmdir(path)
+    s.rubato("renice", p.pid, "--priority", 5)
+    assert os.path.exists(os.path.join(s.run_dir, "state"))
+    os.mkdir(path)
+    s.rubato("renice", p.pid, "--priority", 2)
+    assert s.log().count("state file") == 2, s.log()
+
+
+PARTIAL = """if True:
+    import os, signal, socket, struct
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(os.environ["RUBATO_RUNTIME_DIR"] + "/control.sock")
+    sock.send(struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0))
+    node = os.open("/dev/nvidiactl", os.O_RDWR)
+    def record(is_partial):
+        socket.send_fds(sock, [struct.pack("<IIIIiIII", 0x74627201, 2, 1, 0xc1d00001, node, 0, 0, is_partial)], [node])
+    for _ in range(40):
+        record(0)
+        sock.send(struct.pack("<IIiIQ", 0x74627201, 6, os.getpid(), 0, 0))
+        assert struct.unpack_from("<i", sock.recv(4096), 8)[0] == 0
+        record(1)
+    print(f"ready pid={os.getpid()}", flush=True)
+    signal.pause()
+"""
+
+
+def test_a_log_is_no_place_to_write_to(s):
+    """A program that is resumed because it has more tasks than are known, again and again, is named a few times."""
+    started(s)
+    p = Program(s, ["python3", "-c", PARTIAL])
+    s.programs.append(p)
+    eventually("it is said", lambda: "it is resumed" in s.log())
+    assert s.log().count("it is resumed") <= 6, s.log()
 
 
 main()
