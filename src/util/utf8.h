@@ -8,4 +8,11 @@
  * names of other times. */
 size_t rbt_utf8_length(const unsigned char *p);
 
+/*
+ * Makes text of strangers fit to be shown, in place: it never becomes longer. Control characters
+ * (also U+0080 to U+009F, which some terminals obey) become spaces. What is no character, and what
+ * changes how others are shown (directions, joiners, tags), becomes a question mark.
+ */
+void rbt_utf8_make_harmless(char *text);
+
 #endif

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -506,6 +507,43 @@ def test_a_log_is_no_place_to_write_to(s):
     s.programs.append(p)
     eventually("it is said", lambda: "it is resumed" in s.log())
     assert s.log().count("it is resumed") <= 6, s.log()
+
+
+def test_names_of_strangers(s):
+    """What a program calls itself does nothing to a terminal: no control characters, no changes of direction."""
+    name = os.fsdecode(b"a\xe2\x80\xaeb\x9b31m\xff\xc2\x9b\xf0\x9f\x98\x80")
+    p = Program(s, ["bash", "-c", "exec -a \"$1\" \"$2\"", "bash", name, binary("rmclient")])
+    s.programs.append(p)
+    line = next(line for line in s.rubato("ps").stdout.splitlines() if str(p.pid) in line)
+    assert "a?b?31m? \U0001f600" in line, line
+    assert s.ps()[p.pid]["command"].startswith("a?b?31m? \U0001f600")
+
+
+@measured
+def test_programs_that_have_ended_are_forgotten(s):
+    """Also where there are no rules, so that nobody looks for them."""
+    if not LONG:
+        return print("     only in the long run")
+    p, daemon = started(s)
+
+    def renice_itself():
+        with connect(s) as sock:
+            sock.send(struct.pack("<IIIIQ", MAGIC, 1, 8, 0, 0))
+            sock.send(struct.pack("<IIiIIIQII", MAGIC, 5, os.getpid(), 5, 0, 0, 0, 0, 0))
+            sock.recv(4096)
+
+    def come_and_go(n):
+        for _ in range(n):
+            pid = os.fork()
+            if pid == 0:
+                renice_itself()
+                os._exit(0)
+            os.waitpid(pid, 0)
+        with open(f"/proc/{daemon}/status") as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1))
+
+    before = come_and_go(500)
+    assert come_and_go(2000) < before + 100, "they are remembered"
 
 
 main()

@@ -15,6 +15,7 @@
 #include "util/json.h"
 #include "util/parse.h"
 #include "util/proc.h"
+#include "util/utf8.h"
 
 static void test_parse_u64(void)
 {
@@ -135,6 +136,36 @@ static int count_fd(pid_t pid, int fd, void *data)
 	return 0;
 }
 
+static void expect_harmless(const char *text, const char *wanted)
+{
+	char buf[64];
+
+	snprintf(buf, sizeof(buf), "%s", text);
+	rbt_utf8_make_harmless(buf);
+	CHECK(strcmp(buf, wanted) == 0);
+}
+
+static void test_harmless(void)
+{
+	expect_harmless("plain, \xc3\xa4, \xe2\x82\xac, \xf0\x9f\x98\x80",
+		"plain, \xc3\xa4, \xe2\x82\xac, \xf0\x9f\x98\x80");
+	expect_harmless("", "");
+	expect_harmless("\x1b[2J\n\t\x7f", " [2J   ");
+	/* C1 controls, in both forms */
+	expect_harmless("\xc2\x9b\x33m\xc2\x80", " 3m ");
+	expect_harmless("\x9b\x33m", "?3m");
+	/* no characters: alone, cut short, too long a form, a surrogate, too large */
+	expect_harmless("\xff\xfe", "??");
+	expect_harmless("a\xe2\x82", "a??");
+	expect_harmless("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80", "?????????");
+	/* directions, no width, a tag */
+	expect_harmless("a\xe2\x80\xae"
+			"b\xe2\x81\xa6"
+			"c\xd8\x9c",
+		"a?b?c?");
+	expect_harmless("\xef\xbb\xbf\xe2\x80\x8b\xf3\xa0\x81\x81", "???");
+}
+
 static void test_proc(void)
 {
 	uint64_t mine = 0, child_start = 0;
@@ -161,7 +192,7 @@ static void test_proc(void)
 			break;
 		}
 	}
-	CHECK(strcmp(command, "a [2J  31m \xc3\xa4 60") == 0);
+	CHECK(strcmp(command, "a [2J 31m \xc3\xa4 60") == 0);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -194,6 +225,7 @@ int main(void)
 	test_parse_permille();
 	test_json();
 	test_fds_travel();
+	test_harmless();
 	test_proc();
 	return check_result();
 }
