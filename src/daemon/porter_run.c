@@ -206,7 +206,7 @@ static bool carry(struct porter *p)
 	return r == 0;
 }
 
-/* Passes on what is said to the agent, of which nothing may get lost. False at the end of either. */
+/* Passes on what is said to the agent, of which nothing may get lost. False at either's end. */
 static bool tell_agent(struct porter *p)
 {
 	struct pollfd pfds[2] = {{.fd = p->agent, .events = POLLOUT}, {.fd = p->ours}};

@@ -18,9 +18,9 @@
 pid_t rbt_aside_start(void (*fn)(int sock, void *data), void *data, int *ret_sock);
 
 /*
- * The same; the process has n more files of ours, RBT_ASIDE_MAX_KEPT at most. They are borrowed, must be 3 or above, and are
- * sorted by this call. In the new process they have the numbers from RBT_ASIDE_KEPT on, in that
- * order.
+ * The same; the process has n more files of ours, RBT_ASIDE_MAX_KEPT at most. They are borrowed,
+ * must be 3 or above, and are sorted by this call. In the new process they have the numbers from
+ * RBT_ASIDE_KEPT on, in that order.
  */
 #define RBT_ASIDE_KEPT     3
 #define RBT_ASIDE_MAX_KEPT 256

@@ -44,7 +44,8 @@ int rbt_connect(const char *path, int timeout_ms);
 ssize_t rbt_read_file(const char *path, char *buf, size_t size);
 
 /* Opens a file to be read, or makes it anew to be written, as fopen(3) with "re" and "we" does, but
- * does not wait: what is no plain file is not read (-EBADF), and written over by one. 0 or -errno. */
+ * does not wait: what is no plain file is not read (-EBADF), and one takes its place. 0 or -errno.
+ */
 int rbt_fopen_plain(const char *path, bool is_new, FILE **ret);
 
 #endif

@@ -10,9 +10,10 @@
 #include <sys/types.h>
 
 /*
- * `uid` is whom SO_PEERCRED names, `own` who is trusted besides root. Inside a user namespace root is
- * not to be seen: it has the same number there as everybody else who has none. Then the path decides:
- * if only the owners of its directories can write to them, nobody else can have put a socket there.
+ * `uid` is whom SO_PEERCRED names, `own` who is trusted besides root. Inside a user namespace root
+ * is not to be seen: it has the same number there as everybody else who has none. Then the path
+ * decides: if only the owners of its directories can write to them, nobody else can have put a
+ * socket there.
  */
 bool rbt_is_trustworthy(const char *path, uid_t uid, uid_t own);
 
