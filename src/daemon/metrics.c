@@ -23,7 +23,6 @@
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"
-#include "util/utf8.h"
 
 #define SHARED_NS  (100 * RBT_NS_PER_MS)
 #define RENAMED_NS (5 * RBT_NS_PER_S)
@@ -104,7 +103,6 @@ static const char *program_name(struct program *p, uint64_t now_ns)
 		ssize_t n = rbt_read_file(path, name, sizeof(name));
 		if (n > 0) {
 			name[n - 1] = '\0'; /* a newline that is not its own */
-			rbt_utf8_make_harmless(name);
 			memcpy(p->name, name, sizeof(name));
 		}
 		p->named_ns = now_ns;

@@ -149,6 +149,11 @@ static void on_porter(struct daemon *d, struct source *s, uint32_t events)
 		return;
 	}
 	peer->heard_ns = rbt_now_ns();
+	if (n < 0) {
+		/* A message was lost, for want of room for its files. */
+		peer_take(d, peer, n, NULL, NULL, 0);
+		return;
+	}
 	if (n < (ssize_t)PARCEL_HEAD) {
 		/* It has ended: the connection is listened to again, directly. */
 		end_porter(d, peer, true);

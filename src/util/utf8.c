@@ -47,6 +47,12 @@ static uint32_t decode(const unsigned char *p, size_t len)
 	return c;
 }
 
+/* Also U+0080 to U+009F, which some terminals obey. */
+static bool is_control(uint32_t c)
+{
+	return c < ' ' || (c >= 0x7f && c <= 0x9f);
+}
+
 static bool is_misleading(uint32_t c)
 {
 	static const struct {
@@ -67,6 +73,13 @@ static bool is_misleading(uint32_t c)
 	return false;
 }
 
+bool rbt_utf8_is_harmless(const unsigned char *p, size_t len)
+{
+	uint32_t c = decode(p, len);
+
+	return !is_control(c) && !is_misleading(c);
+}
+
 void rbt_utf8_make_harmless(char *text)
 {
 	const unsigned char *from = (const unsigned char *)text;
@@ -74,10 +87,9 @@ void rbt_utf8_make_harmless(char *text)
 
 	while (*from != '\0') {
 		size_t len = rbt_utf8_length(from);
-		uint32_t c = len > 0 ? decode(from, len) : 0;
-		if (len > 0 && (c < ' ' || (c >= 0x7f && c <= 0x9f))) {
+		if (len > 0 && is_control(decode(from, len))) {
 			*to++ = ' ';
-		} else if (len == 0 || is_misleading(c)) {
+		} else if (len == 0 || is_misleading(decode(from, len))) {
 			*to++ = '?';
 		} else {
 			memmove(to, from, len);

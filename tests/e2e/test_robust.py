@@ -37,6 +37,7 @@ def started(s):
     """A best-effort program under `run`, and its daemon."""
     p = s.run("--class", "best-effort")
     eventually("1 us", lambda: s.slices(p.pid) == [1])
+    eventually("what has received its files has ended", lambda: not s.processes("rubato-porter"))
     return p, s.daemon()
 
 
