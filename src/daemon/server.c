@@ -62,6 +62,15 @@ static void take_wishes(struct daemon *d, const struct peer *peer, const struct 
 	p->force = force;
 }
 
+/* A connection is inherited by what a process becomes, also by a program with another user's
+ * rights, for which nobody may speak but that user. */
+static bool may_speak_for(const struct peer *peer, pid_t pid)
+{
+	uid_t uid;
+
+	return peer->uid == 0 || rbt_proc_euid(pid, &uid) < 0 || uid == peer->uid;
+}
+
 static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
 	struct rbt_msg_hello msg;
@@ -73,6 +82,9 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 	memcpy(&msg, buf, sizeof(msg));
 	if (msg.priority > RBT_PRIORITY_MAX || msg.timeslice_us > RBT_TIMESLICE_MAX_US) {
 		return -EBADMSG;
+	}
+	if (peer->program == NULL && !may_speak_for(peer, peer->pid)) {
+		return -EPERM;
 	}
 	if (peer->program == NULL) {
 		struct program *old = program_find(d, peer->pid);
@@ -205,10 +217,12 @@ static int on_group(struct daemon *d, struct peer *peer, const void *buf, size_t
 static int on_await(struct daemon *d, struct peer *peer)
 {
 	int error = 0;
-	struct program *p = program_obtain(d, peer->pid, peer->pidfd, peer->user, &error);
+	struct program *p = may_speak_for(peer, peer->pid)
+				    ? program_obtain(d, peer->pid, peer->pidfd, peer->user, &error)
+				    : NULL;
 
 	if (p == NULL) {
-		return error;
+		return error < 0 ? error : -EPERM;
 	}
 	p->awaited = p->peer == NULL && LIST_EMPTY(&p->holds);
 	return 0;

@@ -104,6 +104,25 @@ int rbt_proc_uid(pid_t pid, uid_t *ret)
 	return 0;
 }
 
+int rbt_proc_euid(pid_t pid, uid_t *ret)
+{
+	char path[64], buf[1024];
+	unsigned real, effective;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	ssize_t n = rbt_read_file(path, buf, sizeof(buf));
+	if (n < 0) {
+		return n == -ENOENT ? -ESRCH : (int)n;
+	}
+	/* The name, which comes before, has no line of its own: newlines in it are escaped. */
+	const char *line = strstr(buf, "\nUid:");
+	if (line == NULL || sscanf(line, "\nUid: %u %u", &real, &effective) != 2) {
+		return -EBADMSG;
+	}
+	*ret = effective;
+	return 0;
+}
+
 int rbt_proc_name(pid_t pid, char *buf, size_t size)
 {
 	char path[64], comm[64];

@@ -3,6 +3,7 @@
 and what root has suspended stays so."""
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -12,12 +13,28 @@ import time
 
 import harness
 from fuse import FLUSH, WRITE, WRITEBACK_CACHE, FileSystem
-from harness import binary, eventually, skip
+from harness import binary, device, eventually, skip
 from test_system import NOBODY, Machine, as_user, rubato_as
 
 MAGIC = 0x74627201
 HELLO, RECORD, ATTACH, LIST, BOARD = 1, 2, 4, 8, 12
 
+# A socket whose last close waits for as long as it was told to: nobody reads what was sent.
+LINGERING = """def lingering():
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        one = socket.create_connection(server.getsockname())
+        kept.extend([server, server.accept()[0]])
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 100))
+        one.setblocking(False)
+        try:
+            while True:
+                one.send(bytes(1 << 16))
+        except BlockingIOError:
+            pass
+        return one.detach()"""
 # An attacker: which kind of file it sends, in what kind of message, on how many connections. It says "sent", and stays.
 ATTACK = """if True:
     import array, ctypes, os, signal, socket, struct, sys, threading
@@ -32,22 +49,7 @@ ATTACK = """if True:
     def flush():
         return os.open(name(), os.O_RDONLY)
 
-    def lingering():
-        # Nobody reads what is sent, so a close waits for as long as it was told to.
-        server = socket.socket()
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        one = socket.create_connection(server.getsockname())
-        kept.extend([server, server.accept()[0]])
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 100))
-        one.setblocking(False)
-        try:
-            while True:
-                one.send(bytes(1 << 16))
-        except BlockingIOError:
-            pass
-        return one.detach()
+    LINGERING
 
     def inside(fd):
         # The file is in a message that nobody has read, in a socket that is sent.
@@ -103,7 +105,7 @@ ATTACK = """if True:
             pass
     print("sent", flush=True)
     signal.pause()
-"""
+""".replace("LINGERING", LINGERING)
 
 
 def needs_root():
@@ -243,6 +245,94 @@ def test_files_whose_last_close_waits(s):
         t.watch(1)
         t.end("WRITE")
         fs.end()
+        t.is_left_alone()
+
+
+SETUID = """if True:
+    import os, socket, struct, sys, time
+    path, program = sys.argv[1:]
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(path)
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.close(write)
+        os.read(read, 1)
+        time.sleep(0.1)
+        sock.send(struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0))
+        sock.settimeout(5)
+        try:
+            print("refused" if sock.recv(1) == b"" else "answered", flush=True)
+        except ConnectionResetError:
+            print("refused", flush=True)
+        except TimeoutError:
+            print("taken", flush=True)
+        os._exit(0)
+    print(f"ready pid={os.getpid()}", flush=True)
+    # The pipe's end tells that it is done.
+    os.execv(program, [program, "30"])
+"""
+
+
+def test_who_becomes_root_is_spoken_for_by_root(s):
+    """A user connects, and executes a program that has root's rights; a child that has kept the connection says how it is
+    to be treated."""
+    needs_root()
+    m = Machine(s)
+    program = os.path.join(s.dir, "sleep")
+    shutil.copy(shutil.which("sleep"), program)
+    os.chmod(program, 0o4755)
+    p = harness.Program(s, [*as_user(NOBODY), "python3", "-c", SETUID, os.path.join(m.dir, "control.sock"), program])
+    s.programs.append(p)
+    said = p.process.stdout.readline()
+    if "Uid:\t65534\t65534" in open(f"/proc/{p.pid}/status").read():
+        return print("     nobody can become root here")
+    assert said == "refused\n", said
+    assert p.pid not in s.ps()
+
+
+AGENT = """if True:
+    import os, signal, socket, struct, sys
+    kept = []
+    LINGERING
+
+    def send():
+        fd = lingering()
+        socket.send_fds(mine, [b"x" * 16], [fd])
+        os.close(fd)
+
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(sys.argv[1])
+    sock.send(struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0))
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    record = struct.pack("<IIIIiIII", 0x74627201, 2, 2, os.getpid(), -1, 0, 0, 2)
+    # What is there already, and what comes later.
+    send()
+    socket.send_fds(sock, [record], [theirs.fileno()])
+    theirs.close()
+    print(f"ready pid={os.getpid()}", flush=True)
+    sys.stdin.readline()
+    send()
+    print("sent", flush=True)
+    signal.pause()
+""".replace("LINGERING", LINGERING)
+
+
+@device("--amd-gpus", "1")
+def test_files_from_an_agent(s):
+    """The way to an agent leads back as well: what comes along it is closed by nobody whom others wait for."""
+    needs_root()
+    with Target(s) as t:
+        agents = [harness.Program(s, [*as_user(NOBODY), "python3", "-c", AGENT, t.m.socket]) for _ in range(3)]
+        s.programs += agents
+        eventually("they are known", lambda: {p.pid for p in agents} <= set(s.ps()), 20)
+        for p in agents:
+            assert p.ask("go") == "sent"
+            s.rubato("suspend", p.pid, code=None)
+        t.watch(4)
+        for p in agents:
+            p.kill()
+        t.watch(1)
+        t.end("agents")
         t.is_left_alone()
 
 
