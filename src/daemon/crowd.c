@@ -116,6 +116,7 @@ struct user *user_obtain(struct daemon *d, uid_t uid)
 {
 	struct user *u;
 
+	uid = owners_find(d, uid);
 	LIST_FOREACH (u, &d->users, link) {
 		if (u->uid == uid) {
 			return u;

@@ -169,6 +169,11 @@ struct gpu_account {
 	uint64_t n_switches; /* times one that was kept off was let on */
 };
 
+/* Numbers that belong to a user besides their own; owners.c. */
+struct owner {
+	uid_t first, last, uid;
+};
+
 /* Connections that wait for a process to close them. */
 #define DOOMED_MAX 256
 
@@ -240,6 +245,8 @@ struct daemon {
 	size_t n_doomed;
 	LIST_HEAD(, unhealed) unhealed;
 	LIST_HEAD(, user) users;
+	struct owner *owners; /* owned */
+	size_t n_owners;
 	LIST_HEAD(, peer) peers, paused;
 	LIST_HEAD(, program) programs;
 	LIST_HEAD(, program) pending;
@@ -330,6 +337,12 @@ void crowd_put_off(struct daemon *d, struct peer *peer, uint64_t for_ns);
 /* A message of this peer is handled now; and that was all of it. */
 void crowd_speaks(struct daemon *d, struct peer *peer);
 void crowd_settle(struct daemon *d);
+
+/* owners.c: whose a user's number is, if not its own */
+/* May block. */
+void owners_read(struct daemon *d);
+uid_t owners_find(const struct daemon *d, uid_t uid);
+void owners_forget(struct daemon *d);
 
 /* requests.c: what tools ask. The reply is sent by the function. */
 void request_handle(

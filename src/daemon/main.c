@@ -90,6 +90,7 @@ static void take_config(struct daemon *d, struct config *config)
 {
 	snprintf(d->admin_group, sizeof(d->admin_group), "%s", config->admin_group);
 	rights_resolve(d, config->admin_group);
+	owners_read(d);
 	adopt_configure(d, &config->rules, config->scan_ms);
 }
 
@@ -481,6 +482,7 @@ static void shut_down(struct daemon *d)
 	porter_stop(d);
 	schedule_stop(d);
 	crowd_stop(d);
+	owners_forget(d);
 	gpulock_drop(d, 0);
 	rbt_holdings_finish(&d->mine);
 	state_finish(d);
