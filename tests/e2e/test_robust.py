@@ -14,7 +14,7 @@ import threading
 import time
 
 from harness import LONG, Program, alive, binary, eventually, main, measured
-from programs import BEST_EFFORT, taking_turns
+from programs import BEST_EFFORT, Asked, Spinner, taking_turns
 
 MAGIC = 0x74627201
 SET_TIMESLICE, DISABLE_CHANNELS = "a06c0103", "2080110b"
@@ -551,6 +551,117 @@ def test_programs_that_have_ended_are_forgotten(s):
 
     before = come_and_go(500)
     assert come_and_go(2000) < before + 100, "they are remembered"
+
+
+FILTERED = """if True:
+    import ctypes, os, struct, sys
+    # socket(), connect(), recvfrom(), sendmsg() and memfd_create() are answered with EPERM.
+    numbers = [41, 42, 45, 46, 319]
+    code = [(0x20, 0, 0, 0)] + [(0x15, len(numbers) - i, 0, n) for i, n in enumerate(numbers)]
+    code += [(6, 0, 0, 0x7fff0000), (6, 0, 0, 0x50001)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *c) for c in code))
+    head = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(program)))
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head) == 0
+    os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_behind_a_filter(s):
+    """A program that may not speak to anybody runs, as one without a daemon."""
+    if os.uname().machine != "x86_64":
+        return print("     the filter is for x86_64")
+    p = s.program(under=[binary("rubato"), "run", *BEST_EFFORT, "--", "python3", "-c", FILTERED])
+    assert p.ask("slice") == "slice 1000" and p.ask("more").startswith("ready") and alive(p.pid)
+    assert not s.ps()[p.pid]["managed"]
+
+
+LIBRARIES = """if True:
+    import ctypes, os, sys
+    libc = ctypes.CDLL(None)
+    libc.dlmopen.restype = libc.dlsym.restype = ctypes.c_void_p
+    libc.dlmopen.argtypes, libc.dlsym.argtypes = [ctypes.c_long, ctypes.c_char_p, ctypes.c_int], [ctypes.c_void_p, ctypes.c_char_p]
+    handle = libc.dlmopen(-1, b"libcuda.so.1", 2)
+    init = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(libc.dlsym(handle, b"cuInit"))
+    print(f"ready pid={os.getpid()}", flush=True)
+    sys.stdin.readline()
+    print(init(0), flush=True)
+"""
+
+
+def test_another_set_of_libraries(s):
+    """dlmopen(3): what is preloaded is not there, and nothing breaks."""
+    p = Program(s, [binary("rubato"), "run", *BEST_EFFORT, "--", "python3", "-c", LIBRARIES])
+    s.programs.append(p)
+    assert p.ask("go") == "0"
+
+
+def test_while_it_is_traced(s):
+    """By a debugger, which is neither asked nor disturbed."""
+    p = s.program()
+    (is_traced, say), (may_end, end) = os.pipe(), os.pipe()
+    tracer = os.fork()
+    if tracer == 0:
+        os.write(say, b"%d" % ctypes.CDLL(None).ptrace(0x4206, p.pid, None, None))  # PTRACE_SEIZE
+        os.read(may_end, 1)
+        os._exit(0)
+    if os.read(is_traced, 2) == b"0":
+        s.rubato("renice", p.pid, *BEST_EFFORT)
+        eventually("1 us", lambda: s.slices(p.pid) == [1])
+        s.rubato("suspend", p.pid)
+        assert s.is_suspended(p.pid)
+        s.rubato("resume", p.pid)
+        eventually("it runs", lambda: s.is_running(p.pid))
+    os.write(end, b"x")
+    os.waitpid(tracer, 0)
+    assert p.ask("slice") in ("slice 1", "slice 2048")
+
+
+def test_a_directory_that_cannot_be_written_to(s):
+    """All that was promised without it holds; a new daemon does not start there, and programs do."""
+    if os.geteuid() != 0:
+        return print("     only root can mount")
+    p, daemon = started(s)
+    subprocess.run(["mount", "--bind", s.run_dir, s.run_dir], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", s.run_dir], check=True)
+        for priority in 5, 2:
+            s.rubato("renice", p.pid, "--priority", priority)
+        s.rubato("suspend", p.pid)
+        assert s.is_suspended(p.pid)
+        s.rubato("resume", p.pid)
+        os.kill(s.hand(), signal.SIGKILL)
+        eventually("another hand", lambda: s.slices(p.pid) == [1])
+        assert s.daemon() == daemon and s.log().count("Read-only") == 1, s.log()
+        os.kill(daemon, signal.SIGKILL)
+        assert "going on without a daemon" in s.rubato("run", "--", "true").stderr
+    finally:
+        subprocess.run(["umount", "-l", s.run_dir], check=True)
+    s.rubato("run", "--", "true")
+    eventually("managed again", lambda: s.slices(p.pid) == [1], 10)
+
+
+def test_another_time(s):
+    """In a time namespace the clock is days ahead: turns go on as with others."""
+    if s.command("unshare", "--time", "--fork", "--monotonic", "100000", "true").returncode != 0:
+        return print("     no time namespaces here")
+    here, ahead = Spinner(s, *BEST_EFFORT), Ahead(s, *BEST_EFFORT)
+    for p in here, ahead:
+        p.ask("go")
+    taking_turns(s, [here, ahead])
+    before = here.count(), ahead.count()
+    eventually("both go on", lambda: here.count() > before[0] + 20 and ahead.count() > before[1] + 20, 20)
+    s.rubato("suspend", ahead.pid)
+    assert s.is_suspended(ahead.pid)
+    s.rubato("resume", ahead.pid)
+
+
+class Ahead(Asked):
+    def __init__(self, s, *run_options):
+        super().__init__(s, ["unshare", "--time", "--fork", "--monotonic", "100000", binary("besteffort"), "--steps", "300"],
+                         run_options)
+
+    count = Spinner.count
 
 
 main()
