@@ -121,9 +121,10 @@ enum rbt_head rbt_head(int sock)
 	struct msghdr msg = {.msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	ssize_t n;
 
+	/* That the other end was closed with something unread is said once, before what is here. */
 	do {
 		n = recvmsg(sock, &msg, MSG_PEEK | MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
+	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (n < 0) {
 		return errno == EAGAIN ? RBT_HEAD_NONE : RBT_HEAD_FILES;
 	}

@@ -52,6 +52,14 @@ def alive(pid):
         return False
 
 
+def parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as f:
+            return int(f.read().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
 def in_process_session(leader):
     """Without the leader and its like: a sanitizer's helper that is killed leaves its process waiting for ever."""
     found = []
@@ -199,7 +207,7 @@ class Session:
         return {p["pid"]: p for p in json.loads(self.rubato("ps", "--json").stdout)["programs"]}
 
     def processes(self, name):
-        """Pids of this session's daemon or hand, by its process name."""
+        """Pids of this session's daemon or hand, by its process name; without children that have not got theirs yet."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -211,7 +219,7 @@ class Session:
                         found.append(int(pid))
             except OSError:
                 pass
-        return found
+        return [pid for pid in found if parent(pid) not in found]
 
     def daemon(self):
         return eventually("rubatod runs", lambda: self.processes("rubatod"))[0]
