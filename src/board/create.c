@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,10 +31,20 @@ static long create(void)
 	return fd < 0 && errno == EINVAL ? syscall(SYS_memfd_create, "rubato-board", flags) : fd;
 }
 
+/* A file that becomes larger than the program's files may be is the end of the program: SIGXFSZ. */
+static bool is_allowed(void)
+{
+	struct rlimit limit;
+
+	return syscall(SYS_getrlimit, RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur >= RBT_BOARD_SIZE;
+}
+
 int rbt_board_create_fd(void)
 {
+	if (!is_allowed()) {
+		return -EFBIG;
+	}
 	long fd = create();
-
 	if (fd < 0) {
 		return -errno;
 	}

@@ -18,6 +18,7 @@
 #include "util/log.h"
 #include "util/runtime.h"
 #include "util/time.h"
+#include "util/trust.h"
 
 /* A daemon that does not answer is as good as none; a healthy one needs a few milliseconds, and
  * some seconds when it loses its hand in the middle of a request. */
@@ -66,7 +67,7 @@ int daemon_connect(uid_t uid)
 	}
 	/* The directory may be in /tmp: what matters is who listens. */
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
-		(cred.uid != (uid == RBT_UID_SYSTEM ? geteuid() : uid) && cred.uid != 0)) {
+		!rbt_is_trustworthy(path, cred.uid, uid == RBT_UID_SYSTEM ? geteuid() : uid)) {
 		close(sock);
 		return -EPERM;
 	}
@@ -84,7 +85,7 @@ static void become_daemon(const char *path, int ready_fd)
 	setsid();
 	if (rbt_runtime_dir_create(dir, sizeof(dir)) == 0) {
 		snprintf(log, sizeof(log), "%s/rubatod.log", dir);
-		log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+		log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0600);
 	}
 	dup2(null_fd, STDIN_FILENO);
 	dup2(null_fd, STDOUT_FILENO);

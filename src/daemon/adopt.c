@@ -34,6 +34,8 @@
  * it has one part in so many. */
 #define SCAN_MS    5000
 #define WALK_SHARE 100
+/* So many are kept before it is looked whether they have ended. */
+#define MIN_BY_HAND 64
 
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
@@ -166,7 +168,12 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 	if (p == NULL) {
 		return NULL;
 	}
-	if (p->start_time != report->start_time || p->peer != NULL || p->awaited) {
+	bool is_it = p->start_time == report->start_time && p->peer == NULL;
+	/* It was found with tasks, and without a library that could still speak for it. */
+	if (is_it && report->verdict == SCAN_RULE && report->error == 0) {
+		p->awaited = false;
+	}
+	if (!is_it || p->awaited) {
 		/* Another one by now, or it has spoken meanwhile. */
 		if (p->peer == NULL && !p->awaited && LIST_EMPTY(&p->holds)) {
 			program_release(d, p);

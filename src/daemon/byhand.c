@@ -12,6 +12,7 @@
 
 #include "daemon/daemon.h"
 #include "sched/class.h"
+#include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
 #include "util/time.h"
@@ -185,16 +186,21 @@ void byhand_write(struct daemon *d)
 		return;
 	}
 	snprintf(tmp, sizeof(tmp), "%s.new", path);
-	FILE *f = fopen(tmp, "we");
-	int r = f != NULL ? write_all(d, f) : -errno;
+	FILE *f = NULL;
+	int r = rbt_fopen_plain(tmp, true, &f);
+	r = r < 0 ? r : write_all(d, f);
 	if (f != NULL && fclose(f) != 0) {
 		r = -errno;
 	}
-	if (r < 0 || rename(tmp, path) < 0) {
+	bool is_written = r == 0 && rename(tmp, path) == 0;
+	if (!is_written && !d->byhand_is_lost) {
 		rbt_warn("%s cannot be written: what users say is forgotten if rubatod is killed",
 			path);
+	}
+	if (!is_written) {
 		unlink(tmp);
 	}
+	d->byhand_is_lost = !is_written;
 }
 
 static bool is_good(const struct entry *e)
@@ -212,7 +218,8 @@ void byhand_read(struct daemon *d)
 	char path[160];
 
 	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
-	FILE *f = fopen(path, "re");
+	FILE *f = NULL;
+	(void)rbt_fopen_plain(path, false, &f);
 	while (f != NULL && fread(&e, sizeof(e), 1, f) == 1 && is_good(&e)) {
 		struct said *said = obtain(d, e.pid, e.start_time);
 		if (said == NULL) {

@@ -103,7 +103,8 @@ static void forget_silent(struct daemon *d)
 	}
 	for (u = LIST_FIRST(&d->users); u != NULL && n > MAX_SILENT_USERS; u = next) {
 		next = LIST_NEXT(u, link);
-		if (u->n_fds == 0 && u->spent_ns <= now_ns && u->said_ns <= now_ns) {
+		if (u->n_fds == 0 && u->spent_ns <= now_ns && u->said_ns <= now_ns &&
+			!porter_has_user(d, u)) {
 			LIST_REMOVE(u, link);
 			free(u);
 			n--;
@@ -115,6 +116,7 @@ struct user *user_obtain(struct daemon *d, uid_t uid)
 {
 	struct user *u;
 
+	uid = owners_find(d, uid);
 	LIST_FOREACH (u, &d->users, link) {
 		if (u->uid == uid) {
 			return u;
@@ -199,6 +201,12 @@ static void on_crowd(struct daemon *d, struct source *s, uint32_t events)
 	}
 }
 
+/* Where its messages come from now. */
+static struct source *mouth(struct peer *peer)
+{
+	return peer->porter.fd >= 0 ? &peer->porter : &peer->source;
+}
+
 /* When it may be listened to again. */
 static uint64_t paused_until(const struct peer *peer)
 {
@@ -207,7 +215,8 @@ static uint64_t paused_until(const struct peer *peer)
 
 	peer_ns = peer->spent_ns > PEER_BURST_NS * PEER_SHARE ? peer_ns : 0;
 	user_ns = peer->uid != 0 && peer->user->spent_ns > USER_BURST_NS * USER_SHARE ? user_ns : 0;
-	return peer_ns > user_ns ? peer_ns : user_ns;
+	peer_ns = peer_ns > user_ns ? peer_ns : user_ns;
+	return peer_ns > peer->not_before_ns ? peer_ns : peer->not_before_ns;
 }
 
 static void arm(struct daemon *d)
@@ -236,7 +245,7 @@ static void on_pause_over(struct daemon *d, struct source *s, uint32_t events)
 	(void)ignored;
 	for (peer = LIST_FIRST(&d->paused); peer != NULL; peer = next) {
 		next = LIST_NEXT(peer, paused);
-		if (paused_until(peer) <= now_ns && crowd_watch(d, &peer->source) == 0) {
+		if (paused_until(peer) <= now_ns && crowd_watch(d, mouth(peer)) == 0) {
 			LIST_REMOVE(peer, paused);
 			peer->is_paused = false;
 		}
@@ -247,9 +256,17 @@ static void on_pause_over(struct daemon *d, struct source *s, uint32_t events)
 static void pause_peer(struct daemon *d, struct peer *peer)
 {
 	peer->is_paused = true;
-	crowd_unwatch(d, &peer->source);
+	crowd_unwatch(d, mouth(peer));
 	LIST_INSERT_HEAD(&d->paused, peer, paused);
 	arm(d);
+}
+
+void crowd_put_off(struct daemon *d, struct peer *peer, uint64_t for_ns)
+{
+	peer->not_before_ns = rbt_now_ns() + for_ns;
+	if (!peer->is_paused) {
+		pause_peer(d, peer);
+	}
 }
 
 int crowd_welcome(struct daemon *d, struct peer *peer)
@@ -293,7 +310,7 @@ void crowd_settle(struct daemon *d)
 	take(&d->speaking_user->spent_ns, now_ns, cost_ns, USER_SHARE);
 	if (d->speaker != NULL) {
 		take(&d->speaker->spent_ns, now_ns, cost_ns, PEER_SHARE);
-		if (paused_until(d->speaker) > now_ns) {
+		if (!d->speaker->is_paused && paused_until(d->speaker) > now_ns) {
 			pause_peer(d, d->speaker);
 		}
 	}

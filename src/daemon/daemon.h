@@ -40,11 +40,15 @@ struct user;
 /* A connection: a shim inside a program, or a tool. */
 struct peer {
 	struct source source;
+	struct source porter; /* porter.c: through which its messages come meanwhile; -1: none */
+	pid_t porter_pid;
+	uint64_t heard_ns; /* when its porter last said something */
 	pid_t pid;
 	int pidfd; /* of who connected, whatever becomes of the number; -errno: not to be had */
 	uid_t uid;
 	struct user *user;
-	uint64_t spent_ns; /* crowd.c: of our time */
+	uint64_t spent_ns;      /* crowd.c: of our time */
+	uint64_t not_before_ns; /* crowd.c: it is put off until then */
 	bool is_paused;
 	LIST_ENTRY(peer) paused;
 	bool is_admin;            /* root, or of the group that may raise */
@@ -93,7 +97,7 @@ struct program {
 	uint32_t weight;       /* of its turns */
 	uint64_t timeslice_us; /* explicit wish; 0: by priority */
 	struct rbt_limits limits;
-	uint32_t group;       /* whose turns it shares, for the core; 0: nobody's */
+	uint64_t group;       /* whose turns it shares, for the core; 0: nobody's */
 	bool group_is_shared; /* between users: said by a rule */
 	char group_name[RBT_GROUP_NAME_MAX];
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
@@ -179,6 +183,14 @@ struct gpu_account {
 	uint64_t n_switches; /* times one that was kept off was let on */
 };
 
+/* Numbers that belong to a user besides their own; owners.c. */
+struct owner {
+	uid_t first, last, uid;
+};
+
+/* Connections that wait for a process to close them. */
+#define DOOMED_MAX 256
+
 struct daemon {
 	int epoll_fd, lock_fd;
 	struct source listener, signals, timer, hand;
@@ -216,6 +228,8 @@ struct daemon {
 	bool deaf;        /* no fd was left for a connection: the listener is not watched */
 	bool is_homeless; /* the runtime directory was removed, or is another daemon's */
 	uint64_t home_look_ns;
+	bool state_is_lost,
+		byhand_is_lost; /* these files could not be written, and that was said */
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	char hand_lock_path[160]; /* hands share it for as long as they live */
 	uint64_t idle_exit_ns, idle_since_ns;
@@ -226,9 +240,9 @@ struct daemon {
 	struct rbt_sched_gpus gpus;
 	uint32_t amd_gpus; /* of the core's, those that have been AMD's */
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
-	uint64_t retry_ns; /* when to reconcile again; 0: when something happens */
-	uint32_t last_group;
-	bool any_off; /* a suspend may be in force, to be renewed */
+	uint64_t retry_ns;   /* when to reconcile again; 0: when something happens */
+	uint64_t last_group; /* so many that none is ever used again */
+	bool any_off;        /* a suspend may be in force, to be renewed */
 	struct rbt_sched_config config;
 	struct rules rules;
 	uint32_t scan_ms;
@@ -247,9 +261,14 @@ struct daemon {
 	const char *metrics_at;                 /* as said; NULL: as the configuration has it */
 	const char *max_reserve_ms, *min_share; /* the same */
 	struct metrics *metrics;                /* NULL: none are served */
+	LIST_HEAD(, child) children;            /* porter.c's own */
+	int doomed[DOOMED_MAX];
+	size_t n_doomed;
 	LIST_HEAD(, unhealed) unhealed;
 	uint64_t heal_ns; /* when to try again what could not be put back; 0: nothing */
 	LIST_HEAD(, user) users;
+	struct owner *owners; /* owned */
+	size_t n_owners;
 	LIST_HEAD(, peer) peers, paused;
 	LIST_HEAD(, program) programs;
 	LIST_HEAD(, program) pending;
@@ -267,6 +286,9 @@ struct daemon {
 /* main.c */
 int watch(struct daemon *d, struct source *s);
 void unwatch(struct daemon *d, struct source *s); /* closes it too */
+
+/* inherit.c: no limit and no ignored signal of whoever has started us is ours */
+void inherit_nothing(void);
 
 /* home.c: the runtime directory */
 /* 0, or -EBUSY when another daemon serves it, or -errno. */
@@ -286,6 +308,31 @@ bool server_close_door(struct daemon *d);
 /* Listens again, if it had to stop. */
 void server_listen_again(struct daemon *d);
 void peer_destroy(struct daemon *d, struct peer *peer);
+/* Handles a message of that size, or its end or error. Takes the files. The peer may be gone
+ * afterwards. */
+void peer_take(
+	struct daemon *d, struct peer *peer, ssize_t size, const void *buf, int *fds, size_t n_fds);
+
+/* porter.c: messages with files are received, and strangers' files closed, by other processes */
+/* Has a process receive what the connection brings. 0, also when none can be had just now, or
+ * -errno when the peer is to go. */
+int porter_call(struct daemon *d, struct peer *peer);
+/* Before the peer goes. */
+void porter_dismiss(struct daemon *d, struct peer *peer);
+/* Closes a socket that strangers could write to, and sets it to -1. */
+void porter_close(struct daemon *d, int *fd);
+/* Ends what hangs. */
+void porter_tick(struct daemon *d);
+bool porter_needs_tick(const struct daemon *d);
+/* Whether one of its processes is left. */
+bool porter_has_user(const struct daemon *d, const struct user *user);
+/* A process of ours was killed, and hangs. */
+void porter_lose(struct daemon *d, pid_t pid);
+void porter_stop(struct daemon *d);
+
+/* borrow.c: a copy of the device file that a record speaks of, taken from its program. An fd, or
+ * -errno; -ESRCH when the program has ended or has no device there any more. Waits 2 s at most. */
+int borrow_device(struct daemon *d, pid_t pid, uint64_t start_time, const struct rbt_record *rec);
 
 /* crowd.c: those who speak to us share our files and our time. 0 or -errno. */
 int crowd_start(struct daemon *d);
@@ -307,9 +354,17 @@ void crowd_forget(struct daemon *d, struct peer *peer);
 /* As watch(), in the set of those who speak. */
 int crowd_watch(struct daemon *d, struct source *s);
 void crowd_unwatch(struct daemon *d, struct source *s); /* without closing it */
+/* It is not listened to for that long. */
+void crowd_put_off(struct daemon *d, struct peer *peer, uint64_t for_ns);
 /* A message of this peer is handled now; and that was all of it. */
 void crowd_speaks(struct daemon *d, struct peer *peer);
 void crowd_settle(struct daemon *d);
+
+/* owners.c: whose a user's number is, if not its own */
+/* May block. */
+void owners_read(struct daemon *d);
+uid_t owners_find(const struct daemon *d, uid_t uid);
+void owners_forget(struct daemon *d);
 
 /* requests.c: what tools ask. The reply is sent by the function. */
 void request_handle(

@@ -192,14 +192,25 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **socket_sta
 	}
 }
 
+/* While all places are taken somebody may be waiting for one, and a scrape takes milliseconds. */
+static uint64_t longest_ns(const struct http *h)
+{
+	for (size_t i = 0; i < HTTP_MAX_CONNECTIONS; i++) {
+		if (h->connections[i].since_ns == 0) {
+			return HTTP_MAX_S * RBT_NS_PER_S;
+		}
+	}
+	return HTTP_CROWDED_S * RBT_NS_PER_S;
+}
+
 /* Those who take a byte now and then would stay for ever. */
 static void end_overdue(struct http *h)
 {
-	uint64_t now_ns = rbt_now_ns();
+	uint64_t now_ns = rbt_now_ns(), max_ns = longest_ns(h);
 
 	for (size_t i = 0; i < HTTP_MAX_CONNECTIONS; i++) {
 		uint64_t since_ns = h->connections[i].since_ns;
-		if (since_ns != 0 && now_ns - since_ns > HTTP_MAX_S * RBT_NS_PER_S) {
+		if (since_ns != 0 && now_ns - since_ns > max_ns) {
 			shutdown(h->connections[i].fd, SHUT_RDWR);
 		}
 	}

@@ -2,8 +2,9 @@
 /*
  * A small HTTP server inside the daemon's loop, by libmicrohttpd: GET /metrics and nothing else. No
  * threads, no blocking; a few connections at a time, each with little memory, for one answer and
- * for no longer than HTTP_MAX_S. The library is loaded when the first server is started: it brings
- * a dozen others with it, which a daemon that serves nothing does without.
+ * for no longer than HTTP_MAX_S, or HTTP_CROWDED_S while there are as many as can be. The library
+ * is loaded when the first server is started: it brings a dozen others with it, which a daemon that
+ * serves nothing does without.
  */
 #ifndef RBT_DAEMON_HTTP_H
 #define RBT_DAEMON_HTTP_H
@@ -13,6 +14,7 @@
 
 #define HTTP_MAX_CONNECTIONS 8u
 #define HTTP_MAX_S           30u
+#define HTTP_CROWDED_S       2u
 
 struct http;
 

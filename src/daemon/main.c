@@ -47,6 +47,7 @@ static void take_config(struct daemon *d, struct config *config)
 {
 	snprintf(d->admin_group, sizeof(d->admin_group), "%s", config->admin_group);
 	rights_resolve(d, config->admin_group);
+	owners_read(d);
 	adopt_configure(d, &config->rules, config->scan_ms);
 }
 
@@ -171,6 +172,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 		}
 	}
 	gpulock_check(d);
+	porter_tick(d);
 	server_listen_again(d);
 	home_tick(d, now_ns);
 	if (d->keeper_retry_ns != 0 && now_ns >= d->keeper_retry_ns) {
@@ -194,7 +196,7 @@ static bool is_tick_needed(struct daemon *d)
 
 	if (d->deaf || d->is_homeless || d->any_off || hand_is_awaited(d) || d->retry_ns != 0 ||
 		d->keeper_retry_ns != 0 || d->heal_ns != 0 || d->gpus.locked != 0 ||
-		accounting_needs_tick(d) || metrics_needs_tick(d)) {
+		accounting_needs_tick(d) || metrics_needs_tick(d) || porter_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -258,12 +260,12 @@ static int setup_loop(struct daemon *d)
 	sigset_t set;
 	int r;
 
+	inherit_nothing();
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
 	d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (d->epoll_fd < 0) {
 		return -errno;
@@ -357,8 +359,10 @@ static void shut_down(struct daemon *d)
 	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->keeper.fd, NULL);
 	keeper_dismiss(&d->keeper.fd);
 	server_stop(d);
+	porter_stop(d);
 	schedule_stop(d);
 	crowd_stop(d);
+	owners_forget(d);
 	gpulock_drop(d, 0);
 	rbt_holdings_finish(&d->mine);
 	state_finish(d);

@@ -125,7 +125,7 @@ static void put_escaped(struct out *o, const char *s)
 			put_bytes(o, p, 1);
 		} else if (*p == '\n') {
 			put_bytes(o, "\\n", 2);
-		} else if (len == 0 || *p < ' ' || *p == 0x7f) {
+		} else if (len == 0 || !rbt_utf8_is_harmless(p, len)) {
 			put_bytes(o, "?", 1);
 		} else {
 			put_bytes(o, p, len);

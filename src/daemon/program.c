@@ -243,18 +243,25 @@ int check_device_fd(const struct rbt_record *rec)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
 	char path[64], link[256];
-	struct stat st;
+	struct statx st;
+	int flags = fcntl(rec->fd, F_GETFL);
 
 	if (b == NULL) {
 		return -EOPNOTSUPP;
 	}
-	if (fstat(rec->fd, &st) < 0) {
+	/* A mere path is no open device, whatever is there. */
+	if (flags < 0 || (flags & O_PATH) != 0) {
+		return -EBADF;
+	}
+	/* As it is known here, for a file system may take its time to answer. */
+	if (statx(rec->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0) {
 		return -errno;
 	}
-	if (S_ISCHR(st.st_mode)) {
-		return is_control_node(b, st.st_rdev) ? 0 : -EBADF;
+	if (S_ISCHR(st.stx_mode)) {
+		return is_control_node(b, makedev(st.stx_rdev_major, st.stx_rdev_minor)) ? 0
+											 : -EBADF;
 	}
-	if (!S_ISREG(st.st_mode) || fcntl(rec->fd, F_GET_SEALS) < 0) {
+	if (!S_ISREG(st.stx_mode) || fcntl(rec->fd, F_GET_SEALS) < 0) {
 		return -EBADF;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", rec->fd);
@@ -376,7 +383,10 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 	}
 	/* Nothing is half suspended: what it has made since would run on. */
 	if (p->suspended && program_is_partial(d, p)) {
-		rbt_warn("process %d has more tasks than are known: it is resumed", (int)p->pid);
+		if (user_may_be_named(p->user)) {
+			rbt_warn("process %d has more tasks than are known: it is resumed",
+				(int)p->pid);
+		}
 		p->suspended = false;
 		p->resume_at_ns = 0;
 		byhand_note(d, p->pid, p->start_time, false);

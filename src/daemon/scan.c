@@ -250,6 +250,22 @@ static int send_report(const struct scan *s, const struct scan_report *report)
 	return rbt_send(s->sock, report, sizeof(*report), NULL, 0, 0);
 }
 
+/* A program may have another file by now under the number that its device had: such a file must not
+ * reach the daemon (porter.c). Closing it may hang, which costs this process. */
+static size_t keep_devices(struct rbt_record *recs, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (check_device_fd(&recs[i]) == 0) {
+			recs[kept++] = recs[i];
+		} else {
+			rbt_record_finish(&recs[i]);
+		}
+	}
+	return kept;
+}
+
 /* Finds the program's tasks if we do not have them, and reports it with them. */
 static int report_rule(struct scan *s, struct scan_report *report, bool is_held)
 {
@@ -258,6 +274,7 @@ static int report_rule(struct scan *s, struct scan_report *report, bool is_held)
 	size_t n = 0;
 
 	report->error = is_held ? 0 : rbt_discover_set_up(discover, report, &recs, &n);
+	n = keep_devices(recs, n);
 	s->inside_ns += rbt_cpu_ns() - began_ns;
 	report->n_records = (uint32_t)n;
 	int r = send_report(s, report);
@@ -323,7 +340,8 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 	const struct program *p = find_program(s->d, report->pid);
 
 	report->verdict = SCAN_NOTHING;
-	if ((p != NULL && (p->peer != NULL || p->awaited)) || speaks_for_itself(report->pid)) {
+	/* Who was to speak, and has a device open without the library that does, never will. */
+	if ((p != NULL && p->peer != NULL) || speaks_for_itself(report->pid)) {
 		return send_report(s, report);
 	}
 	const struct rule *rule = match(s, report->pid, report->uid);

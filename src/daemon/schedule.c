@@ -507,7 +507,9 @@ int schedule_tell(struct daemon *d, struct program *p)
 		r = rbt_sched_change(d->sched, now_ns, p->sched, &params);
 	}
 	if (r < 0) {
-		rbt_warn("process %d cannot be scheduled: %s", (int)p->pid, strerror(-r));
+		if (user_may_be_named(p->user)) {
+			rbt_warn("process %d cannot be scheduled: %s", (int)p->pid, strerror(-r));
+		}
 		return r;
 	}
 	p->params = params;

@@ -32,7 +32,8 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	crowd_forget(d, peer);
 	rbt_close(&peer->pidfd);
 	LIST_REMOVE(peer, link);
-	unwatch(d, &peer->source);
+	porter_dismiss(d, peer);
+	porter_close(d, &peer->source.fd);
 	free(peer);
 	if (p != NULL) {
 		/* The program ended, exec'ed, or closed what it did not
@@ -109,6 +110,15 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 	return 0;
 }
 
+/* A connection is inherited by what a process becomes, also by a program with another user's
+ * rights, for which nobody may speak but that user. */
+static bool may_speak_for(const struct peer *peer, pid_t pid)
+{
+	uid_t uid;
+
+	return peer->uid == 0 || rbt_proc_euid(pid, &uid) < 0 || uid == peer->uid;
+}
+
 static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
 	struct rbt_msg_hello msg = {0};
@@ -119,6 +129,9 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 	memcpy(&msg, buf, size);
 	if (msg.priority > RBT_PRIORITY_MAX || msg.timeslice_us > RBT_TIMESLICE_MAX_US) {
 		return -EBADMSG;
+	}
+	if (peer->program == NULL && !may_speak_for(peer, peer->pid)) {
+		return -EPERM;
 	}
 	if (peer->program == NULL) {
 		int r = meet_program(d, peer, msg.loaded_ns);
@@ -248,10 +261,12 @@ static int on_group(struct daemon *d, struct peer *peer, const void *buf, size_t
 static int on_await(struct daemon *d, struct peer *peer)
 {
 	int error = 0;
-	struct program *p = program_obtain(d, peer->pid, peer->pidfd, peer->user, &error);
+	struct program *p = may_speak_for(peer, peer->pid)
+				    ? program_obtain(d, peer->pid, peer->pidfd, peer->user, &error)
+				    : NULL;
 
 	if (p == NULL) {
-		return error;
+		return error < 0 ? error : -EPERM;
 	}
 	p->awaited = p->peer == NULL && LIST_EMPTY(&p->holds);
 	return 0;
@@ -293,6 +308,25 @@ static int dispatch(
 	}
 }
 
+void peer_take(
+	struct daemon *d, struct peer *peer, ssize_t size, const void *buf, int *fds, size_t n_fds)
+{
+	int r = size > 0   ? dispatch(d, peer, buf, (size_t)size, fds, n_fds)
+		: size < 0 ? (int)size
+			   : -ECONNRESET;
+
+	for (size_t i = 0; i < n_fds; i++) {
+		rbt_close(&fds[i]);
+	}
+	if (r < 0) {
+		/* What is too much has been said already; who has ended is nobody's business. */
+		if (size != 0 && r != -EDQUOT && r != -ESRCH && user_may_be_named(peer->user)) {
+			rbt_warn("process %d is cut off: %s", (int)peer->pid, strerror(-r));
+		}
+		peer_destroy(d, peer);
+	}
+}
+
 static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 {
 	static char buf[RBT_MSG_MAX];
@@ -301,20 +335,16 @@ static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 	size_t n_fds = 0;
 
 	crowd_speaks(d, peer);
-	ssize_t n = rbt_recv(s->fd, buf, sizeof(buf), fds, &n_fds, MSG_DONTWAIT);
-	if (n == -EAGAIN) {
+	if (rbt_head(s->fd) == RBT_HEAD_FILES) {
+		int r = porter_call(d, peer);
+		if (r < 0) {
+			peer_take(d, peer, r, NULL, NULL, 0);
+		}
 		return;
 	}
-	int r = n > 0 ? dispatch(d, peer, buf, (size_t)n, fds, n_fds) : -ECONNRESET;
-	for (size_t i = 0; i < n_fds; i++) {
-		rbt_close(&fds[i]);
-	}
-	if (r < 0) {
-		/* What is too much has been said already; who has ended is nobody's business. */
-		if (n != 0 && r != -EDQUOT && r != -ESRCH && user_may_be_named(peer->user)) {
-			rbt_warn("process %d is cut off: %s", (int)peer->pid, strerror(-r));
-		}
-		peer_destroy(d, peer);
+	ssize_t n = rbt_recv(s->fd, buf, sizeof(buf), fds, &n_fds, MSG_DONTWAIT);
+	if (n != -EAGAIN) {
+		peer_take(d, peer, n, buf, fds, n_fds);
 	}
 }
 
@@ -378,7 +408,7 @@ static int let_in(struct daemon *d, struct peer *peer)
 
 static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 {
-	int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int on = 1, fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -393,14 +423,16 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 	struct peer *peer = calloc(1, sizeof(*peer));
 	if (peer != NULL) {
 		peer->source = (struct source){.fd = fd, .ready = on_peer};
+		peer->porter.fd = -1;
 		peer->pidfd = -ESRCH;
 	}
+	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)); /* for rbt_head() */
 	if (peer == NULL || let_in(d, peer) < 0) {
 		if (peer != NULL) {
 			rbt_close(&peer->pidfd);
 		}
 		free(peer);
-		close(fd);
+		porter_close(d, &fd);
 		return;
 	}
 	LIST_INSERT_HEAD(&d->peers, peer, link);
@@ -446,7 +478,7 @@ int server_restart(struct daemon *d)
 		return r;
 	}
 	crowd_unwatch(d, &old);
-	rbt_close(&old.fd);
+	porter_close(d, &old.fd); /* with whoever waits at it, and what they have sent */
 	d->deaf = false;
 	return 0;
 }
@@ -487,5 +519,5 @@ void server_stop(struct daemon *d)
 		peer_destroy(d, peer);
 	}
 	crowd_unwatch(d, &d->listener);
-	unwatch(d, &d->listener);
+	porter_close(d, &d->listener.fd);
 }

@@ -141,42 +141,27 @@ void state_write(struct daemon *d)
 		return;
 	}
 	snprintf(tmp, sizeof(tmp), "%s.new", d->state_path);
-	FILE *f = fopen(tmp, "we");
-	int r = f == NULL ? -errno : write_all(d, f);
+	FILE *f = NULL;
+	int r = rbt_fopen_plain(tmp, true, &f);
+	r = r < 0 ? r : write_all(d, f);
 	long size = f == NULL ? 0 : ftell(f);
 	if (f != NULL && fclose(f) != 0 && r == 0) {
 		r = -errno;
 	}
+	/* A full disk only costs the safety net below two others: go on without. It is said once,
+	 * for the file is written again with every change. */
+	if (r < 0 && !d->state_is_lost) {
+		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
+	}
+	d->state_is_lost = r < 0;
 	if (r == 0 && size > 0 && rename(tmp, d->state_path) == 0) {
 		return;
-	}
-	/* A full disk only costs the safety net below two others: go on without. */
-	if (r < 0) {
-		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
 	}
 	unlink(tmp);
 	unlink(d->state_path);
 }
 
-static int borrow_fd(const struct entry *e, struct rbt_record *rec)
-{
-	int pidfd = rbt_pidfd_open(e->pid);
-
-	if (pidfd < 0) {
-		return pidfd;
-	}
-	/* The pid may have been reused between the look at its
-	 * start time and the opening: look again. */
-	int fd = still_lives(e) ? rbt_pidfd_getfd(pidfd, rec->target_fd) : -ESRCH;
-	close(pidfd);
-	if (fd < 0) {
-		return fd;
-	}
-	rec->fd = fd;
-	return 0;
-}
-
-static int heal_one(const struct unhealed *u)
+static int heal_one(struct daemon *d, const struct unhealed *u)
 {
 	struct rbt_record rec;
 	int r = rbt_record_decode(u->record, u->entry.size, &rec);
@@ -184,12 +169,9 @@ static int heal_one(const struct unhealed *u)
 	if (r < 0) {
 		return r;
 	}
-	r = borrow_fd(&u->entry, &rec);
-	if (r == 0) {
-		/* The program may have closed it since and opened something else there. */
-		r = check_device_fd(&rec) < 0 ? -ESRCH : 0;
-	}
-	if (r < 0) {
+	rec.fd = borrow_device(d, u->entry.pid, u->entry.start_time, &rec);
+	if (rec.fd < 0) {
+		r = rec.fd;
 		rbt_record_finish(&rec);
 		return r;
 	}
@@ -232,20 +214,20 @@ static void read_entries(struct daemon *d, const char *buf, size_t size)
 void state_read(struct daemon *d)
 {
 	struct stat st;
-	int fd = open(d->state_path, O_RDONLY | O_CLOEXEC);
+	FILE *f;
 
-	if (fd < 0) {
+	if (rbt_fopen_plain(d->state_path, false, &f) < 0) {
 		return;
 	}
-	if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= STATE_MAX_SIZE) {
+	if (fstat(fileno(f), &st) == 0 && st.st_size > 0 && st.st_size <= STATE_MAX_SIZE) {
 		size_t size = (size_t)st.st_size;
 		char *buf = malloc(size);
-		if (buf != NULL && read(fd, buf, size) == (ssize_t)size) {
+		if (buf != NULL && fread(buf, size, 1, f) == 1) {
 			read_entries(d, buf, size);
 		}
 		free(buf);
 	}
-	close(fd);
+	fclose(f);
 }
 
 static bool has_unhealed(const struct daemon *d)
@@ -266,7 +248,7 @@ void state_heal(struct daemon *d, bool is_done)
 
 	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
 		next = LIST_NEXT(u, link);
-		int r = u->is_healed || (is_done && !u->entry.is_left) ? 0 : heal_one(u);
+		int r = u->is_healed || (is_done && !u->entry.is_left) ? 0 : heal_one(d, u);
 		u->is_healed = r == 0;
 		if (r == -ESRCH || r == -EBADMSG) {
 			forget(u);
@@ -317,10 +299,11 @@ void state_keep(struct daemon *d, const struct program *p, const struct rbt_reco
 	if (n <= 0 || rbt_pidfd_has_exited(p->pidfd.fd)) {
 		return;
 	}
-	rbt_warn(
-		"process %d may still be held: the driver refused to let it go; `rubato resume %d` "
-		"tries again",
-		(int)e.pid, (int)e.pid);
+	if (user_may_be_named(p->user)) {
+		rbt_warn("process %d may still be held: the driver refused to let it go; `rubato "
+			 "resume %d` tries again",
+			(int)e.pid, (int)e.pid);
+	}
 	keep_unhealed(d, &e, buf);
 	d->heal_ns = rbt_now_ns() + RETRY_NS;
 }

@@ -8,6 +8,10 @@
 #include "util/log.h"
 #include "util/time.h"
 
+/* Lines about failures: one in the first time, and as many at once as fit into the second. */
+#define LINE_NS  (10 * RBT_NS_PER_S)
+#define LINES_NS (100 * RBT_NS_PER_S)
+
 /* Longer than any owner doubts who does nothing, and any turn. */
 #define UNSURE_NS (5 * RBT_NS_PER_S)
 
@@ -218,10 +222,16 @@ uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns)
 	return next_ns;
 }
 
-/* Says so once: it is tried again and again. */
+/* Says so once: it is tried again and again. A program could be refused, and come again, as often
+ * as it likes: so only some of all are named. */
 static void note_failure(struct rbt_holding *h, const char *what, int r)
 {
-	if (!h->restore_failed) {
+	static uint64_t next_ns;
+	uint64_t now_ns = rbt_now_ns();
+	bool is_known = h->restore_failed || now_ns + LINES_NS < next_ns;
+
+	if (!is_known) {
+		next_ns = (next_ns > now_ns ? next_ns : now_ns) + LINE_NS;
 		rbt_warn("could not %s client %#x: %s", what, h->rec.client, strerror(-r));
 	}
 	h->restore_failed = true;

@@ -249,7 +249,7 @@ static int make_room(struct rbt_sched *s, uint32_t n, uint32_t mask)
 }
 
 /* The unit of a group, or a new one. NULL: no memory. */
-static struct rbt_sched_unit *unit_obtain(struct rbt_sched *s, uint32_t group)
+static struct rbt_sched_unit *unit_obtain(struct rbt_sched *s, uint64_t group)
 {
 	struct rbt_sched_unit *u;
 

@@ -125,7 +125,7 @@ struct rbt_sched_tasks {
 struct rbt_sched_params {
 	unsigned priority;     /* 0 to 15 */
 	uint32_t weight;       /* 1 to RBT_WEIGHT_MAX; 0 is taken for 1 */
-	uint32_t group;        /* ranks with the same number have their turns together; 0: none */
+	uint64_t group;        /* ranks with the same number have their turns together; 0: none */
 	uint64_t timeslice_us; /* explicit; RBT_TIMESLICE_OWN: by priority */
 	struct rbt_limits limits;
 	bool suspended; /* by command */

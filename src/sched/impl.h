@@ -88,7 +88,7 @@ struct rbt_sched_prog {
 enum rbt_role { RBT_ROLE_NONE, RBT_ROLE_TURN, RBT_ROLE_FREE };
 
 struct rbt_sched_unit {
-	uint32_t group;
+	uint64_t group;
 	uint64_t id; /* nobody else's, ever */
 	LIST_HEAD(, rbt_sched_prog) members;
 	LIST_ENTRY(rbt_sched_unit) link;

@@ -70,6 +70,7 @@ static const struct sock_filter filter[] = {
 	ALLOW(SYS_flock),
 	ALLOW(SYS_ftruncate),
 	ALLOW(SYS_memfd_create),
+	ALLOW(SYS_getrlimit),
 	ALLOW(SYS_mmap),
 	ALLOW(SYS_munmap),
 	ALLOW(SYS_madvise),

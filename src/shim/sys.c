@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/trust.h"
+
 /* With a limit below the first, a number that leaves the program this many has to do. */
 #define OWN_FD_MIN 200
 #define SPARE_FDS  32
@@ -249,13 +251,13 @@ int shim_sys_mark(int fd, int64_t offset)
 
 /* The directory may be in /tmp, where anybody can make it once it is gone; we send whoever listens
  * the program's device. As with the tools: ourselves, or root. */
-static bool is_trustworthy(int sock)
+static bool is_trustworthy(int sock, const char *path)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
 	return syscall(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
-	       (cred.uid == 0 || cred.uid == (uid_t)syscall(SYS_geteuid));
+	       rbt_is_trustworthy(path, cred.uid, (uid_t)syscall(SYS_geteuid));
 }
 
 int shim_sys_connect(const char *path)
@@ -276,7 +278,7 @@ int shim_sys_connect(const char *path)
 		shim_sys_close((int)sock);
 		return -err;
 	}
-	if (!is_trustworthy((int)sock)) {
+	if (!is_trustworthy((int)sock, path)) {
 		shim_sys_close((int)sock);
 		return -EPERM;
 	}

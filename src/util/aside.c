@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -12,40 +13,97 @@
 #define REAP_US    500
 #define REAP_TRIES 40
 
-static void child(void (*fn)(int sock, void *data), void *data, int sock, pid_t parent)
+static int compare(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Moves the files, which are in ascending order, to the lowest numbers from RBT_ASIDE_KEPT on, and
+ * closes all others: least of all may a listener stay open here, or the devices of programs that
+ * have ended. Each moves down, so none is overwritten before it has moved. */
+static int close_others(const int *files, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (dup2(files[i], RBT_ASIDE_KEPT + (int)i) < 0) {
+			return -errno;
+		}
+	}
+	close_range(RBT_ASIDE_KEPT + (unsigned)n, ~0u, 0);
+	return 0;
+}
+
+/* Puts the kept files first and the socket behind them. Returns the socket's number, or -errno. */
+static int keep_files(int sock, const int *keep, size_t n)
+{
+	int all[RBT_ASIDE_MAX_KEPT + 1], last = RBT_ASIDE_KEPT + (int)n, at = RBT_ASIDE_KEPT;
+
+	for (size_t i = 0; i < n; i++) {
+		all[i] = keep[i];
+	}
+	all[n] = sock;
+	qsort(all, n + 1, sizeof(*all), compare);
+	int r = close_others(all, n + 1);
+	for (size_t i = 0; all[i] != sock; i++) {
+		at++;
+	}
+	int moved = r == 0 ? dup(at) : r;
+	for (; moved >= 0 && at < last; at++) {
+		if (dup2(at + 1, at) < 0) {
+			return -errno;
+		}
+	}
+	if (moved < 0 || dup2(moved, last) < 0) {
+		return -errno;
+	}
+	close(moved);
+	return last;
+}
+
+struct job {
+	void (*fn)(int sock, void *data);
+	void *data;
+	const int *keep;
+	size_t n;
+};
+
+static void child(const struct job *job, int sock, pid_t parent)
 {
 	sigset_t none;
 
-	/* Least of all a listener, or the devices of programs that have ended. */
-	if (dup2(sock, 3) < 0) {
-		_exit(1);
-	}
+	sock = keep_files(sock, job->keep, job->n);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent) {
+	if (sock < 0 || getppid() != parent) {
 		_exit(1);
 	}
-	close_range(4, ~0u, 0);
 	for (int number = 1; number < NSIG; number++) {
 		signal(number, SIG_DFL);
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	fn(3, data);
+	job->fn(sock, job->data);
 	_exit(0);
 }
 
-pid_t rbt_aside_start(void (*fn)(int sock, void *data), void *data, int *ret_sock)
+pid_t rbt_aside_start_with(
+	void (*fn)(int sock, void *data), void *data, int *keep, size_t n, int *ret_sock)
 {
+	struct job job = {.fn = fn, .data = data, .keep = keep, .n = n};
 	pid_t parent = getpid();
 	int pair[2];
 
+	if (n > RBT_ASIDE_MAX_KEPT) {
+		return -EINVAL;
+	}
+	if (n > 0) {
+		qsort(keep, n, sizeof(*keep), compare);
+	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		return -errno;
 	}
 	pid_t pid = fork();
 	int error = errno;
 	if (pid == 0) {
-		child(fn, data, pair[1], parent);
+		child(&job, pair[1], parent);
 	}
 	close(pair[1]);
 	if (pid < 0) {
@@ -54,6 +112,11 @@ pid_t rbt_aside_start(void (*fn)(int sock, void *data), void *data, int *ret_soc
 	}
 	*ret_sock = pair[0];
 	return pid;
+}
+
+pid_t rbt_aside_start(void (*fn)(int sock, void *data), void *data, int *ret_sock)
+{
+	return rbt_aside_start_with(fn, data, NULL, 0, ret_sock);
 }
 
 bool rbt_aside_end(pid_t pid)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -111,6 +112,30 @@ ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG],
 	return n;
 }
 
+enum rbt_head rbt_head(int sock)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr msg = {.msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	ssize_t n;
+
+	/* That the other end was closed with something unread is said once, before what is here. */
+	do {
+		n = recvmsg(sock, &msg, MSG_PEEK | MSG_DONTWAIT);
+	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+	if (n < 0) {
+		return errno == EAGAIN ? RBT_HEAD_NONE : RBT_HEAD_FILES;
+	}
+	/* There is room for the sender's credentials alone, which come with every message, an empty
+	 * one too, but not with the end of file. */
+	if ((msg.msg_flags & MSG_CTRUNC) != 0) {
+		return RBT_HEAD_FILES;
+	}
+	return CMSG_FIRSTHDR(&msg) != NULL ? RBT_HEAD_PLAIN : RBT_HEAD_NONE;
+}
+
 int rbt_connect(const char *path, int timeout_ms)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -160,4 +185,27 @@ ssize_t rbt_read_file(const char *path, char *buf, size_t size)
 	close(fd);
 	buf[len] = '\0';
 	return (ssize_t)len;
+}
+
+int rbt_fopen_plain(const char *path, bool is_new, FILE **ret)
+{
+	int flags = is_new ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY | O_NONBLOCK;
+	struct stat st;
+
+	if (is_new && unlink(path) < 0 && errno != ENOENT) {
+		return -errno;
+	}
+	int fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		return -errno;
+	}
+	int r = fstat(fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EBADF;
+	FILE *f = r == 0 ? fdopen(fd, is_new ? "w" : "r") : NULL;
+	if (f == NULL) {
+		r = r < 0 ? r : -errno;
+		close(fd);
+		return r;
+	}
+	*ret = f;
+	return 0;
 }

@@ -5,7 +5,9 @@
 #ifndef RBT_UTIL_FD_H
 #define RBT_UTIL_FD_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #define RBT_MAX_FDS_PER_MSG 4
@@ -25,11 +27,25 @@ int rbt_send(int sock, const void *buf, size_t size, const int *fds, size_t n_fd
 ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds,
 	int flags);
 
+/*
+ * What waits in a unix socket that is not of a stream and has SO_PASSCRED set, without taking it.
+ * The files of a message stay in it: receiving them would put them into our table, and dropping
+ * them would close them. RBT_HEAD_NONE also at the end of file; RBT_HEAD_FILES also when it cannot
+ * be said.
+ */
+enum rbt_head { RBT_HEAD_NONE, RBT_HEAD_PLAIN, RBT_HEAD_FILES };
+enum rbt_head rbt_head(int sock);
+
 /* Connects to a SOCK_SEQPACKET unix socket, waiting that long at most for room in its queue (0:
  * for ever), then -ETIMEDOUT. The wait holds for later sends too. Returns an fd or -errno. */
 int rbt_connect(const char *path, int timeout_ms);
 
 /* Reads a whole small file into buf, NUL-terminated. Returns the length or -errno. */
 ssize_t rbt_read_file(const char *path, char *buf, size_t size);
+
+/* Opens a file to be read, or makes it anew to be written, as fopen(3) with "re" and "we" does, but
+ * does not wait: what is no plain file is not read (-EBADF), and one takes its place. 0 or -errno.
+ */
+int rbt_fopen_plain(const char *path, bool is_new, FILE **ret);
 
 #endif

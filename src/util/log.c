@@ -5,7 +5,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "util/utf8.h"
 
 static const char *name = "rubato";
 
@@ -27,6 +30,10 @@ __attribute__((format(printf, 2, 0))) static void say(
 	if (len > sizeof(line) - 2) {
 		len = sizeof(line) - 2;
 	}
+	/* Names of files, and what a configuration says, may be anybody's. */
+	line[len] = '\0';
+	rbt_utf8_make_harmless(line);
+	len = strlen(line);
 	line[len++] = '\n';
 	ssize_t ignored = write(STDERR_FILENO, line, len);
 	(void)ignored;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "util/fd.h"
+#include "util/utf8.h"
 
 int rbt_pidfd_open(pid_t pid)
 {
@@ -103,17 +104,23 @@ int rbt_proc_uid(pid_t pid, uid_t *ret)
 	return 0;
 }
 
-/* What a terminal would obey becomes a space: control characters, also those that UTF-8 spells
- * with two bytes (U+0080 to U+009F). */
-static void make_harmless(char *text)
+int rbt_proc_euid(pid_t pid, uid_t *ret)
 {
-	for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
-		if (*c < ' ' || *c == 0x7f) {
-			*c = ' ';
-		} else if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f) {
-			c[0] = c[1] = ' ';
-		}
+	char path[64], buf[1024];
+	unsigned real, effective;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	ssize_t n = rbt_read_file(path, buf, sizeof(buf));
+	if (n < 0) {
+		return n == -ENOENT ? -ESRCH : (int)n;
 	}
+	/* The name, which comes before, has no line of its own: newlines in it are escaped. */
+	const char *line = strstr(buf, "\nUid:");
+	if (line == NULL || sscanf(line, "\nUid: %u %u", &real, &effective) != 2) {
+		return -EBADMSG;
+	}
+	*ret = effective;
+	return 0;
 }
 
 int rbt_proc_name(pid_t pid, char *buf, size_t size)
@@ -127,7 +134,7 @@ int rbt_proc_name(pid_t pid, char *buf, size_t size)
 	}
 	comm[strcspn(comm, "\n")] = '\0';
 	snprintf(buf, size, "[%s]", comm);
-	make_harmless(buf);
+	rbt_utf8_make_harmless(buf);
 	return 0;
 }
 
@@ -152,7 +159,7 @@ int rbt_proc_command(pid_t pid, char *buf, size_t size)
 		}
 	}
 	buf[n] = '\0';
-	make_harmless(buf);
+	rbt_utf8_make_harmless(buf);
 	return 0;
 }
 

@@ -31,6 +31,9 @@ int rbt_proc_parent(pid_t pid, pid_t *ret);
 
 /* 0 or -errno. */
 int rbt_proc_uid(pid_t pid, uid_t *ret);
+/* The user as whom it acts, also if it hides itself from its user, whom the above takes for root.
+ */
+int rbt_proc_euid(pid_t pid, uid_t *ret);
 
 /* [comm], without what a terminal would obey. Its memory is not read. 0 or -errno. */
 int rbt_proc_name(pid_t pid, char *buf, size_t size);

@@ -98,6 +98,11 @@ def kill_all(pids, number=signal.SIGKILL):
             pass
 
 
+def parent(pid):
+    _, fields = process_status(pid)
+    return int(fields[1]) if fields else 0
+
+
 def in_process_session(leader):
     """Without the leader and its like: a sanitizer's helper that is killed leaves its process waiting for ever."""
     found = []
@@ -248,7 +253,7 @@ class Session:
         return {p["pid"]: p for p in json.loads(self.rubato("ps", "--json").stdout)["programs"]}
 
     def processes(self, name):
-        """Pids of this session's daemon or hand, by its process name."""
+        """Pids of this session's daemon or hand, by its process name; without children that have not got theirs yet."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -259,7 +264,7 @@ class Session:
                         found.append(int(pid))
             except OSError:
                 pass
-        return found
+        return [pid for pid in found if parent(pid) not in found]
 
     def keeper(self):
         return eventually("the keeper runs", lambda: self.processes("rubato-keeper"))[0]

@@ -205,6 +205,39 @@ def test_a_user_cannot_have_all(s):
     assert said.count("user 65534 has") == 1, said
 
 
+def test_numbers_of_ones_own_are_one_user(s):
+    """A user who has more numbers, for containers, has no more files with them."""
+    if os.geteuid() != 0:
+        return print("     only root can be two users")
+    s.env["RUBATO_SYSTEM_DIR"] = os.path.join(s.dir, "system")
+    path, subuid = os.path.join(s.dir, "system", "control.sock"), os.path.join(s.dir, "subuid")
+    with open(subuid, "w") as f:
+        f.write("# of a user by name, and by number\nnobody:200000:65536\n1:900000:10\n")
+    if not os.path.exists("/etc/subuid"):
+        return print("     no /etc/subuid to put another in the place of")
+    daemon = subprocess.Popen(s.inside(["unshare", "--mount", "sh", "-c", "mount --bind \"$1\" /etc/subuid && shift && exec \"$@\"",
+                                        "sh", subuid, "prlimit", "--nofile=256:256", binary("rubatod"), "--system"]),
+                              env=s.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    pid = s.daemon()
+    eventually("listens", lambda: os.path.exists(path))
+    before = fds(pid)
+    greedy = []
+    for uid in 200000, 200001, 265535:
+        one = subprocess.Popen(["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", sys.executable, "-c",
+                                MANY, path], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        one.stdout.readline()
+        greedy.append(one)
+    eventually("they have many", lambda: fds(pid) >= before + 40)
+    time.sleep(0.5)
+    assert fds(pid) <= before + 64 + 4, (before, fds(pid))
+    for one in greedy:
+        os.killpg(one.pid, signal.SIGKILL)
+        one.communicate()
+    eventually("all are closed", lambda: fds(pid) <= before)
+    os.kill(pid, signal.SIGKILL)
+    assert daemon.communicate(timeout=10)[1].count("user 65534 has") == 1
+
+
 RECORDS = """if True:
     import os, signal, socket, struct, sys
     signal.alarm(20)

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -12,8 +13,8 @@ import subprocess
 import threading
 import time
 
-from harness import LONG, alive, binary, eventually, main
-from programs import BEST_EFFORT, rests, taking_turns
+from harness import LONG, Program, alive, binary, eventually, main
+from programs import BEST_EFFORT, Asked, Spinner, rests, taking_turns
 
 MAGIC = 0x74627201
 SET_TIMESLICE, DISABLE_CHANNELS = "a06c0103", "2080110b"
@@ -30,13 +31,20 @@ def started(s):
     """A best-effort program under `run`, and its daemon."""
     p = s.run("--class", "best-effort")
     eventually("1 us", lambda: s.slices(p.pid) == [1])
+    eventually("what has received its files has ended", lambda: not s.processes("rubato-porter"))
     return p, s.daemon()
+
+
+def lowest_free(pid):
+    """The number that its next file would have."""
+    used = set(map(int, os.listdir(f"/proc/{pid}/fd")))
+    return next(number for number in range(len(used) + 1) if number not in used)
 
 
 def test_no_fds_left(s):
     p, daemon = started(s)
     old = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
-    resource.prlimit(daemon, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{daemon}/fd")), old[1]))
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, (lowest_free(daemon), old[1]))
     waiting = [connect(s) for _ in range(5)]
     eventually("it does not spin on a connection that it cannot take", lambda: rests(daemon))
     for sock in waiting:
@@ -419,6 +427,228 @@ def test_the_runtime_directory_is_taken_over(s):
     eventually("with both", lambda: {p.pid, q.pid} <= {pid for pid, row in s.ps().items() if row["class"] == "best-effort"})
     taking_turns(s, [p, q])
     assert os.path.exists(os.path.join(s.run_dir, "state"))
+
+
+def test_limits_of_a_shell(s):
+    """What `rubato run` was started with is the program's: neither the program nor the daemon dies of a file that would
+    be too long, or of a signal that was ignored."""
+    p = s.program(under=["sh", "-c", "trap '' CHLD TERM; exec \"$@\"", "sh", "prlimit", "--fsize=100:100", "--cpu=1000:1000",
+                         binary("rubato"), "run", *BEST_EFFORT, "--"])
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    daemon = s.daemon()
+    for priority in 5, 4, 2:
+        s.rubato("renice", p.pid, "--priority", priority)
+    s.rubato("suspend", p.pid)
+    s.rubato("resume", p.pid)
+    os.kill(s.hand(), signal.SIGKILL)
+    eventually("another hand", lambda: s.slices(p.pid) == [1])
+    assert s.processes("rubatod") == [daemon] and alive(p.pid)
+    p.kill()
+    os.kill(daemon, signal.SIGTERM)
+    eventually("it listens to signals", lambda: not alive(daemon))
+
+
+def test_what_is_there_is_no_file(s):
+    """A daemon does not wait for whoever else has a pipe open where it keeps its files."""
+    os.makedirs(s.run_dir, 0o700, exist_ok=True)
+    for name in "state", "state.new", "by-hand", "by-hand.new":
+        os.mkfifo(os.path.join(s.run_dir, name))
+    p, _ = started(s)
+    s.rubato("suspend", p.pid)
+    assert os.path.isfile(os.path.join(s.run_dir, "state"))
+    s.rubato("resume", p.pid)
+
+
+def test_a_file_that_cannot_be_written_is_named_once(s):
+    """However often it is tried."""
+    p, _ = started(s)
+    path = os.path.join(s.run_dir, "state.new")
+    os.mkdir(path)
+    for _ in range(3):
+        s.rubato("renice", p.pid, "--priority", 5)
+        s.rubato("renice", p.pid, "--priority", 2)
+    assert s.log().count("state file") == 1, s.log()
+    os.rmdir(path)
+    s.rubato("renice", p.pid, "--priority", 5)
+    assert os.path.exists(os.path.join(s.run_dir, "state"))
+    os.mkdir(path)
+    s.rubato("renice", p.pid, "--priority", 2)
+    assert s.log().count("state file") == 2, s.log()
+
+
+PARTIAL = """if True:
+    import os, signal, socket, struct
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(os.environ["RUBATO_RUNTIME_DIR"] + "/control.sock")
+    sock.send(struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0))
+    node = os.open("/dev/nvidiactl", os.O_RDWR)
+    def record(is_partial):
+        socket.send_fds(sock, [struct.pack("<IIIIiIII", 0x74627201, 2, 1, 0xc1d00001, node, 0, 0, is_partial)], [node])
+    for _ in range(40):
+        record(0)
+        sock.send(struct.pack("<IIiIQ", 0x74627201, 6, os.getpid(), 0, 0))
+        assert struct.unpack_from("<i", sock.recv(4096), 8)[0] == 0
+        record(1)
+    print(f"ready pid={os.getpid()}", flush=True)
+    signal.pause()
+"""
+
+
+def test_a_log_is_no_place_to_write_to(s):
+    """A program that is resumed because it has more tasks than are known, again and again, is named a few times."""
+    started(s)
+    p = Program(s, ["python3", "-c", PARTIAL])
+    s.programs.append(p)
+    eventually("it is said", lambda: "it is resumed" in s.log())
+    assert s.log().count("it is resumed") <= 6, s.log()
+
+
+def test_names_of_strangers(s):
+    """What a program calls itself does nothing to a terminal: no control characters, no changes of direction."""
+    name = os.fsdecode(b"a\xe2\x80\xaeb\x9b31m\xff\xc2\x9b\xf0\x9f\x98\x80")
+    p = Program(s, ["bash", "-c", "exec -a \"$1\" \"$2\"", "bash", name, binary("rmclient")])
+    s.programs.append(p)
+    line = next(line for line in s.rubato("ps").stdout.splitlines() if str(p.pid) in line)
+    assert "a?b?31m? \U0001f600" in line, line
+    assert s.ps()[p.pid]["command"].startswith("a?b?31m? \U0001f600")
+
+
+@measured
+def test_programs_that_have_ended_are_forgotten(s):
+    """Also where there are no rules, so that nobody looks for them."""
+    if not LONG:
+        return print("     only in the long run")
+    p, daemon = started(s)
+
+    def renice_itself():
+        with connect(s) as sock:
+            sock.send(struct.pack("<IIIIQ", MAGIC, 1, 8, 0, 0))
+            sock.send(struct.pack("<IIiIIIQII", MAGIC, 5, os.getpid(), 5, 0, 0, 0, 0, 0))
+            sock.recv(4096)
+
+    def come_and_go(n):
+        for _ in range(n):
+            pid = os.fork()
+            if pid == 0:
+                renice_itself()
+                os._exit(0)
+            os.waitpid(pid, 0)
+        with open(f"/proc/{daemon}/status") as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1))
+
+    before = come_and_go(500)
+    assert come_and_go(2000) < before + 100, "they are remembered"
+
+
+FILTERED = """if True:
+    import ctypes, os, struct, sys
+    # socket(), connect(), recvfrom(), sendmsg() and memfd_create() are answered with EPERM.
+    numbers = [41, 42, 45, 46, 319]
+    code = [(0x20, 0, 0, 0)] + [(0x15, len(numbers) - i, 0, n) for i, n in enumerate(numbers)]
+    code += [(6, 0, 0, 0x7fff0000), (6, 0, 0, 0x50001)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *c) for c in code))
+    head = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(program)))
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head) == 0
+    os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_behind_a_filter(s):
+    """A program that may not speak to anybody runs, as one without a daemon."""
+    if os.uname().machine != "x86_64":
+        return print("     the filter is for x86_64")
+    p = s.program(under=[binary("rubato"), "run", *BEST_EFFORT, "--", "python3", "-c", FILTERED])
+    assert p.ask("slice") == "slice 1000" and p.ask("more").startswith("ready") and alive(p.pid)
+    assert not s.ps()[p.pid]["managed"]
+
+
+LIBRARIES = """if True:
+    import ctypes, os, sys
+    libc = ctypes.CDLL(None)
+    libc.dlmopen.restype = libc.dlsym.restype = ctypes.c_void_p
+    libc.dlmopen.argtypes, libc.dlsym.argtypes = [ctypes.c_long, ctypes.c_char_p, ctypes.c_int], [ctypes.c_void_p, ctypes.c_char_p]
+    handle = libc.dlmopen(-1, b"libcuda.so.1", 2)
+    init = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(libc.dlsym(handle, b"cuInit"))
+    print(f"ready pid={os.getpid()}", flush=True)
+    sys.stdin.readline()
+    print(init(0), flush=True)
+"""
+
+
+def test_another_set_of_libraries(s):
+    """dlmopen(3): what is preloaded is not there, and nothing breaks."""
+    p = Program(s, [binary("rubato"), "run", *BEST_EFFORT, "--", "python3", "-c", LIBRARIES])
+    s.programs.append(p)
+    assert p.ask("go") == "0"
+
+
+def test_while_it_is_traced(s):
+    """By a debugger, which is neither asked nor disturbed."""
+    p = s.program()
+    (is_traced, say), (may_end, end) = os.pipe(), os.pipe()
+    tracer = os.fork()
+    if tracer == 0:
+        os.write(say, b"%d" % ctypes.CDLL(None).ptrace(0x4206, p.pid, None, None))  # PTRACE_SEIZE
+        os.read(may_end, 1)
+        os._exit(0)
+    if os.read(is_traced, 2) == b"0":
+        s.rubato("renice", p.pid, *BEST_EFFORT)
+        eventually("1 us", lambda: s.slices(p.pid) == [1])
+        s.rubato("suspend", p.pid)
+        assert s.is_suspended(p.pid)
+        s.rubato("resume", p.pid)
+        eventually("it runs", lambda: s.is_running(p.pid))
+    os.write(end, b"x")
+    os.waitpid(tracer, 0)
+    assert p.ask("slice") in ("slice 1", "slice 2048")
+
+
+def test_a_directory_that_cannot_be_written_to(s):
+    """All that was promised without it holds; a new daemon does not start there, and programs do."""
+    if os.geteuid() != 0:
+        return print("     only root can mount")
+    p, daemon = started(s)
+    subprocess.run(["mount", "--bind", s.run_dir, s.run_dir], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", s.run_dir], check=True)
+        for priority in 5, 2:
+            s.rubato("renice", p.pid, "--priority", priority)
+        s.rubato("suspend", p.pid)
+        assert s.is_suspended(p.pid)
+        s.rubato("resume", p.pid)
+        os.kill(s.hand(), signal.SIGKILL)
+        eventually("another hand", lambda: s.slices(p.pid) == [1])
+        assert s.daemon() == daemon and s.log().count("Read-only") == 1, s.log()
+        os.kill(daemon, signal.SIGKILL)
+        assert "going on without a daemon" in s.rubato("run", "--", "true").stderr
+    finally:
+        subprocess.run(["umount", "-l", s.run_dir], check=True)
+    s.rubato("run", "--", "true")
+    eventually("managed again", lambda: s.slices(p.pid) == [1], 10)
+
+
+def test_another_time(s):
+    """In a time namespace the clock is days ahead: turns go on as with others."""
+    if s.command("unshare", "--time", "--fork", "--monotonic", "100000", "true").returncode != 0:
+        return print("     no time namespaces here")
+    here, ahead = Spinner(s, *BEST_EFFORT), Ahead(s, *BEST_EFFORT)
+    for p in here, ahead:
+        p.ask("go")
+    taking_turns(s, [here, ahead])
+    before = here.count(), ahead.count()
+    eventually("both go on", lambda: here.count() > before[0] + 20 and ahead.count() > before[1] + 20, 20)
+    s.rubato("suspend", ahead.pid)
+    assert s.is_suspended(ahead.pid)
+    s.rubato("resume", ahead.pid)
+
+
+class Ahead(Asked):
+    def __init__(self, s, *run_options):
+        super().__init__(s, ["unshare", "--time", "--fork", "--monotonic", "100000", binary("besteffort"), "--steps", "300"],
+                         run_options)
+
+    count = Spinner.count
 
 
 main()

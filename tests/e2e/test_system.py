@@ -4,10 +4,12 @@ import ctypes
 import grp
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 
 import harness
@@ -34,10 +36,10 @@ def as_user(uid, *groups):
 class Machine:
     """A session with a system daemon in it."""
 
-    def __init__(self, session, config="", under=(), **env):
+    def __init__(self, session, config="", under=(), path=None, **env):
         self.s = session
         self.under = under
-        self.dir = os.path.join(session.dir, "system")
+        self.dir = path or os.path.join(session.dir, "system")
         self.conf = os.path.join(session.dir, "rubatod.conf")
         session.env["RUBATO_SYSTEM_DIR"] = self.dir
         self.configure(config)
@@ -103,6 +105,32 @@ def run_as(s, uid, *options, args=(), groups=()):
 
 def rule_of(s, pid):
     return s.ps().get(pid, {}).get("rule")
+
+
+def test_inside_a_user_namespace(s):
+    """Where root has no number. A directory that only root can write to says who listens there; /tmp does not."""
+    inside = "unshare", "--user", "--map-root-user"
+    if s.command(*as_user(4242), *inside, "true").returncode != 0:
+        return print("     no user namespaces here")
+    path = tempfile.mkdtemp(prefix="rubato-test-", dir="/run")
+    os.chmod(path, 0o755)
+    try:
+        m = Machine(s, path=path)
+        under = [*as_user(4242), binary("rubato"), "run", *BEST_EFFORT, "--", *inside]
+        p = s.program(under=under)
+        eventually("it is managed", lambda: s.slices(p.pid) == [1])
+        row = s.ps()[p.pid]
+        assert row["uid"] == 4242 and not row["attached"] and row["class"] == "best-effort", row
+        q = s.program(under=[*as_user(4242), *inside, binary("rubato"), "run", *BEST_EFFORT, "--"])
+        taking_turns(s, [p, q])
+        assert m.pids() == [m.pid], "no other daemon was started"
+        os.chmod(path, 0o777)
+        r = s.program(under=under)
+        time.sleep(1)
+        assert r.pid not in s.ps() or not s.ps()[r.pid]["managed"], "anybody could listen there"
+        m.kill()
+    finally:
+        shutil.rmtree(path)
 
 
 def test_rules_attach_running_and_new_programs(s):
@@ -180,6 +208,28 @@ def test_a_name_is_no_way_round_a_rule(s):
     for p in (named, said):
         eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
     named.end()
+
+
+AWAITED = """if True:
+    import os, socket, struct, sys
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(sys.argv[1])
+    sock.send(struct.pack("<II", 0x74627201, 11))
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def test_an_announcement_is_no_way_round_a_rule(s):
+    """`rubato run` says that its process becomes a program which speaks for itself. Who says so and never speaks is
+    a program like any other."""
+    m = Machine(s, RULE)
+    sock = os.path.join(m.dir, "control.sock")
+    p = harness.Program(s, [*as_user(NOBODY), "python3", "-c", AWAITED, sock, binary("rmclient")])
+    s.programs.append(p)
+    eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
+    q = run_as(s, NOBODY, "--class", "normal")
+    time.sleep(0.7)
+    assert rule_of(s, q.pid) is None and not s.ps()[q.pid]["attached"], "this one does"
 
 
 HANGING = """if True:

@@ -130,6 +130,7 @@ static void test_silent_together(void)
 		CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 		recs[i] = RBT_RECORD_INIT;
 		recs[i].fd = pair[0];
+		recs[i].client = (uint32_t)getpid();
 		ends[i] = pair[1];
 	}
 	for (int i = 0; i < 8; i++) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "board/board.h"
@@ -333,8 +335,24 @@ static void durations_fall_into_classes(void)
 	CHECK_INT(rbt_board_bucket(UINT64_MAX, 16000, 16), 15);
 }
 
+/* A program whose files may not become that large goes without, and on. */
+static void test_limit(void)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0) {
+		const struct rlimit limit = {100, 100};
+		setrlimit(RLIMIT_FSIZE, &limit);
+		_exit(rbt_board_create_fd() == -EFBIG ? 0 : 1);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK_INT(status, 0);
+}
+
 int main(void)
 {
+	test_limit();
 	what_the_program_makes_is_mapped();
 	what_could_harm_is_refused();
 	what_is_no_board_is_refused();

@@ -368,12 +368,17 @@ static void test_complete(void)
 	uint32_t compute = rec->tasks[0].handle, subdevice = rec->tasks[0].subdevice;
 	rec->tasks[0].gpu = 31;
 	rec->tasks[0].id ^= 1;
+	/* Longer and shorter than any driver's: "back to normal" must not set these. */
+	rec->tasks[0].own_timeslice_us = 3000000;
+	rec->tasks[1].own_timeslice_us = 1;
 	rec->tasks[2].handle = 0x5c00ffff; /* nothing */
 	rec->tasks[3].handle = subdevice;  /* something else */
 	CHECK_INT(rbt_backend_nvidia.complete(rec, pid), 0);
 	CHECK_INT(rec->n_tasks, 2);
 	CHECK_INT(rec->tasks[0].handle, compute);
 	CHECK_INT(rec->tasks[0].gpu, 0);
+	CHECK_INT(rec->tasks[0].own_timeslice_us, NV_DEFAULT_COMPUTE_TIMESLICE_US);
+	CHECK_INT(rec->tasks[1].own_timeslice_us, NV_DEFAULT_TIMESLICE_US);
 	CHECK_INT(rec->flags, 0);
 	/* Twice the same is one. */
 	rec->tasks[1] = rec->tasks[0];

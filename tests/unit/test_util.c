@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "util/aside.h"
 #include "util/fd.h"
 #include "util/json.h"
 #include "util/parse.h"
 #include "util/proc.h"
+#include "util/utf8.h"
 
 static void test_parse_u64(void)
 {
@@ -135,6 +137,119 @@ static int count_fd(pid_t pid, int fd, void *data)
 	return 0;
 }
 
+static enum rbt_head head_after(const char *text, size_t size, int fd)
+{
+	int pair[2], on = 1;
+	char buf[8];
+
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	CHECK_INT(setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
+	CHECK_INT(rbt_head(pair[0]), RBT_HEAD_NONE);
+	/* The other end is closed with something unread. */
+	CHECK_INT(rbt_send(pair[0], "x", 1, NULL, 0, 0), 0);
+	if (text != NULL) {
+		CHECK_INT(rbt_send(pair[1], text, size, &fd, fd >= 0 ? 1 : 0, 0), 0);
+	}
+	close(pair[1]);
+	int before = dup(pair[0]);
+	close(before);
+	enum rbt_head ret = rbt_head(pair[0]);
+	/* It was looked at, and no file came in. */
+	int after = dup(pair[0]);
+	close(after);
+	CHECK_INT(after, before);
+	CHECK_INT(rbt_head(pair[0]), ret);
+	CHECK_INT(recv(pair[0], buf, sizeof(buf), MSG_DONTWAIT), (int)size);
+	CHECK_INT(rbt_head(pair[0]), RBT_HEAD_NONE);
+	close(pair[0]);
+	return ret;
+}
+
+static void test_head(void)
+{
+	CHECK_INT(head_after(NULL, 0, -1), RBT_HEAD_NONE);
+	CHECK_INT(head_after("abc", 3, -1), RBT_HEAD_PLAIN);
+	CHECK_INT(head_after("", 0, -1), RBT_HEAD_PLAIN);
+	CHECK_INT(head_after("abc", 3, STDERR_FILENO), RBT_HEAD_FILES);
+	CHECK_INT(head_after("", 0, STDERR_FILENO), RBT_HEAD_FILES);
+	/* Not known. */
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK_INT(rbt_head(fd), RBT_HEAD_FILES);
+	close(fd);
+}
+
+static void report_kept(int sock, void *data)
+{
+	const size_t *n = data;
+	char text[4] = {0};
+
+	/* What each of the kept files brings, in their order; and that no other is open. */
+	for (size_t i = 0; i < *n; i++) {
+		if (read(RBT_ASIDE_KEPT + (int)i, text + i, 1) != 1) {
+			text[i] = '?';
+		}
+	}
+	text[*n] = fcntl(sock + 1, F_GETFD) < 0 ? '.' : '!';
+	rbt_send(sock, text, *n + 1, NULL, 0, 0);
+}
+
+static int filled_pipe(const char *text)
+{
+	int fds[2];
+
+	CHECK(pipe2(fds, O_CLOEXEC) == 0 && write(fds[1], text, 1) == 1);
+	close(fds[1]);
+	return fds[0];
+}
+
+/* A process of its own has the files that it is to have, in order, wherever they were. */
+static void test_aside(void)
+{
+	for (size_t n = 0; n <= 3; n++) {
+		int keep[3] = {filled_pipe("a"), filled_pipe("b"), filled_pipe("c")}, sock, fds[4];
+		char text[8] = "";
+		size_t n_fds;
+		/* Far away, and where another is to go. */
+		keep[1] = fcntl(keep[1], F_DUPFD_CLOEXEC, 300);
+		pid_t pid = rbt_aside_start_with(report_kept, &n, keep, n, &sock);
+		CHECK(pid > 0);
+		CHECK_INT(rbt_recv(sock, text, sizeof(text), fds, &n_fds, 0), (int)n + 1);
+		CHECK(strcmp(text, n == 0 ? "." : n == 1 ? "a." : n == 2 ? "ab." : "acb.") == 0);
+		CHECK_INT(waitpid(pid, NULL, 0), pid);
+		close(sock);
+	}
+}
+
+static void expect_harmless(const char *text, const char *wanted)
+{
+	char buf[64];
+
+	snprintf(buf, sizeof(buf), "%s", text);
+	rbt_utf8_make_harmless(buf);
+	CHECK(strcmp(buf, wanted) == 0);
+}
+
+static void test_harmless(void)
+{
+	expect_harmless("plain, \xc3\xa4, \xe2\x82\xac, \xf0\x9f\x98\x80",
+		"plain, \xc3\xa4, \xe2\x82\xac, \xf0\x9f\x98\x80");
+	expect_harmless("", "");
+	expect_harmless("\x1b[2J\n\t\x7f", " [2J   ");
+	/* C1 controls, in both forms */
+	expect_harmless("\xc2\x9b\x33m\xc2\x80", " 3m ");
+	expect_harmless("\x9b\x33m", "?3m");
+	/* no characters: alone, cut short, too long a form, a surrogate, too large */
+	expect_harmless("\xff\xfe", "??");
+	expect_harmless("a\xe2\x82", "a??");
+	expect_harmless("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80", "?????????");
+	/* directions, no width, a tag */
+	expect_harmless("a\xe2\x80\xae"
+			"b\xe2\x81\xa6"
+			"c\xd8\x9c",
+		"a?b?c?");
+	expect_harmless("\xef\xbb\xbf\xe2\x80\x8b\xf3\xa0\x81\x81", "???");
+}
+
 static void test_proc(void)
 {
 	uint64_t mine = 0, child_start = 0;
@@ -161,7 +276,7 @@ static void test_proc(void)
 			break;
 		}
 	}
-	CHECK(strcmp(command, "a [2J  31m \xc3\xa4 60") == 0);
+	CHECK(strcmp(command, "a [2J 31m \xc3\xa4 60") == 0);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -194,6 +309,9 @@ int main(void)
 	test_parse_permille();
 	test_json();
 	test_fds_travel();
+	test_head();
+	test_aside();
+	test_harmless();
 	test_proc();
 	return check_result();
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/proc.h"
 #include "util/time.h"
 
 /* The agent needs a turn on a processor, and a call a queue. */
@@ -98,17 +99,10 @@ static struct silent *find_silent(ino_t ino)
 	return NULL;
 }
 
-/* Who made the socket: the program, by its shim. */
+/* Of the program, which is the client. The socket does not tell: a porter may have made it. */
 static bool find_user(const struct rbt_record *rec, uid_t *ret)
 {
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (getsockopt(rec->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
-		return false;
-	}
-	*ret = cred.uid;
-	return true;
+	return rbt_proc_uid((pid_t)rec->client, ret) == 0;
 }
 
 static uint64_t patience_ns(const struct rbt_record *rec)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/nvidia/ops.h"
 #include "backend/nvidia/rm.h"
 
 /* Handles asked for whether the scan saw them or not: contexts are made early, so their handles are
@@ -21,11 +22,6 @@
 /* Questions altogether: some 50 ms. */
 #define MAX_QUESTIONS 16384
 #define MAX_OBJECTS   MAX_QUESTIONS
-
-/* A shorter or longer slice than RM or libcuda ever choose is some scheduler's, or was left behind
- * by one that died: not what the program is to have when it is let go. */
-#define SHORTEST_OWN_TIMESLICE_US 1000
-#define LONGEST_OWN_TIMESLICE_US  4096
 
 struct object {
 	uint32_t handle, hclass, parent;
@@ -237,15 +233,8 @@ static void read_timeslice(const struct objects *objs, struct rbt_task *task)
 	if (task->kind == RBT_TASK_COMPUTE && slice.timeslice_us == NV_DEFAULT_TIMESLICE_US) {
 		task->valid |= RBT_TASK_IS_NEW;
 	}
-	/* The others keep RM's: libcuda does not set them. */
-	uint64_t shortest_us = task->kind == RBT_TASK_COMPUTE ? SHORTEST_OWN_TIMESLICE_US
-							      : NV_DEFAULT_TIMESLICE_US;
-	if (slice.timeslice_us < shortest_us || slice.timeslice_us > LONGEST_OWN_TIMESLICE_US) {
-		task->own_timeslice_us = task->kind == RBT_TASK_COMPUTE
-						 ? NV_DEFAULT_COMPUTE_TIMESLICE_US
-						 : NV_DEFAULT_TIMESLICE_US;
-	}
 	task->valid |= RBT_TASK_HAS_OWN_TIMESLICE;
+	rbt_nv_check_own_timeslice(task);
 }
 
 /* What does not fit is left out, and the record says so. */

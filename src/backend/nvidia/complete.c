@@ -90,6 +90,26 @@ static bool is_named_before(const struct rbt_record *rec, uint32_t n, uint32_t h
 	return false;
 }
 
+/* A shorter or longer slice than RM or libcuda ever choose is some scheduler's, or was left behind
+ * by one that died, or its program says so to have it from us: not what the program is to have when
+ * it is let go. */
+#define SHORTEST_OWN_TIMESLICE_US 1000
+#define LONGEST_OWN_TIMESLICE_US  4096
+
+void rbt_nv_check_own_timeslice(struct rbt_task *task)
+{
+	bool is_compute = task->kind == RBT_TASK_COMPUTE;
+	/* Other tasks keep RM's slice: libcuda sets only that of compute tasks. */
+	uint64_t shortest_us = is_compute ? SHORTEST_OWN_TIMESLICE_US : NV_DEFAULT_TIMESLICE_US;
+
+	if ((task->valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0 &&
+		(task->own_timeslice_us < shortest_us ||
+			task->own_timeslice_us > LONGEST_OWN_TIMESLICE_US)) {
+		task->own_timeslice_us =
+			is_compute ? NV_DEFAULT_COMPUTE_TIMESLICE_US : NV_DEFAULT_TIMESLICE_US;
+	}
+}
+
 /* 1 for a task, 0 when there is none, or -errno when RM does not say. */
 static int ask_task(struct inquiry *in, struct rbt_task *task)
 {
@@ -130,6 +150,7 @@ int rbt_nv_complete(struct rbt_record *rec, pid_t pid)
 			continue;
 		}
 		if (r > 0 && find_gpu(&in, &task)) {
+			rbt_nv_check_own_timeslice(&task);
 			rec->tasks[kept++] = task;
 		} else {
 			rec->flags |= RBT_RECORD_PARTIAL;

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a daemon that was started on demand has from its user's shell, and must not be stopped by:
+ * limits that are meant for one program, and signals that somebody has chosen to ignore.
+ */
+#include <signal.h>
+#include <stddef.h>
+#include <sys/resource.h>
+
+#include "daemon/daemon.h"
+
+/* As far as we may. */
+static void lift_limits(void)
+{
+	static const int limits[] = {
+		RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NPROC, RLIMIT_SIGPENDING};
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		struct rlimit limit;
+		const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+		if (getrlimit(limits[i], &limit) == 0 && setrlimit(limits[i], &none) < 0) {
+			limit.rlim_cur = limit.rlim_max;
+			setrlimit(limits[i], &limit);
+		}
+	}
+}
+
+void inherit_nothing(void)
+{
+	static const int usual[] = {SIGHUP, SIGINT, SIGTERM, SIGCHLD, SIGALRM};
+
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+		signal(usual[i], SIG_DFL);
+	}
+	/* A write then fails, and says why. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGXCPU, SIG_IGN);
+	lift_limits();
+}
