@@ -140,7 +140,8 @@ def test_keys(s):
     t.press("/", "/fir")
     t.until("narrowed", lambda text: pids(text) == [p.pid] and "/fir" in text.splitlines()[-1])
     t.press("enter")
-    t.until("it stays", lambda text: "F1 Help" in text and f"{mark(s)}/fir" in text)
+    t.until("it stays, with its note", lambda text: f"{mark(s)}/fir" in text and
+            text.splitlines()[-1].startswith(f"{p.pid}: no reserve: what it submits is not seen"))
     t.press("/", *["backspace"] * 4, "enter")
     t.until("all three again", lambda text: len(pids(text)) == 3)
     t.press("h")
