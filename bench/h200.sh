@@ -21,8 +21,7 @@
 # Environment: BUILD (./build), OUT (./bench-out), TOTAL_S (570), REQUESTS (2000 a cell), ROUNDS (5), ROUNDS_D (15), RATE (requests
 # per second), PROGRAMS (auto, c, torch), MODES_A (graph,eager), BATCH_A and BATCH_B (1), FLAGS_A (more options of colocate for step
 # a), FLAGS_LAUNCHBOUND (the same; --slices also measures without any reserve), LIMIT_A, LIMIT_B… (seconds), BLOCK_MIB (256: of
-# copy and copies), COPIES_TAKE_TURNS (0; 1: the daemon's key of that name, for these two),
-# MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
+# copy and copies), MODES_CROWD (graph,eager), BATCH_CROWD (32), WEIGHTS (1,2,4), BENCH_USER (nobody).
 # Writes $OUT/STEP.json, $OUT/log.txt and $OUT/report.md; the report also goes to standard output.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -104,10 +103,9 @@ targets=(--target-p99 1.2 --target-rate 0.95)
 copying() {
 	local name=$1 limit=$2 n=$3
 	shift 3
-	printf 'copies_take_turns = %s\n' "${COPIES_TAKE_TURNS:-0}" >"$stage/copies.conf"
 	REQUESTS=${REQUESTS:-1000} ROUNDS=${ROUNDS:-4} colocate "$name" "$limit" --modes graph --train copy \
 		--block-mib "${BLOCK_MIB:-256}" --copy-input \
-		--trainers "$n" --trainer-run --latency-run --own-seconds 2 --config "$stage/copies.conf" "$@"
+		--trainers "$n" --trainer-run --latency-run --own-seconds 2 "$@"
 }
 
 run_step() {

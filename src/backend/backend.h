@@ -34,7 +34,6 @@ enum rbt_scope {
 	RBT_SCOPE_ALL,
 	RBT_SCOPE_COMPUTE,
 	RBT_SCOPE_REST, /* all but compute */
-	RBT_SCOPE_TURN, /* all, by turns: for a measurement alone (copies_take_turns) */
 };
 
 /* What a device or driver can do; the reason stands in

@@ -85,27 +85,11 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 	}
 }
 
-/* Whether a copy task that goes off with its program has a slice that is not short. */
-static bool has_long_copies(struct daemon *d, const struct hold *h)
-{
-	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-	bool any = false;
-
-	for (uint32_t i = 0; mine != NULL && i < mine->rec.n_tasks; i++) {
-		const struct rbt_task *t = &mine->rec.tasks[i];
-		any = any || (t->kind == RBT_TASK_COPY && t->gpu < RBT_MAX_GPUS &&
-				     (rbt_task_runlists(t) & h->copy_runlists[t->gpu]) == 0);
-	}
-	return any && d->config.copies_take_turns != 0;
-}
-
 /* What only lets the running slice expire needs one that is short, and in force. And what is off
  * altogether stays so: no task is told both ways, one over the other. */
-static enum rbt_off way_off(
-	struct daemon *d, const struct program *p, const struct hold *h, enum rbt_off off)
+static enum rbt_off way_off(const struct program *p, const struct hold *h, enum rbt_off off)
 {
-	if (off == RBT_OFF_SCHEDULING &&
-		(h->off == RBT_OFF_COMMAND || h->off == RBT_OFF_FULL || has_long_copies(d, h))) {
+	if (off == RBT_OFF_SCHEDULING && (h->off == RBT_OFF_COMMAND || h->off == RBT_OFF_FULL)) {
 		return RBT_OFF_FULL;
 	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
@@ -137,7 +121,7 @@ static int apply_off(struct daemon *d, struct program *p)
 		if (off == RBT_ON || (is_done && !h->stale)) {
 			continue;
 		}
-		int r = hand_suspend(d, h, way_off(d, p, h, off), deadline_ns);
+		int r = hand_suspend(d, h, way_off(p, h, off), deadline_ns);
 		note(p, r);
 		refused = r < 0 && r != -ENOTCONN ? r : refused;
 	}
@@ -152,8 +136,7 @@ static void apply_on(struct daemon *d, struct program *p)
 	LIST_FOREACH (h, &p->holds, link) {
 		if (off == RBT_ON && h->off != RBT_ON) {
 			note(p, hand_resume(d, h));
-		} else if (off != RBT_ON && off != RBT_OFF_COMMAND && h->rest_off &&
-			   d->config.copies_take_turns == 0) {
+		} else if (off != RBT_ON && off != RBT_OFF_COMMAND && h->rest_off) {
 			note(p, hand_resume_rest(d, h));
 		}
 	}

@@ -39,8 +39,6 @@ static const struct key {
 	{"min_share", offsetof(struct config, sched.min_share_permille), 0, RBT_SHARE_MAX_PERMILLE,
 		true, true},
 	{"amd_poll_us", offsetof(struct config, sched.queue_poll_us), 100, 5000, false, false},
-	/* For a measurement alone, so it is named nowhere else. */
-	{"copies_take_turns", offsetof(struct config, sched.copies_take_turns), 0, 1, false, false},
 	{"max_latency", offsetof(struct config, sched.max_latency), 0, 1000, true, false},
 };
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))

@@ -461,14 +461,6 @@ int hand_set_copy_slice(
 	return r;
 }
 
-/* What turns and reserves take off. */
-static enum rbt_scope turn_scope(const struct daemon *d, const struct hold *h)
-{
-	return d->config.copies_take_turns != 0 && h->backend == RBT_BACKEND_NVIDIA
-		       ? RBT_SCOPE_TURN
-		       : RBT_SCOPE_COMPUTE;
-}
-
 int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns)
 {
 	bool by_command = how == RBT_OFF_COMMAND;
@@ -485,7 +477,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SUSPEND,
 		.id = h->id,
-		.scope = by_command ? RBT_SCOPE_ALL : turn_scope(d, h),
+		.scope = by_command ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
 		.mode = how == RBT_OFF_SCHEDULING ? RBT_SUSPEND_SCHEDULING_ONLY : RBT_SUSPEND_FULL,
 		.value = deadline_ns,
 	};
@@ -494,7 +486,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 		return r;
 	}
 	h->off = how;
-	h->rest_off = req.scope != RBT_SCOPE_COMPUTE || h->rest_off;
+	h->rest_off = by_command || h->rest_off;
 	d->any_off = true;
 	h->refused = h->refused || r < 0;
 	return r;
@@ -508,10 +500,7 @@ int hand_resume(struct daemon *d, struct hold *h)
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_RESUME,
 		.id = h->id,
-		.scope = h->off != RBT_OFF_COMMAND && turn_scope(d, h) == RBT_SCOPE_TURN
-				 ? RBT_SCOPE_TURN
-			 : h->rest_off ? RBT_SCOPE_ALL
-				       : RBT_SCOPE_COMPUTE,
+		.scope = h->rest_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
 	};
 	int r = call_timed(d, req, &h->program->account.resume);
 

@@ -139,7 +139,7 @@ static int rouse_later(struct hand *hand, uint32_t id)
 		return -ENOENT;
 	}
 	h->is_to_rouse = !h->suspended;
-	h->rouse_scope = h->rouse_scope == RBT_SCOPE_TURN ? RBT_SCOPE_TURN : RBT_SCOPE_COMPUTE;
+	h->rouse_scope = RBT_SCOPE_COMPUTE;
 	return 0;
 }
 

@@ -152,7 +152,7 @@ int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_su
 		return first;
 	}
 	h->suspended = true;
-	h->in_turns = scope != RBT_SCOPE_ALL;
+	h->in_turns = scope == RBT_SCOPE_COMPUTE;
 	h->is_unsure = h->is_to_rouse = false;
 	note_error(&first, b->suspend(&h->rec, scope, mode));
 	rbt_holding_renew(h, deadline_ns);
@@ -183,7 +183,7 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	}
 	h->is_unsure = true;
 	h->on_ns = rbt_now_ns();
-	h->is_to_rouse = scope != RBT_SCOPE_COMPUTE && scope != RBT_SCOPE_TURN;
+	h->is_to_rouse = scope != RBT_SCOPE_COMPUTE;
 	h->rouse_scope = scope;
 	return first;
 }

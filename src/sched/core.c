@@ -34,7 +34,6 @@ static int config_fill(const struct rbt_sched_config *given, struct rbt_sched_co
 		.max_latency = or_never(given->max_latency, 8),
 		.probe_ms = or_default(given->probe_ms, 1000),
 		.always_reserve = given->always_reserve,
-		.copies_take_turns = given->copies_take_turns,
 	};
 
 	if (c.turn_ms < 60 || c.turn_ms > 100 || c.min_share_permille > RBT_SHARE_MAX_PERMILLE ||

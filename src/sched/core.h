@@ -73,9 +73,6 @@ struct rbt_sched_config {
 	uint32_t probe_ms;
 	/* Reserves are not given up where they are found to gain nothing (trial.h). */
 	bool always_reserve;
-	/* For a measurement alone: who is kept off is so with its copy tasks (1), so that these may
-	 * be short in company, too; default: copy tasks stay on, at their own slices in company. */
-	uint32_t copies_take_turns;
 	/* Not the core's: how often the queues of devices that tell nothing are looked at, where it
 	 * matters; 100 to 5000, default 2000. */
 	uint32_t queue_poll_us;

@@ -89,9 +89,8 @@ static bool may_shorten_copies(
 	const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
 {
 	uint64_t runlists = rbt_prog_short_copies(p, g);
-	bool take_turns = s->config.copies_take_turns != 0 && p->unit->role == RBT_ROLE_TURN;
 
-	return runlists != 0 && (take_turns || rbt_rule_is_alone(&s->gpus[g].tally, runlists));
+	return runlists != 0 && rbt_rule_is_alone(&s->gpus[g].tally, runlists);
 }
 
 /* Fills in slices; true when all of them are short. */

@@ -5,7 +5,6 @@ import signal
 import threading
 
 from harness import device, eventually, main
-from programs import Daemon
 
 
 def copies(s, pid):
@@ -195,23 +194,6 @@ def test_what_a_dead_scheduler_left_is_not_its_own(s):
     assert own == [1024] * 3, own
     s.rubato("renice", p.pid, "--class", "normal")
     assert s.is_default(p.pid)
-
-
-def test_taking_turns(s):
-    """The other way to keep the rule, for a measurement: copy tasks go off with their program, and may be short."""
-    Daemon(s, text="copies_take_turns = 1\n")
-    a, b = s.run("--class", "best-effort"), s.run("--class", "best-effort")
-    eventually("all short", lambda: short(s, a.pid) and short(s, b.pid))
-    for x in (a, b, a, b):
-        eventually("off altogether", lambda: s.is_suspended(x.pid))
-    assert not any(s.crowded() for _ in range(20))
-    s.rubato("suspend", a.pid)
-    s.rubato("resume", a.pid)
-    for x in (a, b):
-        eventually("off altogether", lambda: s.is_suspended(x.pid))
-        eventually("on", lambda: s.is_running(x.pid))
-    kill(s.daemon())
-    eventually("restored", lambda: s.is_released(a.pid) and s.is_released(b.pid))
 
 
 main()

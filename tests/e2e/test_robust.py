@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 
-from harness import LONG, Program, alive, binary, eventually, main
+from harness import LONG, Program, alive, binary, eventually, main, measured
 from programs import BEST_EFFORT, Asked, Spinner, rests, taking_turns
 
 MAGIC = 0x74627201

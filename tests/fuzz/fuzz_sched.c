@@ -107,7 +107,6 @@ static void read_config(void)
 		.min_share_permille = (byte & 8) != 0 ? RBT_SCHED_NEVER : byte >> 4,
 		.turn_ms = (byte & 16) != 0 ? next_byte() : 0,
 		.max_latency = byte >> 6,
-		.copies_take_turns = byte >> 2 & 1,
 		.latency_slice_us = (byte & 32) != 0 ? next_byte() * 100u : 0,
 	};
 

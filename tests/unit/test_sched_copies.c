@@ -203,25 +203,6 @@ static void test_blocked_group(void)
 	sim_finish(&sim);
 }
 
-/* The other way, for a measurement: copy tasks are off when their program is, and may be short. */
-static void test_taking_turns(void)
-{
-	struct sim sim;
-
-	sim_init(&sim, &(struct rbt_sched_config){.copies_take_turns = 1});
-	struct sim_prog *a = add(&sim, BEST_EFFORT), *b = add(&sim, BEST_EFFORT);
-	CHECK_INT(short_copies(a) & short_copies(b), 1);
-	CHECK((a->applied.off == RBT_ON) != (b->applied.off == RBT_ON));
-	sim_run(&sim, SIM_S);
-	/* One that is never taken off is company to all. */
-	b->params.cannot_suspend = true;
-	sim_change(b);
-	CHECK_INT(short_copies(a), 1);
-	CHECK_INT(short_copies(b), 0);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
 int main(void)
 {
 	test_tally();
@@ -230,6 +211,5 @@ int main(void)
 	test_unknown();
 	test_company();
 	test_blocked_group();
-	test_taking_turns();
 	return check_result();
 }

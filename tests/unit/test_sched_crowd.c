@@ -123,7 +123,6 @@ static void reconfigure(struct crowd *c)
 		.max_reserve_ms = (uint32_t)pick(c, 300),
 		.min_share_permille = pick(c, 4) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 100),
 		.max_latency = (uint32_t)pick(c, 4),
-		.copies_take_turns = (uint32_t)pick(c, 2),
 		.always_reserve = pick(c, 4) == 0,
 	};
 

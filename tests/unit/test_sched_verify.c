@@ -54,11 +54,10 @@ static const char *check_long_slice(
 	return NULL;
 }
 
-/* Copy tasks of who is kept off are off too only where they take turns. */
-static bool copies_run(const struct rbt_sched *s, const struct rbt_sched_prog *p)
+/* Copy tasks are off only by command. */
+static bool copies_run(const struct rbt_sched_prog *p)
 {
-	return p->decision.off == RBT_ON ||
-	       (p->decision.off != RBT_OFF_COMMAND && s->config.copies_take_turns == 0);
+	return p->decision.off != RBT_OFF_COMMAND;
 }
 
 static const char *check_copies(
@@ -76,7 +75,7 @@ static const char *check_copies(
 				(tasks->copy_runlists & tasks->compute_runlists) != 0)) {
 		return "short copies that may share a runlist with their program's kernels";
 	}
-	if (is_short && copies_run(s, p)) {
+	if (is_short && copies_run(p)) {
 		rbt_rule_count(&tally->running, tasks->copy_runlists, true);
 	}
 	return NULL;

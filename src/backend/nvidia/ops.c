@@ -160,8 +160,8 @@ static bool in_scope(const struct rbt_task *task, enum rbt_scope scope)
 {
 	bool is_compute = task->kind == RBT_TASK_COMPUTE;
 
-	return task->n_channels > 0 && (scope == RBT_SCOPE_ALL || scope == RBT_SCOPE_TURN ||
-					       is_compute == (scope == RBT_SCOPE_COMPUTE));
+	return task->n_channels > 0 &&
+	       (scope == RBT_SCOPE_ALL || is_compute == (scope == RBT_SCOPE_COMPUTE));
 }
 
 /* A control goes through one subdevice, so tasks are taken subdevice by subdevice: each when its
@@ -269,8 +269,7 @@ static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
 
 	for (uint32_t i = 0; i < rec->n_tasks; i++) {
 		const struct rbt_task *t = &rec->tasks[i];
-		struct nv_preempt_params p = {
-			.wait = t->kind == RBT_TASK_COMPUTE || scope == RBT_SCOPE_TURN};
+		struct nv_preempt_params p = {.wait = t->kind == RBT_TASK_COMPUTE};
 		uint64_t us;
 
 		if (!in_scope(t, scope)) {
