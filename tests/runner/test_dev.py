@@ -68,7 +68,7 @@ class Machine(unittest.TestCase):
         self.be("gcc")
         self.be("ninja")
         self.be("meson", MESON)
-        self.install("libc6-dev", "clang-format", "clang-tidy", "cppcheck", "clang", "libclang-rt-14-dev", "mandoc", "procps",
+        self.install("libc6-dev", "clang-format", "clang-tidy", "cppcheck", "git", "clang", "g++", "libclang-rt-14-dev", "mandoc", "procps",
                      "util-linux", "libncurses-dev", "libmicrohttpd-dev")
 
     def dev(self, *words, **env):
@@ -91,7 +91,7 @@ class Packages(Machine):
         for command in "demo", "build", "bench":
             self.refused(self.dev(command), "missing packages, install them as root: apt-get install " + BUILD_PACKAGES)
         self.refused(self.dev("lint"), "missing packages, install them as root: apt-get install " + BUILD_PACKAGES +
-                     " clang-format clang-tidy cppcheck")
+                     " clang-format clang-tidy cppcheck git")
         for command in "test", "bootstrap":
             done = self.dev(command)
             self.assertEqual((done.stderr.count("\n"), done.stdout, done.returncode), (1, "", 1))
