@@ -214,7 +214,7 @@ static void decide(struct rbt_trial *t, enum rbt_verdict verdict, bool was_clear
 static void judge(struct rbt_trial *t)
 {
 	uint32_t n = t->took[WITHOUT].n, m = t->took[WITH].n, n_rarer = n < m ? n : m;
-	bool is_last = n_rarer >= RBT_TRIAL_KEPT, costs;
+	bool costs;
 	struct sorted without, with;
 
 	sort(&t->took[WITHOUT], RBT_TRIAL_KEPT, &without);
@@ -224,6 +224,8 @@ static void judge(struct rbt_trial *t)
 	t->margin_us = (uint32_t)(margin_us < most_us ? margin_us : most_us);
 	/* It may cost the requests themselves. */
 	costs = costs || is_above(compare(&with, &without, 0), 5);
+	bool leans = !costs && is_above(compare(&without, &with, t->margin_us), 2);
+	bool is_last = n_rarer >= (leans ? ENOUGH : RBT_TRIAL_KEPT);
 	if (are_slower(&without, &with, t->margin_us)) {
 		decide(t, RBT_VERDICT_WORTH_IT, true);
 	} else if (costs && n_rarer >= ENOUGH &&
