@@ -203,9 +203,10 @@ def test_faults(s):
     assert s.state()["faults"]
     s.softgpu("fault", "clear")
     assert not s.state()["faults"]
+    p.end()  # it asks, too
     q = s.program()
     s.softgpu("fault", "--cmd", "a06c0104", "--status", "65", "--count", "2")
-    assert q.process.wait(10) == 1
+    assert q.process.wait(20) == 1
 
 
 def test_busy_retry(s):

@@ -11,6 +11,12 @@ from programs import BEST_EFFORT, Spinner, is_right, kill, spinners, start, take
 DISABLE_CHANNELS = "2080110b"
 
 
+def end(s, program):
+    """And waits until the device knows it, too."""
+    program.end()
+    eventually("it has gone", lambda: not s.tasks(program.pid, None))
+
+
 def test_two_and_three_take_turns(s):
     programs = [s.run(*BEST_EFFORT), s.run(*BEST_EFFORT)]
     taking_turns(s, programs)
@@ -19,9 +25,9 @@ def test_two_and_three_take_turns(s):
     taking_turns(s, programs)
     take_turns(s, programs)
     eventually("a copy goes on in any case", lambda: any(s.is_off(p.pid) for p in programs))
-    programs.pop().end()
+    end(s, programs.pop())
     take_turns(s, programs)
-    programs.pop().end()
+    end(s, programs.pop())
     eventually("alone it keeps the GPU", lambda: s.short() == [programs[0].pid])
     assert all(s.is_running(programs[0].pid) for _ in range(20))
 
