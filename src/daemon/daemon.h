@@ -387,6 +387,10 @@ bool limits_take_more(
  * configuration's. */
 struct rbt_limits limits_in_force(const struct daemon *d, const struct program *p);
 
+/* devicefile.c */
+/* 0 when the record's fd is its backend's device: such fds get our ioctls. */
+int check_device_fd(const struct rbt_record *rec);
+
 /* program.c */
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
@@ -397,8 +401,6 @@ struct program *program_obtain(
 /* The group it has its turns with, of its user's by that name, or, shared, of all users'; "": none.
  */
 void program_set_group(struct daemon *d, struct program *p, bool is_shared, const char *name);
-/* 0 when the record's fd is its backend's device: such fds get our ioctls. */
-int check_device_fd(const struct rbt_record *rec);
 /* Puts back what was changed, then forgets it. */
 void program_release(struct daemon *d, struct program *p);
 /* Adds or replaces the record of a client. Takes ownership of *rec, also on failure. */

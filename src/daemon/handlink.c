@@ -6,23 +6,21 @@
  * new one and does again what is still wanted.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/handlock.h"
 #include "daemon/message.h"
 #include "hand/hand.h"
 #include "util/fd.h"
 #include "util/log.h"
-#include "util/proc.h"
 #include "util/time.h"
 
 /* Longest measured call on an H200 is about 1 ms; a GPU in
@@ -40,13 +38,6 @@
 /* The hand of a killed daemon needs a few milliseconds for each program. */
 #define OLD_HAND_NS RBT_NS_PER_S
 #define OLD_STEP_US 1000
-
-/* In the file of a hand's lock. */
-struct hand_name {
-	int32_t pid;
-	uint32_t is_restored; /* its daemon has gone, and everything is back */
-	uint64_t start_time;
-};
 
 static void forget_one(struct daemon *d, struct hold *h)
 {
@@ -149,49 +140,25 @@ bool hand_is_awaited(const struct daemon *d)
 	return d->dying_hand > 0 || d->old_hand_fd >= 0;
 }
 
-static bool is_lock_free(int fd)
-{
-	return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-}
-
-/* The file of the lock says who has it. A hand that was stopped would never be done. */
-static void let_old_hand_go_on(int fd)
-{
-	struct hand_name name = {0};
-	uint64_t start_time;
-
-	if (pread(fd, &name, sizeof(name), 0) == sizeof(name) && name.pid > 0 &&
-		rbt_proc_start_time(name.pid, &start_time) == 0 && start_time == name.start_time) {
-		kill(name.pid, SIGCONT);
-	}
-}
-
 /* The old hand has gone, or is not waited for any longer: what it has not put back, we do. */
 static void take_over(struct daemon *d)
 {
-	struct hand_name name = {0};
-
-	if (d->old_hand_fd >= 0 && pread(d->old_hand_fd, &name, sizeof(name), 0) == sizeof(name)) {
-		/* Read once: the next daemon must not take it for the word of our hand. */
-		unlink(d->hand_lock_path);
-	}
-	rbt_close(&d->old_hand_fd);
-	state_heal(d, name.is_restored != 0);
+	state_heal(d, handlock_finish(&d->old_hand_fd, d->hand_lock_path));
 }
 
 void hand_await_old(struct daemon *d)
 {
 	uint64_t end_ns = rbt_now_ns() + OLD_HAND_NS;
 
-	d->old_hand_fd = open(d->hand_lock_path, O_RDWR | O_CLOEXEC);
-	if (d->old_hand_fd >= 0 && !is_lock_free(d->old_hand_fd)) {
-		let_old_hand_go_on(d->old_hand_fd);
+	d->old_hand_fd = handlock_open(d->hand_lock_path);
+	if (d->old_hand_fd >= 0 && !handlock_is_free(d->old_hand_fd)) {
+		handlock_wake(d->old_hand_fd);
 	}
-	while (d->old_hand_fd >= 0 && !is_lock_free(d->old_hand_fd) && rbt_now_ns() < end_ns) {
+	while (d->old_hand_fd >= 0 && !handlock_is_free(d->old_hand_fd) && rbt_now_ns() < end_ns) {
 		usleep(OLD_STEP_US);
 	}
 	d->dying_since_ns = rbt_now_ns();
-	if (d->old_hand_fd < 0 || is_lock_free(d->old_hand_fd)) {
+	if (d->old_hand_fd < 0 || handlock_is_free(d->old_hand_fd)) {
 		take_over(d);
 	}
 }
@@ -204,7 +171,7 @@ void hand_tick(struct daemon *d)
 		d->dying_hand = 0;
 		undo_last_deed(d);
 	}
-	if (d->old_hand_fd >= 0 && (is_lock_free(d->old_hand_fd) || is_over)) {
+	if (d->old_hand_fd >= 0 && (handlock_is_free(d->old_hand_fd) || is_over)) {
 		take_over(d);
 		d->dirty = true;
 	}
@@ -214,20 +181,6 @@ static void on_hand(struct daemon *d, struct source *s, uint32_t events)
 {
 	/* Replies are read where they are awaited: here only its end can arrive. */
 	hand_lost(d, "it ended");
-}
-
-/* For as long as we live: the next daemon waits for it. */
-static int hold_hand_lock(const struct daemon *d, struct hand_name *name)
-{
-	int fd = open(d->hand_lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-	*name = (struct hand_name){.pid = getpid()};
-	if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0 &&
-		rbt_proc_start_time(name->pid, &name->start_time) == 0) {
-		ssize_t ignored = pwrite(fd, name, sizeof(*name), 0);
-		(void)ignored;
-	}
-	return fd;
 }
 
 static void child(const struct daemon *d, int sock)
@@ -241,12 +194,9 @@ static void child(const struct daemon *d, int sock)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	struct hand_name name;
-	int lock_fd = hold_hand_lock(d, &name);
+	int lock_fd = handlock_hold(d->hand_lock_path);
 	if (rbt_hand_run(3) == 0) {
-		name.is_restored = 1;
-		ssize_t ignored = pwrite(lock_fd, &name, sizeof(name), 0);
-		(void)ignored;
+		handlock_note_restored(lock_fd);
 	}
 	_exit(0);
 }

@@ -224,55 +224,6 @@ static struct hold *find_hold(struct program *p, uint32_t backend, uint32_t clie
 	return NULL;
 }
 
-static bool is_control_node(const struct rbt_backend *b, dev_t rdev)
-{
-	struct stat st;
-
-	if (b->control_major != 0 && rdev == makedev(b->control_major, b->control_minor)) {
-		return true;
-	}
-	return stat(b->control_node, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == rdev;
-}
-
-/*
- * A file's name says little: in a mount namespace of one's own anything can have any name, also one
- * whose calls never return. A device is known by its number. The software GPU's nodes are files in
- * memory, which do go by name: calls on such a file go nowhere, unless they are its own.
- */
-int check_device_fd(const struct rbt_record *rec)
-{
-	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
-	char path[64], link[256];
-	struct statx st;
-	int flags = fcntl(rec->fd, F_GETFL);
-
-	if (b == NULL) {
-		return -EOPNOTSUPP;
-	}
-	/* A mere path is no open device, whatever is there. */
-	if (flags < 0 || (flags & O_PATH) != 0) {
-		return -EBADF;
-	}
-	/* As it is known here, for a file system may take its time to answer. */
-	if (statx(rec->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0) {
-		return -errno;
-	}
-	if (S_ISCHR(st.stx_mode)) {
-		return is_control_node(b, makedev(st.stx_rdev_major, st.stx_rdev_minor)) ? 0
-											 : -EBADF;
-	}
-	if (!S_ISREG(st.stx_mode) || fcntl(rec->fd, F_GET_SEALS) < 0) {
-		return -EBADF;
-	}
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", rec->fd);
-	ssize_t n = readlink(path, link, sizeof(link) - 1);
-	if (n < 0) {
-		return -errno;
-	}
-	link[n] = '\0';
-	return strcmp(link, b->control_node) == 0 ? 0 : -EBADF;
-}
-
 /* NULL and *ret_error: -EDQUOT, -ENOMEM. */
 static struct hold *make_hold(
 	struct daemon *d, struct program *p, const struct rbt_record *rec, int *ret_error)

@@ -8,14 +8,12 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/list.h"
 #include "daemon/message.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/proc.h"
 #include "util/time.h"
-
-#define NO_SLICES "AMD queues have no timeslice: set a class or priority"
-#define RAISING   "needs root or membership of group %s"
 
 __attribute__((format(printf, 3, 4))) static void answer(
 	struct peer *peer, int error, const char *fmt, ...)
@@ -32,100 +30,6 @@ __attribute__((format(printf, 3, 4))) static void answer(
 	va_end(ap);
 	/* A tool that does not read its answers loses them. */
 	rbt_send(peer->source.fd, &msg, sizeof(msg), NULL, 0, MSG_DONTWAIT);
-}
-
-static const char *raising_text(bool is_priority, bool is_weight)
-{
-	return is_priority ? "raising above normal"
-	       : is_weight ? "raising a weight"
-			   : "raising a limit";
-}
-
-static const char *denial_text(enum rbt_denial denial)
-{
-	switch (denial) {
-	case RBT_DENIED_LOCK:
-		return "default slice: another scheduler holds this GPU";
-	case RBT_DENIED_TASKS:
-		return "default slice: has several compute tasks on the GPU";
-	case RBT_DENIED_COMPANY:
-		return "default slice: others with short slices run beside it on the GPU";
-	case RBT_DENIED_RIVAL:
-		return "default slice: another scheduler has a best-effort task on the GPU";
-	case RBT_DENIED_ADMISSION:
-		return "treated as normal: too many latency programs on the GPU";
-	default:
-		return "";
-	}
-}
-
-/* Whether none of its tasks has a slice that could be set: such programs have turns alone. */
-static bool has_no_slices(struct daemon *d, const struct program *p)
-{
-	const struct hold *h;
-	bool any = false;
-
-	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
-		any = any || rec->n_tasks > 0;
-		for (uint32_t i = 0; i < rec->n_tasks; i++) {
-			if ((rec->tasks[i].valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0) {
-				return false;
-			}
-		}
-	}
-	return any;
-}
-
-static bool is_amd(struct daemon *d, const struct program *p)
-{
-	const struct hold *h = LIST_FIRST(&p->holds);
-
-	return h != NULL && rbt_holdings_find(&d->mine, h->id)->rec.backend == RBT_BACKEND_AMD;
-}
-
-/* Whether one of them does not count. */
-static bool has_too_high_limits(struct daemon *d, const struct program *p)
-{
-	struct rbt_limits now = limits_in_force(d, p);
-
-	return memcmp(&now, &p->limits, sizeof(now)) != 0;
-}
-
-/* One line for whoever asks how a program fares, valid until the next; empty when it has what it
- * asked for. */
-static const char *note_text(struct daemon *d, const struct program *p)
-{
-	static char text[sizeof(((struct rbt_msg_program *)0)->note)];
-
-	uint32_t missing = program_missing_cap(d, p);
-
-	if (missing != 0) {
-		program_why_not(d, p, missing, text, sizeof(text));
-		return text;
-	}
-	if (p->error < 0) {
-		return strerror(-p->error);
-	}
-	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
-		return "has more tasks than are known: not all of them obey";
-	}
-	if (p->denial == RBT_DENIED_NOTHING && p->timeslice_us != 0 && is_amd(d, p) &&
-		has_no_slices(d, p)) {
-		return NO_SLICES;
-	}
-	if (p->denial == RBT_DENIED_NOTHING &&
-		(p->wants_priority || p->wants_weight || has_too_high_limits(d, p))) {
-		snprintf(text, sizeof(text), "%s " RAISING,
-			raising_text(p->wants_priority, p->wants_weight), d->admin_group);
-		return text;
-	}
-	return denial_text(p->denial);
-}
-
-static bool is_held_back(enum rbt_denial denial)
-{
-	return denial != RBT_DENIED_NOTHING && denial != RBT_DENIED_SUSPENDED;
 }
 
 /* What is reached by name must be known and the asker's to touch; says so if not. */
@@ -185,7 +89,7 @@ static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r
 
 	switch (-r) {
 	case 0:
-		answer(peer, 0, "%s", p != NULL ? note_text(d, p) : "");
+		answer(peer, 0, "%s", p != NULL ? list_note(d, p) : "");
 		return;
 	case EPROTONOSUPPORT:
 		answer_untold(d, peer, p, RBT_CAP_TIMESLICE);
@@ -235,7 +139,7 @@ static bool check_rights(
 
 	if (is_raise || is_heavier ||
 		(!is_trusted && limits_take_more(d, &old->limits, &wish->limits))) {
-		answer(peer, -EPERM, "%s " RAISING, raising_text(is_raise, is_heavier),
+		answer(peer, -EPERM, "%s " LIST_RAISING, list_raising_text(is_raise, is_heavier),
 			d->admin_group);
 		return false;
 	}
@@ -251,15 +155,16 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 		answer(peer, -EINVAL, "priority, timeslice, weight or limit out of range");
 		return false;
 	}
-	if (said_us != 0 && has_no_slices(d, p)) {
-		answer(peer, -EOPNOTSUPP, NO_SLICES);
+	if (said_us != 0 && list_has_no_slices(d, p)) {
+		answer(peer, -EOPNOTSUPP, LIST_NO_SLICES);
 		return false;
 	}
 	if (!check_rights(d, peer, old, wish)) {
 		return false;
 	}
 	if (is_longer(p, said_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
-		answer(peer, -EPERM, "a slice longer than the driver's " RAISING, d->admin_group);
+		answer(peer, -EPERM, "a slice longer than the driver's " LIST_RAISING,
+			d->admin_group);
 		return false;
 	}
 	return true;
@@ -478,82 +383,6 @@ static void on_attach(
 	answer(peer, r, "%s", r < 0 ? strerror(-r) : "");
 }
 
-static void fill_task(const struct hold *h, const struct rbt_holding *mine, uint32_t i,
-	struct rbt_task_state *ret)
-{
-	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
-	const struct rbt_task *t = &mine->rec.tasks[i];
-	bool is_off = t->kind == RBT_TASK_COMPUTE ? h->off != RBT_ON : h->rest_off;
-
-	*ret = (struct rbt_task_state){
-		.task = *t, .suspended = is_off, .backend = (uint16_t)mine->rec.backend};
-	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
-}
-
-static void fill_memory(
-	struct daemon *d, const struct rbt_holding *mine, struct rbt_msg_program *msg)
-{
-	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
-	struct rbt_program_stats stats = {0};
-
-	if (b != NULL && b->stats != NULL && b->stats(&mine->rec, msg->pid, &stats) == 0 &&
-		(stats.valid & RBT_STATS_HAS_MEMORY) != 0) {
-		msg->has_memory = 1;
-		msg->memory_bytes += stats.memory_bytes;
-	}
-}
-
-static size_t describe(struct daemon *d, struct program *p, char *buf, size_t size)
-{
-	struct rbt_msg_program msg = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_PROGRAM},
-		.pid = p->pid,
-		.uid = p->uid,
-		.priority = p->priority,
-		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
-			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
-			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
-			 (is_held_back(p->denial) || program_missing_cap(d, p) != 0
-					 ? RBT_PROGRAM_HELD_BACK
-					 : 0),
-		.wanted_us = program_wanted_us(p),
-	};
-	uint64_t now_ns = rbt_now_ns();
-	size_t at = sizeof(msg);
-	struct hold *h;
-
-	if (p->resume_at_ns > now_ns) {
-		msg.suspended_left_ms = (p->resume_at_ns - now_ns) / RBT_NS_PER_MS + 1;
-	}
-	const char *note = note_text(d, p);
-	snprintf(msg.note, sizeof(msg.note), "%s",
-		note[0] != '\0' ? note : accounting_reserve_note(d, p));
-	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		for (uint32_t i = 0;
-			i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {
-			struct rbt_task_state state;
-			fill_task(h, mine, i, &state);
-			memcpy(buf + at, &state, sizeof(state));
-			at += sizeof(state);
-			msg.n_tasks++;
-		}
-		/* The driver counts per process and GPU: one client's answer is the program's. */
-		if (!msg.has_memory) {
-			fill_memory(d, mine, &msg);
-		}
-	}
-	memcpy(buf, &msg, sizeof(msg));
-	return at;
-}
-
-static void fill_origin(const struct program *p, struct rbt_program_origin *ret)
-{
-	*ret = (struct rbt_program_origin){0};
-	snprintf(ret->rule, sizeof(ret->rule), "%s", p->rule);
-	snprintf(ret->group, sizeof(ret->group), "%s", p->group_name);
-}
-
 static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pid *msg)
 {
 	static char buf[RBT_MSG_MAX];
@@ -563,34 +392,7 @@ static void on_list(struct daemon *d, struct peer *peer, const struct rbt_msg_pi
 		answer(peer, 0, "%s", "");
 		return;
 	}
-	struct rbt_program_turns turns;
-	struct rbt_program_account account;
-	struct rbt_program_origin origin;
-	struct rbt_program_reserve reserve;
-	size_t n = describe(d, p, buf,
-		sizeof(buf) - sizeof(turns) - sizeof(account) - sizeof(origin) - sizeof(reserve));
-	if (msg->flags != 0) {
-		accounting_fill(d, p, &account); /* first: it brings the turns up to date too */
-	}
-	if ((msg->flags & RBT_LIST_TURNS) != 0) {
-		accounting_fill_turns(d, p, &turns);
-		memcpy(buf + n, &turns, sizeof(turns));
-		n += sizeof(turns);
-	}
-	if ((msg->flags & RBT_LIST_ACCOUNT) != 0) {
-		memcpy(buf + n, &account, sizeof(account));
-		n += sizeof(account);
-	}
-	if ((msg->flags & RBT_LIST_ORIGIN) != 0) {
-		fill_origin(p, &origin);
-		memcpy(buf + n, &origin, sizeof(origin));
-		n += sizeof(origin);
-	}
-	if ((msg->flags & RBT_LIST_RESERVE) != 0) {
-		accounting_fill_reserve(d, p, &reserve);
-		memcpy(buf + n, &reserve, sizeof(reserve));
-		n += sizeof(reserve);
-	}
+	size_t n = list_fill(d, p, msg->flags, buf, sizeof(buf));
 	rbt_send(peer->source.fd, buf, n, NULL, 0, MSG_DONTWAIT);
 }
 

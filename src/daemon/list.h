@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What tools are told of a program: its listing, and the words for why it does not have what it
+ * asked for.
+ */
+#ifndef RBT_DAEMON_LIST_H
+#define RBT_DAEMON_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct daemon;
+struct program;
+
+#define LIST_NO_SLICES "AMD queues have no timeslice: set a class or priority"
+#define LIST_RAISING   "needs root or membership of group %s"
+
+/* What LIST_RAISING is said of. */
+const char *list_raising_text(bool is_priority, bool is_weight);
+/* One line for whoever asks how a program fares, valid until the next; empty when it has what it
+ * asked for. */
+const char *list_note(struct daemon *d, const struct program *p);
+/* Whether none of its tasks has a slice that could be set: such programs have turns alone. */
+bool list_has_no_slices(struct daemon *d, const struct program *p);
+/* Fills in a PROGRAM message with what `flags` (RBT_LIST_*) ask for. Returns its size; buf has room
+ * for RBT_MSG_MAX. */
+size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf, size_t size);
+
+#endif
