@@ -271,7 +271,7 @@ class Session:
 
     def unkeep(self):
         """From now on nobody starts the daemon again by itself, for a second at least."""
-        kill_all(self.processes("rubato-keeper"))
+        kill_all([self.keeper()])
 
     def forget_deaths(self):
         """A daemon that a test kills on purpose is started again however often that happens."""
@@ -283,14 +283,10 @@ class Session:
     def kill_both(self, is_kept=False):
         """Kills daemon and hand at once, so that neither can put anything back; nor does a keeper start them again, unless
         is_kept. Returns the daemon's pid."""
-        daemon, hand = self.daemon(), self.hand()
-        if not is_kept:
-            self.unkeep()
+        daemon, hand, keeper = self.daemon(), self.hand(), self.keeper()
         os.kill(daemon, signal.SIGSTOP)
-        kill_all([hand, daemon])
+        kill_all([hand, daemon] if is_kept else [keeper, hand, daemon])
         eventually("both have gone", lambda: not alive(daemon) and not alive(hand))
-        if not is_kept:
-            self.unkeep()
         return daemon
 
     def end_daemon(self):
