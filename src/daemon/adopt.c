@@ -15,6 +15,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "daemon/byhand.h"
 #include "daemon/daemon.h"
 #include "daemon/message.h"
 #include "daemon/scan.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/byhand.h"
 #include "daemon/daemon.h"
 #include "sched/class.h"
 #include "util/fd.h"

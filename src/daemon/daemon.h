@@ -144,19 +144,7 @@ struct wish {
 	uint16_t is_reserve_granted, is_share_granted;
 };
 
-/* What users have said of a process. It holds until the process ends or runs another program;
- * byhand.c. */
-struct said {
-	pid_t pid;
-	uint64_t start_time;
-	uint64_t said_ns; /* when they last did */
-	bool has_wish;    /* how to treat it: then no rule is for it */
-	struct wish wish;
-	bool is_suspended;
-	uint64_t resume_at_ns; /* 0: until resumed */
-	bool is_wanted;        /* it was said to a daemon before us; its tasks are to be found */
-	LIST_ENTRY(said) link;
-};
+struct said;
 
 #define SIGHTING_LISTS 64
 /* A process that had a GPU's control node open when it was last looked at; adopt.c. */
@@ -463,22 +451,6 @@ struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_ti
 bool adopt_is_due(
 	const struct daemon *d, const struct sighting *k, uint32_t n_files, uint64_t now_ns);
 
-/* byhand.c: what users have said of processes, in memory and on disk */
-struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time);
-/* A user has said something, and it was done; is_wish: how the program is to be treated, rather
- * than that it is suspended or resumed. The program may have been let go of since. */
-void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_wish);
-/* A program has come, or come back: what was said of it holds. True: also how it is treated. */
-bool byhand_apply(struct daemon *d, struct program *p);
-/* It is another program by now. */
-void byhand_forget(struct daemon *d, const struct program *p);
-/* Whether programs are still to be found that were spoken of to a daemon before us. */
-bool byhand_is_wanting(const struct daemon *d);
-void byhand_write(struct daemon *d);
-/* At the start. */
-void byhand_read(struct daemon *d);
-void byhand_finish(struct daemon *d);
-
 /* schedule.c: what the decision core is told, and when it is asked. 0 or -errno. */
 int schedule_start(struct daemon *d);
 /* Takes another configuration. */
@@ -589,30 +561,5 @@ bool hand_is_awaited(const struct daemon *d);
 /* At the start: a hand whose daemon was killed restores everything. Waits for it, for a moment. */
 void hand_await_old(struct daemon *d);
 void hand_stop(struct daemon *d);
-
-/* state.c: what a later start must put back if we and the hand die together */
-void state_write(struct daemon *d);
-/* Reads what a previous daemon may have left changed. */
-void state_read(struct daemon *d);
-/* Puts that back, as far as it can be reached; is_done: the hand of that daemon has done so. Not
- * while that is at work. */
-void state_heal(struct daemon *d, bool is_done);
-/* Tries again what the driver refused. */
-void state_tick(struct daemon *d, uint64_t now_ns);
-/* Whether we have put back what a previous daemon left of that process. */
-bool state_has_healed(const struct daemon *d, pid_t pid);
-/* Keeps what cannot be put back now: its record may come again, or a later start will try. */
-void state_keep(struct daemon *d, const struct program *p, const struct rbt_record *rec);
-/* What a previous daemon has left of a client, asked for once a record of it arrives, then
- * forgotten. */
-enum left {
-	LEFT_NOTHING,
-	LEFT_HEALED,  /* it was put back, by a record that may have been too old */
-	LEFT_CHANGED, /* it is still to be put back */
-};
-enum left state_take(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client);
-/* Whether a later start would have something to put back, if we and the hand died now. */
-bool state_is_needed(struct daemon *d);
-void state_finish(struct daemon *d);
 
 #endif

@@ -18,6 +18,7 @@
 #include "daemon/daemon.h"
 #include "daemon/handlock.h"
 #include "daemon/message.h"
+#include "daemon/state.h"
 #include "hand/hand.h"
 #include "util/fd.h"
 #include "util/log.h"

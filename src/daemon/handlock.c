@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,11 +20,15 @@ struct hand_name {
 	uint64_t start_time;
 };
 
+/* All 0 when nobody has written it. */
 static struct hand_name read_name(int fd)
 {
 	struct hand_name name;
 
-	return pread(fd, &name, sizeof(name), 0) == sizeof(name) ? name : (struct hand_name){0};
+	if (fd < 0 || pread(fd, &name, sizeof(name), 0) != sizeof(name)) {
+		memset(&name, 0, sizeof(name));
+	}
+	return name;
 }
 
 static void write_name(int fd, const struct hand_name *name)
@@ -60,7 +65,7 @@ int handlock_hold(const char *path)
 
 void handlock_note_restored(int fd)
 {
-	struct hand_name name = fd < 0 ? (struct hand_name){0} : read_name(fd);
+	struct hand_name name = read_name(fd);
 
 	/* Another hand may live beside us, and has not. */
 	if (name.pid == getpid()) {
@@ -92,7 +97,7 @@ void handlock_wake(int fd)
 
 bool handlock_finish(int *fd, const char *path)
 {
-	struct hand_name name = *fd < 0 ? (struct hand_name){0} : read_name(*fd);
+	struct hand_name name = read_name(*fd);
 
 	if (*fd >= 0) {
 		unlink(path);

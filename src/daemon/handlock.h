@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock that hands hold while they live, in the runtime directory. A hand whose daemon was killed
- * restores every program; should the next daemon act before that is done, the hand would undo it.
- * The lock's file names the hand, and says whether it has restored everything.
+ * The lock that hands hold while they live, in the runtime directory. A hand whose daemon was
+ * killed restores every program; should the next daemon act before that is done, the hand would
+ * undo it. The lock's file names the hand, and says whether it has restored everything.
  */
 #ifndef RBT_DAEMON_HANDLOCK_H
 #define RBT_DAEMON_HANDLOCK_H

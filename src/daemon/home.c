@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/byhand.h"
 #include "daemon/daemon.h"
+#include "daemon/state.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/runtime.h"

@@ -114,10 +114,22 @@ static int parse_number(const char *arg, uint64_t *ret)
 	return r;
 }
 
+/* Of those that are only looked at later. */
+static int check_values(const struct daemon *d)
+{
+	struct config scratch;
+
+	if (d->metrics_at != NULL && metrics_check(d->metrics_at) < 0) {
+		rbt_error("not an absolute path, a port or none: %s", d->metrics_at);
+		return -EINVAL;
+	}
+	config_default(&scratch);
+	return options_override(d, &scratch);
+}
+
 int options_parse(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
 {
 	const char *check = NULL;
-	struct config scratch;
 	uint64_t v;
 	int c;
 
@@ -170,12 +182,7 @@ int options_parse(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
 		rbt_error("unexpected argument: %s", argv[optind]);
 		return 2;
 	}
-	if (d->metrics_at != NULL && metrics_check(d->metrics_at) < 0) {
-		rbt_error("not an absolute path, a port or none: %s", d->metrics_at);
-		return 2;
-	}
-	config_default(&scratch);
-	if (options_override(d, &scratch) < 0) {
+	if (check_values(d) < 0) {
 		return 2;
 	}
 	return check != NULL ? check_config(check) : -1;

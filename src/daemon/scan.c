@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/scan.h"
+#include "daemon/byhand.h"
 
 #include <errno.h>
 #include <grp.h>

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/byhand.h"
 #include "daemon/daemon.h"
 #include "daemon/message.h"
 #include "sched/class.h"

@@ -15,6 +15,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/message.h"
+#include "daemon/state.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
