@@ -125,8 +125,9 @@ static void kill_hands(void)
 		long comm = syscall(SYS_open, path, O_RDONLY | O_CLOEXEC);
 		syscall(SYS_read, comm, name, sizeof(name) - 1);
 		syscall(SYS_close, comm);
-		/* One that has not begun yet still has the daemon's name; a keeper has not. */
-		if (strncmp(name, "rubato-keeper", 13) != 0) {
+		/* One that has not begun yet has nothing to restore either; and what still has the
+		 * daemon's name may be a keeper. */
+		if (strncmp(name, HAND_NAME, strlen(HAND_NAME)) == 0) {
 			syscall(SYS_kill, (pid_t)pid, SIGKILL);
 		}
 	}
