@@ -24,6 +24,8 @@
 
 /* Also the time that somebody who is removing the directory has to get done with it. */
 #define LOOK_EVERY_NS RBT_NS_PER_S
+#define CLAIM_NS      (500 * RBT_NS_PER_MS)
+#define CLAIM_STEP_US 2000
 
 static int take_lock(const struct daemon *d)
 {
@@ -35,6 +37,19 @@ static int take_lock(const struct daemon *d)
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		close(fd);
 		return -EBUSY;
+	}
+	return fd;
+}
+
+/* A process that a killed daemon had just forked has its lock for a moment more. A service manager
+ * would take that for a failed start; for other daemons the keeper waits. */
+static int claim_lock(const struct daemon *d)
+{
+	uint64_t end_ns = rbt_now_ns() + (d->is_system ? CLAIM_NS : 0);
+	int fd;
+
+	while ((fd = take_lock(d)) == -EBUSY && rbt_now_ns() < end_ns) {
+		usleep(CLAIM_STEP_US);
 	}
 	return fd;
 }
@@ -51,7 +66,7 @@ int home_claim(struct daemon *d)
 	snprintf(d->state_path, sizeof(d->state_path), "%s/state", d->runtime_dir);
 	snprintf(d->lock_path, sizeof(d->lock_path), "%s/lock", d->runtime_dir);
 	snprintf(d->hand_lock_path, sizeof(d->hand_lock_path), "%s/hand.lock", d->runtime_dir);
-	int fd = take_lock(d);
+	int fd = claim_lock(d);
 	if (fd < 0) {
 		return fd;
 	}
