@@ -97,7 +97,9 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 	}
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
 	if (said != NULL && said->said_ns < loaded_ns) {
+		struct wish plain = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 		byhand_forget(d, p);
+		program_set_wish(p, &plain);
 		p->suspended = false;
 		p->resume_at_ns = 0;
 	}

@@ -146,10 +146,12 @@ def test_a_renice_before_the_shim_is_back(s):
 def test_another_program_starts_afresh(s):
     """What was said was of the program that ran then, not of the one that its process executes later."""
     p = s.run(*BEST_EFFORT, args=["--exec"])
-    s.rubato("renice", p.pid, "--class", "latency")
+    s.rubato("renice", p.pid, "--class", "latency", "--weight", "3", "--max-reserve", "5")
     assert p.ask("go").startswith("ready")
     p.ask("more")
     eventually("as it was started", lambda: s.slices(p.pid) == [1] and s.ps()[p.pid]["class"] == "best-effort")
+    row = s.ps()[p.pid]
+    assert row["weight"] == 1 and row["max_reserve_ms"] != 5, row
 
 
 def test_resume_while_calls_are_slow(s):
