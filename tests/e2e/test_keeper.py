@@ -154,6 +154,18 @@ def test_another_program_starts_afresh(s):
     assert row["weight"] == 1 and row["max_reserve_ms"] != 5, row
 
 
+def test_words_that_cannot_be_written(s):
+    """An older file must not outlive them: a program that was resumed would be suspended again."""
+    p = s.run("--class", "normal")
+    eventually("managed", lambda: p.pid in s.ps())
+    s.rubato("suspend", p.pid)
+    os.makedirs(os.path.join(s.run_dir, "by-hand.new", "full"))
+    s.rubato("resume", p.pid)
+    comes_back(s, s.kill_both(is_kept=True))
+    eventually("managed again", lambda: p.ask("slice") and s.ps()[p.pid]["managed"])
+    assert s.is_running(p.pid) and s.ps()[p.pid]["state"] == "running"
+
+
 def test_resume_while_calls_are_slow(s):
     """The daemon that resume starts puts it back; looking at the program would take too long."""
     p = s.program()
