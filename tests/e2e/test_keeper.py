@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon is killed: its programs run, are managed again, and what tools were told holds; nobody runs a command."""
 import os
+import resource
 import signal
 import struct
 import time
@@ -83,6 +84,21 @@ def test_a_killed_keeper_is_replaced(s):
     comes_back(s, daemon)
     p.ask("slice")
     eventually("managed again", lambda: s.slices(p.pid) == [1], 10)
+
+
+def test_a_keeper_that_cannot_be_started(s):
+    """There is one as soon as it can."""
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    daemon, old = s.daemon(), s.keeper()
+    soft, hard = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, (3, hard))
+    os.kill(old, signal.SIGKILL)
+    eventually("it is said", lambda: "nobody starts it again" in s.log())
+    time.sleep(2.5)
+    assert s.log().count("nobody starts it again") == 1, s.log()
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, (soft, hard))
+    eventually("another one", lambda: [pid for pid in s.processes("rubato-keeper") if pid != old])
 
 
 def test_the_keeper_holds_nothing(s):
