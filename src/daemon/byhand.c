@@ -198,8 +198,10 @@ void byhand_write(struct daemon *d)
 		rbt_warn("%s cannot be written: what users say is forgotten if rubatod is killed",
 			path);
 	}
+	/* Nothing is better than older words: a resumed program would be suspended again. */
 	if (!is_written) {
 		unlink(tmp);
+		unlink(path);
 	}
 	d->byhand_is_lost = !is_written;
 }

@@ -22,6 +22,8 @@
  * has it for longer is another daemon. */
 #define LOCK_WAIT_NS RBT_NS_PER_S
 #define LOCK_STEP_US 2000
+/* A daemon that has closed the pipe ends within this time, unless it hangs. */
+#define DYING_MS 500
 /* When deaths cannot be counted, they are at least kept from following each other at once. */
 #define UNCOUNTED_US  1000000
 #define MAX_ARGUMENTS 32
@@ -110,8 +112,11 @@ static void replace_daemon(const struct keeper_plan *plan, const char *path)
 	start_again(plan, path);
 }
 
-/* Until the daemon has ended; whether that was orderly. Its pidfd tells of its end only after all
- * its files are closed. */
+/*
+ * Until the daemon has ended; whether that was orderly. Its pidfd tells of its end only after all
+ * its files are closed. A killed daemon may wait for ever for files in messages that it has not
+ * read (porter.c); its lock and its end of the pipe are closed before that.
+ */
 static bool wait_for_end(void)
 {
 	struct pollfd fds[2] = {
@@ -119,8 +124,12 @@ static bool wait_for_end(void)
 	char byte;
 
 	while (fds[1].revents == 0) {
-		if (poll(fds, 2, -1) < 0 && errno != EINTR) {
+		int n = poll(fds, 2, fds[0].fd < 0 ? DYING_MS : -1);
+		if (n < 0 && errno != EINTR) {
 			return true;
+		}
+		if (n == 0) {
+			return false;
 		}
 		if ((fds[0].revents & POLLIN) != 0 && read(PIPE_FD, &byte, 1) == 1) {
 			return true;

@@ -26,7 +26,7 @@
 
 /* How often we look after suspends, attached programs and locks that others hold. */
 #define TICK_NS (250 * RBT_NS_PER_MS)
-/* A keeper that was killed is replaced after this. */
+/* A keeper that was killed, or could not be started, is replaced after this. */
 #define KEEPER_RETRY_NS RBT_NS_PER_S
 
 int watch(struct daemon *d, struct source *s)
@@ -101,10 +101,11 @@ static void on_keeper(struct daemon *d, struct source *s, uint32_t events)
 	d->keeper_retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
 }
 
-/* Without a keeper we go on, only nobody starts us again. */
+/* Without a keeper we go on, only nobody starts us again; it is tried again and again. */
 static void start_keeper(struct daemon *d)
 {
 	struct keeper_plan plan = {d->runtime_dir, d->lock_path, d->argv};
+	bool is_said = d->keeper_pid < 0;
 	int fd;
 
 	if (d->keeper_pid > 0) {
@@ -115,7 +116,10 @@ static void start_keeper(struct daemon *d)
 	if (d->keeper_pid > 0) {
 		d->keeper = (struct source){.fd = fd, .ready = on_keeper};
 		watch(d, &d->keeper);
-	} else {
+		return;
+	}
+	d->keeper_retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
+	if (!is_said) {
 		rbt_warn("if rubatod is killed, nobody starts it again: %s",
 			strerror((int)-d->keeper_pid));
 	}

@@ -97,8 +97,11 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 		return error;
 	}
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
-	if (said != NULL && said->said_ns < loaded_ns) {
+	/* A time in the future is that of another clock, as in a time namespace: it says nothing. */
+	if (said != NULL && said->said_ns < loaded_ns && loaded_ns <= rbt_now_ns()) {
+		struct wish plain = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 		byhand_forget(d, p);
+		program_set_wish(p, &plain);
 		p->suspended = false;
 		p->resume_at_ns = 0;
 	}

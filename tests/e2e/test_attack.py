@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+import types
 
 import harness
 from fuse import FLUSH, WRITE, WRITEBACK_CACHE, FileSystem
@@ -113,9 +114,9 @@ def needs_root():
         skip("only root can be two users")
 
 
-def attack(m, kind, how, count=4, file=""):
+def attack(m, kind, how, count=4, file="", under=as_user(NOBODY)):
     """An attacker that has sent what it wanted to."""
-    done = subprocess.Popen([*as_user(NOBODY), sys.executable, "-c", ATTACK, kind, how, str(count), m.socket, file],
+    done = subprocess.Popen([*under, sys.executable, "-c", ATTACK, kind, how, str(count), m.socket, file],
                             stdout=subprocess.PIPE, text=True, start_new_session=True)
     m.attackers.append(done)
     said = select.select([done.stdout], [], [], 20)[0] and done.stdout.readline()
@@ -246,6 +247,29 @@ def test_files_whose_last_close_waits(s):
         t.end("WRITE")
         fs.end()
         t.is_left_alone()
+
+
+def test_a_daemon_that_cannot_end(s):
+    """It was killed, has released all that it had, and waits for its last file for ever: the keeper does not wait with it."""
+    needs_root()
+    p = s.run("--class", "best-effort")
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    m = types.SimpleNamespace(socket=os.path.join(s.run_dir, "control.sock"), attackers=[])
+    with FileSystem(os.path.join(s.dir, "mnt"), silent=[WRITE], flags=WRITEBACK_CACHE) as fs:
+        if not fs.is_there:
+            skip("no file systems in user space here")
+        old = s.daemon()
+        end = os.pidfd_open(old)
+        os.kill(old, signal.SIGSTOP)
+        attack(m, "dirty", "hello", 8, fs.file, under=())
+        os.kill(old, signal.SIGKILL)
+        try:
+            eventually("another daemon runs", lambda: [pid for pid in s.processes("rubatod") if pid != old], 10)
+            assert not select.select([end], [], [], 0)[0], "it was meant to hang"
+        finally:
+            os.close(end)
+            os.killpg(m.attackers[0].pid, signal.SIGKILL)
+    eventually("managed again", lambda: p.ask("slice") and s.slices(p.pid) == [1])
 
 
 SETUID = """if True:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon is killed: its programs run, are managed again, and what tools were told holds; nobody runs a command."""
 import os
+import resource
 import signal
 import struct
 import time
@@ -85,6 +86,21 @@ def test_a_killed_keeper_is_replaced(s):
     eventually("managed again", lambda: s.slices(p.pid) == [1], 10)
 
 
+def test_a_keeper_that_cannot_be_started(s):
+    """There is one as soon as it can."""
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    daemon, old = s.daemon(), s.keeper()
+    soft, hard = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, (3, hard))
+    os.kill(old, signal.SIGKILL)
+    eventually("it is said", lambda: "nobody starts it again" in s.log())
+    time.sleep(2.5)
+    assert s.log().count("nobody starts it again") == 1, s.log()
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, (soft, hard))
+    eventually("another one", lambda: [pid for pid in s.processes("rubato-keeper") if pid != old])
+
+
 def test_the_keeper_holds_nothing(s):
     """Of a program's, a lock or the socket: it would keep memory, or look like a daemon."""
     p = s.run(*BEST_EFFORT)
@@ -146,10 +162,24 @@ def test_a_renice_before_the_shim_is_back(s):
 def test_another_program_starts_afresh(s):
     """What was said was of the program that ran then, not of the one that its process executes later."""
     p = s.run(*BEST_EFFORT, args=["--exec"])
-    s.rubato("renice", p.pid, "--class", "latency")
+    s.rubato("renice", p.pid, "--class", "latency", "--weight", "3", "--max-reserve", "5")
     assert p.ask("go").startswith("ready")
     p.ask("more")
     eventually("as it was started", lambda: s.slices(p.pid) == [1] and s.ps()[p.pid]["class"] == "best-effort")
+    row = s.ps()[p.pid]
+    assert row["weight"] == 1 and row["max_reserve_ms"] != 5, row
+
+
+def test_words_that_cannot_be_written(s):
+    """An older file must not outlive them: a program that was resumed would be suspended again."""
+    p = s.run("--class", "normal")
+    eventually("managed", lambda: p.pid in s.ps())
+    s.rubato("suspend", p.pid)
+    os.makedirs(os.path.join(s.run_dir, "by-hand.new", "full"))
+    s.rubato("resume", p.pid)
+    comes_back(s, s.kill_both(is_kept=True))
+    eventually("managed again", lambda: p.ask("slice") and s.ps()[p.pid]["managed"])
+    assert s.is_running(p.pid) and s.ps()[p.pid]["state"] == "running"
 
 
 def test_resume_while_calls_are_slow(s):

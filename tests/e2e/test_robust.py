@@ -643,6 +643,20 @@ def test_another_time(s):
     s.rubato("resume", ahead.pid)
 
 
+def test_words_in_another_time(s):
+    """What was said of a program whose clock is ahead holds when it finds another daemon."""
+    if s.command("unshare", "--time", "--fork", "--monotonic", "100000", "true").returncode != 0:
+        return print("     no time namespaces here")
+    ahead = ["unshare", "--time", "--fork", "--monotonic", "100000"]
+    p = s.program(under=[binary("rubato"), "run", "--class", "normal", "--", *ahead])
+    eventually("managed", lambda: p.pid in s.ps())
+    s.rubato("renice", p.pid, "--class", "latency")
+    old = s.kill_both(is_kept=True)
+    eventually("another daemon runs", lambda: [pid for pid in s.processes("rubatod") if pid != old])
+    eventually("managed again", lambda: p.ask("slice") and s.ps()[p.pid]["managed"])
+    assert s.ps()[p.pid]["class"] == "latency"
+
+
 class Ahead(Asked):
     def __init__(self, s, *run_options):
         super().__init__(s, ["unshare", "--time", "--fork", "--monotonic", "100000", binary("besteffort"), "--steps", "300"],
