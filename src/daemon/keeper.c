@@ -18,8 +18,8 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* A process that the dead daemon had just forked may still have its lock, for a moment. Whoever
- * has it for longer is another daemon. */
+/* A process that the dead daemon had just forked may still have its lock, for a moment. A process
+ * that has it for longer is another daemon. */
 #define LOCK_WAIT_NS RBT_NS_PER_S
 #define LOCK_STEP_US 2000
 /* A daemon that has closed the pipe ends within this time, unless it hangs. */

@@ -341,7 +341,7 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 	const struct program *p = find_program(s->d, report->pid);
 
 	report->verdict = SCAN_NOTHING;
-	/* Who was to speak, and has a device open without the library that does, never will. */
+	/* An announced program that has a device open without our library will never speak. */
 	if ((p != NULL && p->peer != NULL) || speaks_for_itself(report->pid)) {
 		return send_report(s, report);
 	}

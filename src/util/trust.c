@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Who has no number in a namespace: kernel.overflowuid, which nobody changes. */
+/* The user number of users that a namespace does not map: kernel.overflowuid's default. */
 #define OVERFLOW_UID 65534u
 #define MAX_PATH     256
 
