@@ -282,9 +282,9 @@ void rbt_busy_note(
 	struct rbt_sched *s, struct rbt_sched_prog *p, const struct rbt_activity *activity);
 
 /* company.c */
-/* A number for the units that would be kept off for `p`. It is the same for the same units that are
- * at work or were within the last second, the same priorities, and the same of all else that decides
- * how they share the GPU. 0: there are none. */
+/* A number for the units that would be kept off for `p`. It stays the same while these units, which
+ * are at work or were within the last second, their priorities, and all else that decides how they
+ * share the GPU stay the same. 0: there are none. */
 uint64_t rbt_company_of(struct rbt_sched *s, struct rbt_sched_prog *p);
 /* What they have submitted so far, together. False: not known of all of them. */
 bool rbt_company_progress(struct rbt_sched *s, const struct rbt_sched_prog *p, uint64_t *ret);
