@@ -182,6 +182,17 @@ def test_words_that_cannot_be_written(s):
     assert s.is_running(p.pid) and s.ps()[p.pid]["state"] == "running"
 
 
+def test_calls_fail_for_a_while(s):
+    """An attached program cannot be looked into when the new daemon looks first: what was said of it still holds."""
+    p = s.program()
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    s.softgpu("fault", "--cmd", "d02", "--errno", "5")  # which only a look makes
+    comes_back(s, s.kill_both(is_kept=True))
+    time.sleep(3)
+    s.softgpu("fault", "clear")
+    eventually("managed again", lambda: s.slices(p.pid) == [1] and s.ps()[p.pid]["class"] == "best-effort", 60)
+
+
 def test_resume_while_calls_are_slow(s):
     """The daemon that resume starts puts it back; looking at the program would take too long."""
     p = s.program()
