@@ -305,6 +305,17 @@ static void settle(struct daemon *d)
 	}
 }
 
+/* All processes have been met: of those that users spoke of, some have no device open any more. */
+static void stop_wanting(struct daemon *d)
+{
+	struct said *said;
+
+	LIST_FOREACH (said, &d->said, link) {
+		said->is_wanted =
+			said->is_wanted && adopt_find(d, said->pid, said->start_time) != NULL;
+	}
+}
+
 /* Its process has cost us one that looked; it, or another of its user, may do so on purpose. */
 static void put_off_culprit(struct daemon *d, pid_t child)
 {
@@ -365,6 +376,7 @@ static int take_report(struct daemon *d, const void *buf, size_t size)
 			d->scan_is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
 		/* Those that were not met again have ended. */
 		each_sighting(d, forget_unseen);
+		stop_wanting(d);
 		return 0;
 	}
 	d->scan_records = report->n_records;

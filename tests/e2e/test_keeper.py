@@ -193,6 +193,18 @@ def test_calls_fail_for_a_while(s):
     eventually("managed again", lambda: s.slices(p.pid) == [1] and s.ps()[p.pid]["class"] == "best-effort", 60)
 
 
+def test_a_program_that_has_closed_the_device(s):
+    """Nobody waits for it: a daemon without programs ends."""
+    p = s.program("--exec")
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    assert p.ask("go").startswith("ready")
+    eventually("let go", lambda: p.pid not in s.ps())
+    old = s.daemon()
+    os.kill(old, signal.SIGKILL)
+    comes_back(s, old)
+    eventually("idle", lambda: not s.processes("rubatod"), 40)
+
+
 def test_resume_while_calls_are_slow(s):
     """The daemon that resume starts puts it back; looking at the program would take too long."""
     p = s.program()
