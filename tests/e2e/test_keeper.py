@@ -218,6 +218,19 @@ def test_resume_while_calls_are_slow(s):
     assert s.is_default(p.pid)
 
 
+def test_resume_does_not_undo_a_renice(s):
+    """It was reniced and suspended; the new daemon resumes it before it could look at it."""
+    p = s.program()
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    s.rubato("suspend", p.pid)
+    s.kill_both()
+    s.softgpu("fault", "--nr", "2a", "--delay-us", "300000")
+    s.rubato("resume", p.pid, timeout=60)
+    s.softgpu("fault", "clear")
+    eventually("managed again", lambda: s.slices(p.pid) == [1] and s.ps()[p.pid]["class"] == "best-effort", 60)
+    assert s.is_running(p.pid)
+
+
 def test_killed_while_a_program_sets_up(s):
     """A record from before libcuda has set its slice must not be what is restored."""
     p = s.run("--class", "latency", args=["--setup-ms", "1500"])
