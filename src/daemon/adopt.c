@@ -55,8 +55,8 @@ bool adopt_is_due(
 {
 	const struct said *said = byhand_find(d, k->pid, k->start_time);
 
-	if (said != NULL && (said->is_wanted || said->has_wish)) {
-		return said->is_wanted;
+	if (said != NULL && said->has_wish && !said->is_wanted) {
+		return false;
 	}
 	return k->is_stale || n_files != k->n_files || now_ns >= k->next_ns;
 }
@@ -249,11 +249,17 @@ static void put_off(struct daemon *d, struct sighting *k, const struct scan_repo
 }
 
 /* A program that users spoke of to a daemon before us. If it is here, what they said has been
- * applied; if not, its shim connects, or it cannot be had. */
-static void settle_wanted(struct daemon *d, struct said *said, const struct scan_report *report)
+ * applied; if not, its shim connects, or it cannot be had: that is tried several times. */
+static void settle_wanted(
+	struct daemon *d, struct said *said, struct sighting *k, const struct scan_report *report)
 {
 	struct user *user = user_obtain(d, report->uid);
 
+	if (report->error < 0 && report->error != -ESRCH && k->tries < MAX_DOUBLINGS) {
+		k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+		k->tries++;
+		return;
+	}
 	said->is_wanted = false;
 	if (report->error < 0 && report->error != -ENXIO && report->error != -ESRCH &&
 		user != NULL && user_may_be_named(user)) {
@@ -281,9 +287,9 @@ static void settle(struct daemon *d)
 	k->is_stale = false;
 	k->next_ns = UINT64_MAX;
 	if (said != NULL && said->is_wanted) {
-		settle_wanted(d, said, report);
+		settle_wanted(d, said, k, report);
 	}
-	if (said != NULL && said->has_wish) {
+	if (said != NULL && (said->is_wanted || said->has_wish)) {
 		/* What a user says goes before any rule, but for the group. */
 		if (report->verdict == SCAN_RULE && p != NULL) {
 			take_group(d, p, report);
@@ -297,6 +303,17 @@ static void settle(struct daemon *d)
 	} else if (report->verdict == SCAN_RULE && p != NULL) {
 		k->tries = 0;
 		apply_rule(d, p, &d->rules.list[report->rule], report);
+	}
+}
+
+/* All processes have been met: of those that users spoke of, some have no device open any more. */
+static void stop_wanting(struct daemon *d)
+{
+	struct said *said;
+
+	LIST_FOREACH (said, &d->said, link) {
+		said->is_wanted =
+			said->is_wanted && adopt_find(d, said->pid, said->start_time) != NULL;
 	}
 }
 
@@ -360,6 +377,7 @@ static int take_report(struct daemon *d, const void *buf, size_t size)
 			d->scan_is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
 		/* Those that were not met again have ended. */
 		each_sighting(d, forget_unseen);
+		stop_wanting(d);
 		return 0;
 	}
 	d->scan_records = report->n_records;

@@ -118,7 +118,8 @@ void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_wish)
 	/* A program that is back to normal may have been let go of. */
 	struct wish plain = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 	said->said_ns = rbt_now_ns();
-	said->is_wanted = false;
+	/* A program that is resumed before it was found may have been reniced, too. */
+	said->is_wanted = said->is_wanted && p == NULL && !is_wish;
 	said->has_wish = said->has_wish || is_wish;
 	if (p != NULL || is_wish) {
 		said->wish = p != NULL ? program_wish(p) : plain;

@@ -182,6 +182,29 @@ def test_words_that_cannot_be_written(s):
     assert s.is_running(p.pid) and s.ps()[p.pid]["state"] == "running"
 
 
+def test_calls_fail_for_a_while(s):
+    """An attached program cannot be looked into when the new daemon looks first: what was said of it still holds."""
+    p = s.program()
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    s.softgpu("fault", "--cmd", "d02", "--errno", "5")  # which only a look makes
+    comes_back(s, s.kill_both(is_kept=True))
+    time.sleep(3)
+    s.softgpu("fault", "clear")
+    eventually("managed again", lambda: s.slices(p.pid) == [1] and s.ps()[p.pid]["class"] == "best-effort", 60)
+
+
+def test_a_program_that_has_closed_the_device(s):
+    """Nobody waits for it: a daemon without programs ends."""
+    p = s.program("--exec")
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    assert p.ask("go").startswith("ready")
+    eventually("let go", lambda: p.pid not in s.ps())
+    old = s.daemon()
+    os.kill(old, signal.SIGKILL)
+    comes_back(s, old)
+    eventually("idle", lambda: not s.processes("rubatod"), 40)
+
+
 def test_resume_while_calls_are_slow(s):
     """The daemon that resume starts puts it back; looking at the program would take too long."""
     p = s.program()
@@ -193,6 +216,19 @@ def test_resume_while_calls_are_slow(s):
     eventually("it runs", lambda: s.is_running(p.pid))
     s.rubato("resume", p.pid)
     assert s.is_default(p.pid)
+
+
+def test_resume_does_not_undo_a_renice(s):
+    """It was reniced and suspended; the new daemon resumes it before it could look at it."""
+    p = s.program()
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    s.rubato("suspend", p.pid)
+    s.kill_both()
+    s.softgpu("fault", "--nr", "2a", "--delay-us", "300000")
+    s.rubato("resume", p.pid, timeout=60)
+    s.softgpu("fault", "clear")
+    eventually("managed again", lambda: s.slices(p.pid) == [1] and s.ps()[p.pid]["class"] == "best-effort", 60)
+    assert s.is_running(p.pid)
 
 
 def test_killed_while_a_program_sets_up(s):
