@@ -21,6 +21,7 @@
 #include "daemon/porter.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -248,12 +249,20 @@ void porter_close(struct daemon *d, int *fd)
 	close_doomed(d);
 }
 
+static bool has_answered(const struct peer *peer)
+{
+	struct pollfd pfd = {.fd = peer->porter.fd, .events = POLLIN};
+
+	return poll(&pfd, 1, 0) > 0;
+}
+
 static bool hangs(const struct daemon *d, struct peer *peer, uint64_t now_ns)
 {
 	const struct child *c = find_child(d, peer->porter_pid);
 
-	/* What we do not listen to cannot be heard. */
-	if (peer->is_paused || (c != NULL && c->stays)) {
+	/* What we do not listen to cannot be heard; and we may have been at a slow driver's calls
+	 * while the porter has long answered. */
+	if (peer->is_paused || (c != NULL && c->stays) || has_answered(peer)) {
 		peer->heard_ns = now_ns;
 	}
 	return now_ns >= peer->heard_ns + HANG_NS;

@@ -65,6 +65,11 @@ class Run:
         with open(self.arm_path, "w"):
             pass
 
+    def disarm(self):
+        """The questions of this test must not reach the point. Once there is a log, nobody is killed any more."""
+        with open(self.log_path, "a"):
+            pass
+
     def points(self):
         """As many as were counted, or the one of the kill."""
         try:
@@ -246,6 +251,7 @@ def one(point):
             raise
     try:
         if point.at != 0:
+            run.disarm()
             end = time.monotonic() + SETTLE_S
             while time.monotonic() < end:
                 scenario.go_on()
