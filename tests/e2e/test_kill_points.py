@@ -235,31 +235,35 @@ def has_turns(s, expected):
         raise Fault(OFF, f"{left} never run")
 
 
+def has_come(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def settle(run, scenario, expected):
+    """Waits, then looks."""
+    has_come(run.points, 1.0)
+    run.disarm()
+    end = time.monotonic() + SETTLE_S
+    while time.monotonic() < end:
+        scenario.go_on()
+        time.sleep(0.25)
+    for pid in expected:
+        assert alive(pid), f"{pid} died of it"
+    check(run.s, expected)
+    has_turns(run.s, expected)
+
+
 def one(point):
-    """Whether the point was reached. Raises Fault."""
-    run = Run(point)
-    scenario = SCENARIOS[point.scenario]()
+    """The points that were counted, or the one that was reached. Raises Fault."""
+    run, scenario = Run(point), SCENARIOS[point.scenario]()
     try:
         scenario.prepare(run)
         run.arm()
         expected = scenario.act(run)
-        if point.at == 0:
-            return run.points()
-        eventually("the kill", run.points, 1.0) if run.process.poll() is None else None
-    except AssertionError as e:
-        if "the kill" not in str(e):
-            raise
-    try:
         if point.at != 0:
-            run.disarm()
-            end = time.monotonic() + SETTLE_S
-            while time.monotonic() < end:
-                scenario.go_on()
-                time.sleep(0.25)
-            for pid in expected:
-                assert alive(pid), f"{pid} died of it"
-            check(run.s, expected)
-            has_turns(run.s, expected)
+            settle(run, scenario, expected)
         return run.points()
     except Exception:
         print(f"rubatod.log of {':'.join(map(str, point))}: {run.s.log()}", flush=True)
@@ -269,21 +273,9 @@ def one(point):
 
 
 def count(scenario, role, quirks):
-    run_points = one_counted(Point(scenario, role, "before", "self", 0, quirks))
-    return [Point(scenario, role, when, whom, at, quirks) for at in range(1, len(run_points) + 1)
+    n = len(one(Point(scenario, role, "before", "self", 0, quirks)))
+    return [Point(scenario, role, when, whom, at, quirks) for at in range(1, n + 1)
             for when in ("before", "after") for whom in ("self", "both")]
-
-
-def one_counted(point):
-    run = Run(point)
-    try:
-        scenario = SCENARIOS[point.scenario]()
-        scenario.prepare(run)
-        run.arm()
-        scenario.act(run)
-        return run.points()
-    finally:
-        run.close()
 
 
 def commit():
