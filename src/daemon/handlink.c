@@ -107,6 +107,7 @@ static void hand_lost(struct daemon *d, const char *why)
 	}
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
+	state_write(d); /* what could not be restored, no hand knows of */
 	d->hand_deaths = now_ns - d->hand_started_ns < QUICK_DEATH_NS ? d->hand_deaths + 1 : 1;
 	if (d->hand_deaths >= MAX_QUICK_DEATHS) {
 		d->hand_deaths = 0;

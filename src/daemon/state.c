@@ -88,6 +88,7 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 			.pid = p->pid,
 			.start_time = p->start_time,
 			.size = (uint32_t)n,
+			.is_left = !h->in_hand && (mine->suspended || mine->slices_changed),
 		};
 		if (fwrite(&e, sizeof(e), 1, f) != 1 || fwrite(buf, (size_t)n, 1, f) != 1) {
 			return -EIO;

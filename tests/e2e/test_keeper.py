@@ -4,9 +4,10 @@ import os
 import resource
 import signal
 import struct
+import subprocess
 import time
 
-from harness import alive, eventually, main
+from harness import alive, binary, eventually, main
 
 BEST_EFFORT = ("--class", "best-effort")
 
@@ -243,6 +244,40 @@ def test_killed_while_a_program_sets_up(s):
     s.rubato("ps")
     s.rubato("renice", p.pid, other.pid, "--class", "normal")
     eventually("its own slices", lambda: p.ask("slice") and s.is_default(p.pid))
+
+
+def start_with_killer(s, **plan):
+    """A daemon as `rubato` starts it, with tests/progs/killer.c inside."""
+    os.makedirs(s.run_dir, mode=0o700, exist_ok=True)
+    variables = [f"KILLER_{name.upper()}={value}" for name, value in plan.items()]
+    with open(os.path.join(s.run_dir, "rubatod.log"), "a") as log:
+        daemon = subprocess.Popen(s.inside(["env", f"LD_PRELOAD={binary('killer.so')}", *variables, binary("rubatod"), "--keep",
+                                            "--idle-exit-s", "30"]),
+                                  env=s.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    eventually("the socket is there", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+    return daemon
+
+
+def test_a_hand_that_knew_of_nothing(s):
+    """The driver refuses to let programs back when the first hand dies; the second has heard of none of them when the daemon
+    dies, and has nothing to restore. The next daemon must not take its word for it. (Stopped programs do not come back.)"""
+    arm = os.path.join(s.dir, "arm")
+    start = start_with_killer(s, role="daemon", what="fork", at=1, when="after", whom="self", arm=arm,
+                              log=os.path.join(s.dir, "points"))
+    programs = [s.run(*BEST_EFFORT), s.run(*BEST_EFFORT)]
+    eventually("turns", lambda: sum(s.is_off(p.pid) for p in programs) == 1)
+    old, hand = s.daemon(), s.hand()
+    for p in programs:
+        p.kill(signal.SIGSTOP)
+    s.softgpu("fault", "--cmd", "2080110b", "--status", "56")
+    with open(arm, "w"):
+        os.kill(hand, signal.SIGKILL)
+    comes_back(s, old)
+    time.sleep(1)
+    s.softgpu("fault", "clear")
+    eventually("both run", lambda: all(s.is_running(p.pid) for p in programs), 10)
+    start.kill()
+    start.wait()
 
 
 def in_state(s):

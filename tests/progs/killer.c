@@ -5,6 +5,7 @@
  *
  *   KILLER_ROLE   daemon or hand: whose points are counted
  *   KILLER_AT     the point to kill at, from 1; 0: none, only count
+ *   KILLER_WHAT   only points of this name count, such as fork; unset: all
  *   KILLER_WHEN   before or after
  *   KILLER_WHOM   self or both: the other one goes at the same moment
  *   KILLER_ARM    a file: counting begins when it exists; unset: at once
@@ -33,7 +34,7 @@ static struct {
 	pid_t daemon;
 	bool is_hand, is_after, is_both, is_armed;
 	long at, n;
-	const char *arm, *log;
+	const char *arm, *log, *what;
 } plan;
 
 /* ISO C has no conversion from an object pointer to a function pointer. */
@@ -72,6 +73,7 @@ __attribute__((constructor)) static void read_plan(void)
 	plan.at = at != NULL ? atol(at) : 0;
 	plan.arm = getenv("KILLER_ARM");
 	plan.log = getenv("KILLER_LOG");
+	plan.what = getenv("KILLER_WHAT");
 }
 
 static bool is_hand(void)
@@ -153,7 +155,7 @@ static void die(const char *what)
 /* The number of this point; 0: it does not count. */
 static long before(const char *what)
 {
-	if (!counts()) {
+	if (!counts() || (plan.what != NULL && strcmp(what, plan.what) != 0)) {
 		return 0;
 	}
 	plan.n++;
