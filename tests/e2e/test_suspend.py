@@ -155,6 +155,20 @@ def test_the_hand_is_killed_and_half_is_restored(s):
     assert s.is_running(p.pid)
 
 
+def test_a_stopped_program(s):
+    """Stopped by its user while it is suspended: nobody waits for it, and it goes on where it was."""
+    p, q = s.run("--class", "best-effort"), s.program()
+    s.rubato("suspend", p.pid)
+    kill(p.pid, signal.SIGSTOP)
+    s.rubato("renice", q.pid, "--class", "best-effort")
+    eventually("the other has the GPU", lambda: s.slices(q.pid) == [1] and s.is_running(q.pid))
+    assert s.ps()[p.pid]["state"] == "suspended"
+    s.rubato("resume", p.pid)
+    eventually("it has turns", lambda: s.is_off(p.pid) != s.is_off(q.pid))
+    kill(p.pid, signal.SIGCONT)
+    assert p.ask("slice") == "slice 1"
+
+
 def test_both_are_killed(s):
     p = s.program()
     s.rubato("suspend", p.pid)
