@@ -361,7 +361,7 @@ def test_a_slow_hand_undoes_nothing_of_the_next_daemon(s):
     eventually("turns", lambda: s.short() and s.is_off(p.pid) != s.is_off(q.pid))
     hand, daemon = s.hand(), s.daemon()
     for cmd in ("a06c0103", "2080110b"):
-        s.softgpu("fault", "--cmd", cmd, "--delay-us", "300000")
+        s.softgpu("fault", "--cmd", cmd, "--delay-us", "120000")
     os.kill(daemon, signal.SIGKILL)
     s.rubato("suspend", p.pid)
     s.softgpu("fault", "clear")
