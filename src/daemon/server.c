@@ -96,7 +96,7 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 		return error;
 	}
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
-	/* A time in the future is that of another clock, as in a time namespace: it says nothing. */
+	/* A time in the future is of another clock, as in a time namespace: it says nothing. */
 	if (said != NULL && said->said_ns < loaded_ns && loaded_ns <= rbt_now_ns()) {
 		struct wish plain = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 		byhand_forget(d, p);
