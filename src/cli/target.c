@@ -17,8 +17,9 @@
 #include "util/runtime.h"
 #include "util/time.h"
 
-/* How long a request is repeated that may go better at the next try. */
-#define RETRY_NS      (10 * RBT_NS_PER_S)
+/* How long a request is repeated that may go better at the next try: longer than a daemon waits for
+ * the hand of one before it. */
+#define RETRY_NS      (12 * RBT_NS_PER_S)
 #define RETRY_STEP_US 100000
 
 __attribute__((format(printf, 2, 3))) static void explain(char *why, const char *fmt, ...)
