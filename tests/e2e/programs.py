@@ -208,3 +208,20 @@ class Daemon:
         if self.process.poll() is None:
             kill(self.pid)
         self.process.wait(10)
+
+
+def launch_bound(s):
+    """Many small kernels, eight of them in flight: it stands still whenever it is off."""
+    q = Asked(s, [binary("besteffort"), "--steps", "3", "--depth", "8"], BEST_EFFORT)
+    q.ask("go")
+    return q
+
+
+def eager(s):
+    """A latency program, and what makes it serve some requests of 12 launches each, and then says how it fares."""
+    p = Asked(s, [binary("latency"), "--steps", "200", "--kernels", "12"], ("--class", "latency"))
+
+    def serve(n=30):
+        p.ask(f"measure eager {n} 50 1")
+        return s.ps()[p.pid]
+    return p, serve

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reserve: while a latency program has requests, the others are kept off, and never for long."""
-import json
 import signal
 import time
 
 import harness
-from harness import alive, binary, eventually, measured
-from programs import Asked, BEST_EFFORT, Daemon, Requests, Spinner, contexts, hinter, kill, rests
+from harness import alive, eventually
+from programs import BEST_EFFORT, Daemon, Requests, Spinner, contexts, eager, hinter, kill, launch_bound, rests
 
 
 def test_a_reserve_has_a_limit(s):
@@ -126,23 +125,6 @@ def test_requests_that_are_announced(s):
     eventually("alone", lambda: s.short() == [q.pid])
 
 
-def launch_bound(s):
-    """Many small kernels, eight of them in flight: it stands still whenever it is off."""
-    q = Asked(s, [binary("besteffort"), "--steps", "3", "--depth", "8"], BEST_EFFORT)
-    q.ask("go")
-    return q
-
-
-def eager(s):
-    """A latency program, and what makes it serve some requests of 12 launches each, and then says how it fares."""
-    p = Asked(s, [binary("latency"), "--steps", "200", "--kernels", "12"], ("--class", "latency"))
-
-    def serve(n=30):
-        p.ask(f"measure eager {n} 50 1")
-        return s.ps()[p.pid]
-    return p, serve
-
-
 def test_some_requests_are_tried_without(s):
     """Beside a neighbour whose pace is known, unless the configuration says otherwise."""
     d = Daemon(s, text="reserve = always\n")
@@ -167,27 +149,6 @@ def test_a_neighbour_whose_pace_is_not_known(s):
     p, serve = eager(s)
     row = serve(100)
     assert row["unreserved"] == 0 and row["reserves"] > 0, row
-
-
-@measured
-def test_a_reserve_that_is_not_worth_it(s):
-    """Until the neighbour is off the request has ended, and then it is off for long: `ps` and `top` say so. Where
-    lengths vary too much to tell, there is no verdict: then another program is tried."""
-    launch_bound(s)
-    s.softgpu("fault", "--cmd", "2080110b", "--delay-us", "15000")
-    for i in range(60):
-        if i % 10 == 0:
-            p, serve = eager(s)
-        row = serve()
-        if row["no_reserve"] == "worthless":
-            break
-        if i % 10 == 9:
-            p.end()
-    assert row["no_reserve"] == "worthless", row
-    assert row["note"].startswith("no reserve: its requests are as fast without one"), row
-    assert "no reserve: its requests" in s.rubato("ps").stdout
-    rows = {r["pid"]: r for r in json.loads(s.rubato("top", "--once", "-d", "0.1", "--json").stdout)["programs"]}
-    assert rows[p.pid]["note"] == row["note"], rows
 
 
 def test_why_there_is_no_reserve(s):

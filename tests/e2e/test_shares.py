@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs get of the GPU. Measured, so nothing else runs meanwhile."""
+import json
 import time
 
 import harness
 from harness import measured
-from programs import Requests, cpu_seconds, spinners, work
+from programs import Requests, cpu_seconds, eager, launch_bound, spinners, work
 
 
 def time_on(s, programs, seconds):
@@ -73,6 +74,27 @@ def test_a_latency_program_beside_three(s):
     assert reserved < default, (alone, reserved, default)
     assert requests.ask("check")["wrong_threads"] == 0
     assert all(p.ask("check")["wrong_threads"] == 0 for p in programs)
+
+
+@measured
+def test_a_reserve_that_is_not_worth_it(s):
+    """Until the neighbour is off the request has ended, and then it is off for long: `ps` and `top` say so. Where
+    lengths vary too much to tell, there is no verdict: then another program is tried."""
+    launch_bound(s)
+    s.softgpu("fault", "--cmd", "2080110b", "--delay-us", "15000")
+    for i in range(60):
+        if i % 10 == 0:
+            p, serve = eager(s)
+        row = serve()
+        if row["no_reserve"] == "worthless":
+            break
+        if i % 10 == 9:
+            p.end()
+    assert row["no_reserve"] == "worthless", row
+    assert row["note"].startswith("no reserve: its requests are as fast without one"), row
+    assert "no reserve: its requests" in s.rubato("ps").stdout
+    rows = {r["pid"]: r for r in json.loads(s.rubato("top", "--once", "-d", "0.1", "--json").stdout)["programs"]}
+    assert rows[p.pid]["note"] == row["note"], rows
 
 
 if __name__ == "__main__":
