@@ -220,8 +220,8 @@ AWAITED = """if True:
 
 
 def test_an_announcement_is_no_way_round_a_rule(s):
-    """`rubato run` says that its process becomes a program which speaks for itself. Who says so and never speaks is
-    a program like any other."""
+    """`rubato run` says that its process becomes a program which speaks for itself. A process that says so and never
+    speaks is a program like any other."""
     m = Machine(s, RULE)
     sock = os.path.join(m.dir, "control.sock")
     p = harness.Program(s, [*as_user(NOBODY), "python3", "-c", AWAITED, sock, binary("rmclient")])

@@ -233,7 +233,7 @@ static void test_copy_slices(void)
 	CHECK(slices_are(0, 1024, 1, 0));
 	CHECK_INT(rbt_holding_set_copy_slice(h, 0, RBT_ALL_RUNLISTS, 0), 0);
 	CHECK(slices_are(0, 1024, 1024, 1024));
-	/* Whoever restores cannot know which of them were changed. */
+	/* A restore cannot know which of them were changed. */
 	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x300, 1), 0);
 	memset(&seen, 0, sizeof(seen));
 	CHECK_INT(rbt_holding_restore_slices(h), 0);

@@ -102,8 +102,8 @@ static void test_lock(void)
 	}
 }
 
-/* What is not known, or shared with one's own, keeps its slice; and so does everybody who would be
- * beside it. */
+/* A copy task on an unknown runlist, or on one that it shares with another task of its program,
+ * keeps its slice; so do the copy tasks that would run beside it. */
 static void test_unknown(void)
 {
 	struct sim sim;

@@ -251,8 +251,8 @@ static void test_no_pile(void)
 	sim_finish(&sim);
 }
 
-/* Those who announce their requests, devices without slices, neighbours without a board, and a
- * configuration that says so. */
+/* Always reserved for: announced requests, devices without slices, neighbours without a board, and
+ * a configuration that says so. */
 static void test_always(bool is_hinted, uint64_t own_us, bool is_known, bool always_reserve)
 {
 	struct rbt_sched_config config = {.always_reserve = always_reserve};
