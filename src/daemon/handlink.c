@@ -21,6 +21,7 @@
 #include "daemon/state.h"
 #include "hand/hand.h"
 #include "util/fd.h"
+#include "util/fork.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -193,6 +194,7 @@ static void child(const struct daemon *d, int sock)
 		_exit(1);
 	}
 	close_range(4, ~0u, 0);
+	rbt_fork_is_apart();
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -218,12 +220,11 @@ int hand_ensure(struct daemon *d)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		return -errno;
 	}
-	pid_t pid = fork();
+	pid_t pid = rbt_fork();
 	if (pid < 0) {
-		int r = -errno;
 		close(pair[0]);
 		close(pair[1]);
-		return r;
+		return pid;
 	}
 	if (pid == 0) {
 		child(d, pair[1]);

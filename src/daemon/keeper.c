@@ -14,6 +14,7 @@
 
 #include "util/deaths.h"
 #include "util/fd.h"
+#include "util/fork.h"
 #include "util/log.h"
 #include "util/proc.h"
 #include "util/time.h"
@@ -161,6 +162,7 @@ static void child(const struct keeper_plan *plan, int pipe_fd, int daemon_fd)
 		_exit(1);
 	}
 	close_range(DAEMON_FD + 1, ~0u, 0);
+	rbt_fork_is_apart();
 	for (int number = 1; number < NSIG; number++) {
 		signal(number, SIG_DFL);
 	}
@@ -191,8 +193,7 @@ pid_t keeper_start(const struct keeper_plan *plan, int *ret_fd)
 		close(daemon_fd);
 		return r;
 	}
-	pid_t pid = fork();
-	int error = errno;
+	pid_t pid = rbt_fork();
 	if (pid == 0) {
 		child(plan, pipe_fds[0], daemon_fd);
 	}
@@ -200,7 +201,7 @@ pid_t keeper_start(const struct keeper_plan *plan, int *ret_fd)
 	close(pipe_fds[0]);
 	if (pid < 0) {
 		close(pipe_fds[1]);
-		return -error;
+		return pid;
 	}
 	*ret_fd = pipe_fds[1];
 	return pid;

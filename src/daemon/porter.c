@@ -32,6 +32,7 @@
 #include "daemon/daemon.h"
 #include "util/aside.h"
 #include "util/fd.h"
+#include "util/fork.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -49,6 +50,10 @@
 /* Processes that close connections. Beyond that many, which then hang, they take as many
  * connections at once as they can. */
 #define MAX_CLOSERS 8
+/* When there is no room for another connection to close, we wait for processes that were just
+ * started. */
+#define APART_US    500
+#define APART_TRIES 200
 
 /* A process that was started and is not known to have ended. */
 struct child {
@@ -220,6 +225,13 @@ static void close_doomed(struct daemon *d)
 
 	if (d->n_doomed == 0 || (!is_full && count(d, NULL).at_work >= MAX_CLOSERS)) {
 		return;
+	}
+	/* Who has a copy of them would be the last to close them, in the place of ours. */
+	for (unsigned tries = 0; !rbt_forks_are_apart(); tries++) {
+		if (!is_full || tries == APART_TRIES) {
+			return;
+		}
+		usleep(APART_US);
 	}
 	pid_t pid = rbt_aside_start_with(close_kept, NULL, d->doomed, d->n_doomed, &sock);
 	if (pid < 0) {

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "util/fork.h"
+
 /* How long it takes a killed process to end, at most, unless it hangs. */
 #define REAP_US    500
 #define REAP_TRIES 40
@@ -71,6 +73,7 @@ static void child(const struct job *job, int sock, pid_t parent)
 	sigset_t none;
 
 	sock = keep_files(sock, job->keep, job->n);
+	rbt_fork_is_apart();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (sock < 0 || getppid() != parent) {
 		_exit(1);
@@ -100,15 +103,14 @@ pid_t rbt_aside_start_with(
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		return -errno;
 	}
-	pid_t pid = fork();
-	int error = errno;
+	pid_t pid = rbt_fork();
 	if (pid == 0) {
 		child(&job, pair[1], parent);
 	}
 	close(pair[1]);
 	if (pid < 0) {
 		close(pair[0]);
-		return -error;
+		return pid;
 	}
 	*ret_sock = pair[0];
 	return pid;
