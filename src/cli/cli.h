@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "backend/backend.h"
-#include "daemon/protocol.h"
+#include "proto/protocol.h"
 
 enum exit_code {
 	EXIT_OK = 0,

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "backend/amd/sysfs.h"
-#include "daemon/protocol.h"
+#include "proto/protocol.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/parse.h"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "daemon/protocol.h"
+#include "proto/protocol.h"
 
 struct listed {
 	pid_t pid;

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/message.h"
+#include "proto/message.h"
 #include "util/aside.h"
 #include "util/fd.h"
 #include "util/lost.h"

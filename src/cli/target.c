@@ -9,7 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/look.h"
-#include "daemon/message.h"
+#include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/parse.h"

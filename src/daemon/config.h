@@ -8,8 +8,8 @@
 
 #include <stdio.h>
 
-#include "daemon/metrics.h"
-#include "daemon/rules.h"
+#include "daemon/attach/rules.h"
+#include "daemon/metrics/metrics.h"
 #include "sched/core.h"
 
 struct config {

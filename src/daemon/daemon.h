@@ -15,14 +15,14 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "act/holding.h"
 #include "board/board.h"
 #include "board/waiter.h"
-#include "daemon/account.h"
+#include "daemon/attach/rules.h"
+#include "daemon/attach/scan.h"
 #include "daemon/doubt.h"
-#include "daemon/protocol.h"
-#include "daemon/rules.h"
-#include "daemon/scan.h"
-#include "hand/holding.h"
+#include "daemon/metrics/account.h"
+#include "proto/protocol.h"
 #include "sched/core.h"
 
 struct daemon;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "act/lock.h"
 #include "daemon/daemon.h"
-#include "hand/hand.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"

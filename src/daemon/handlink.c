@@ -16,10 +16,11 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
-#include "daemon/handlock.h"
-#include "daemon/message.h"
-#include "daemon/state.h"
+#include "daemon/survive/handlock.h"
+#include "daemon/survive/state.h"
 #include "hand/hand.h"
+#include "proto/hand.h"
+#include "proto/message.h"
 #include "util/fd.h"
 #include "util/fork.h"
 #include "util/log.h"

@@ -12,13 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/byhand.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
-#include "daemon/keeper.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
-#include "daemon/state.h"
+#include "daemon/survive/byhand.h"
+#include "daemon/survive/keeper.h"
+#include "daemon/survive/state.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/runtime.h"

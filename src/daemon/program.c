@@ -8,9 +8,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "daemon/byhand.h"
 #include "daemon/daemon.h"
-#include "daemon/state.h"
+#include "daemon/survive/byhand.h"
+#include "daemon/survive/state.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"

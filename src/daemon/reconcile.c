@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "daemon/daemon.h"
-#include "daemon/state.h"
+#include "daemon/survive/state.h"
 #include "sched/class.h"
 #include "util/log.h"
 #include "util/time.h"

@@ -7,11 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/byhand.h"
 #include "daemon/daemon.h"
 #include "daemon/list.h"
-#include "daemon/message.h"
-#include "daemon/state.h"
+#include "daemon/survive/byhand.h"
+#include "daemon/survive/state.h"
+#include "proto/message.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/proc.h"

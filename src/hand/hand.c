@@ -10,8 +10,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "daemon/message.h"
-#include "hand/holding.h"
+#include "act/holding.h"
+#include "proto/hand.h"
+#include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"

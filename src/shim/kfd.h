@@ -3,7 +3,7 @@
  * AMD: the queues a program has made on /dev/kfd, and the agent that takes them off the GPU and
  * puts them back. The driver takes UPDATE_QUEUE from the process that owns the queues alone, so
  * this is done inside the program: by a thread of our own, which is started with the first queue,
- * blocks all signals, and does nothing unless the daemon's hand tells it to (backend/agent.h).
+ * blocks all signals, and does nothing unless the daemon's hand tells it to (proto/agent.h).
  *
  * What the program itself has set (ring, percentage, priority) is remembered, and is what a queue
  * gets back. The program's calls are passed on as they are; those that change or destroy a queue
@@ -20,9 +20,9 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "backend/agent.h"
 #include "backend/amd/kfd_abi.h"
 #include "board/gauge.h"
+#include "proto/agent.h"
 #include "shim/sys.h"
 
 struct shim;

@@ -19,7 +19,7 @@
 
 #include "backend/nvidia/rm_abi.h"
 #include "backend/record.h"
-#include "daemon/protocol.h"
+#include "proto/protocol.h"
 #include "shim/kfd.h"
 #include "shim/sys.h"
 

@@ -9,8 +9,8 @@
 #include "backend/nvidia/rm_abi.h"
 #include "softgpu/commands.h"
 #include "softgpu/device/device.h"
-#include "softgpu/kfd_options.h"
-#include "softgpu/supervise.h"
+#include "softgpu/kfd/options.h"
+#include "softgpu/session/supervise.h"
 #include "util/log.h"
 #include "util/parse.h"
 

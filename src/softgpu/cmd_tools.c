@@ -9,8 +9,8 @@
 
 #include "backend/amd/kfd_abi.h"
 #include "softgpu/commands.h"
-#include "softgpu/kfd_options.h"
-#include "softgpu/session.h"
+#include "softgpu/kfd/options.h"
+#include "softgpu/session/session.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/parse.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "conformance.h"
-#include "daemon/message.h"
+#include "proto/message.h"
 #include "util/fd.h"
 #include "util/time.h"
 

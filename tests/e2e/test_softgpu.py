@@ -299,7 +299,7 @@ def test_other_users_files_stay_hidden(s):
 
 
 class Supervisor:
-    """Speaks to the device server as a supervisor does: src/softgpu/link.h."""
+    """Speaks to the device server as a supervisor does: src/softgpu/serve/link.h."""
     MAGIC, OPEN, IOCTL, READ, DONE = 0x53475501, 2, 3, 11, 12
     RM_CONTROL, KFD_GET_VERSION = 0xc020462a, 0x80084b01
 

@@ -9,7 +9,7 @@
 
 #include "backend/amd/kfd_abi.h"
 #include "require.h"
-#include "softgpu/kfd.h"
+#include "softgpu/kfd/kfd.h"
 
 #define N_PROCESSES 3
 #define FIRST_PID   100

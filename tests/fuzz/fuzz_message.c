@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/message.h"
+#include "proto/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "require.h"
-#include "softgpu/rm.h"
-#include "softgpu/rm_params.h"
+#include "softgpu/rm/params.h"
+#include "softgpu/rm/rm.h"
 
 #define N_OPENS    3
 #define N_HANDLES  64

@@ -34,7 +34,7 @@
 #include <unistd.h>
 
 #include "board/layout.h"
-#include "daemon/message.h"
+#include "proto/message.h"
 
 #define KEPT   2000
 #define ROUNDS 200

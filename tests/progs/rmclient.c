@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "softgpu/rm_params.h"
+#include "softgpu/rm/params.h"
 
 #define MAX_CONTEXTS    80
 #define N_TSGS          4 /* one compute, three copy */

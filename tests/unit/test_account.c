@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "daemon/account.h"
-#include "daemon/metrics.h"
+#include "daemon/metrics/account.h"
+#include "daemon/metrics/metrics.h"
 
 #define MS UINT64_C(1000000)
 

@@ -4,7 +4,7 @@
 #ifndef RBT_TESTS_UNIT_TEST_AGENT_WORLD_H
 #define RBT_TESTS_UNIT_TEST_AGENT_WORLD_H
 
-#include "backend/agent.h"
+#include "proto/agent.h"
 #include "test_shim_world.h"
 
 #define GPU_ID 28851u

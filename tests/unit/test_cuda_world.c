@@ -12,7 +12,7 @@
 
 #include "softgpu/cuda/front.h"
 #include "softgpu/device/device.h"
-#include "softgpu/gpu_link.h"
+#include "softgpu/serve/gpu_link.h"
 #include "util/fd.h"
 
 #define MAX_CONTEXTS 64

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holdings: that what is resumed is also roused, by whoever is the last to be able to; and slices
  * of copy tasks. */
-#include "hand/holding.h"
+#include "act/holding.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 
 #include "backend/amd/kfd_abi.h"
 #include "check.h"
-#include "softgpu/kfd.h"
+#include "softgpu/kfd/kfd.h"
 
 #define BAD_ADDRESS 4096u
 #define TARGET      100

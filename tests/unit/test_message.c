@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "check.h"
-#include "daemon/message.h"
+#include "proto/message.h"
 
 static char buf[RBT_RECORD_MSG_MAX];
 

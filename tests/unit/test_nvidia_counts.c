@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "act/holding.h"
 #include "backend/backend.h"
 #include "backend/nvidia/rm_abi.h"
 #include "check.h"
-#include "hand/holding.h"
 
 #define N       4
 #define CHANNEL 0x5c001000u

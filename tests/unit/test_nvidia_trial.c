@@ -18,7 +18,7 @@
 
 #include "backend/nvidia/rm_abi.h"
 #include "check.h"
-#include "softgpu/rm.h"
+#include "softgpu/rm/rm.h"
 
 static struct {
 	struct rbt_rm *rm;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "backend/nvidia/rm_abi.h"
-#include "softgpu/rm.h"
+#include "softgpu/rm/rm.h"
 
 #define MAX_OPENS 64
 #define NODE_NAME "world-nvidiactl"

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "softgpu/rm.h"
-#include "softgpu/rm_params.h"
+#include "softgpu/rm/params.h"
+#include "softgpu/rm/rm.h"
 
 #define BAD_ADDRESS 16u
 

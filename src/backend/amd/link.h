@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hand's end of the way to an agent inside a program (backend/agent.h). The record is one with
+ * The hand's end of the way to an agent inside a program (proto/agent.h). The record is one with
  * RBT_RECORD_AGENT, its file a socket that a program has given us: it may be slow, stopped, or not
  * mean well, so nobody waits for it for long, and not again before it has answered something.
  *
@@ -9,8 +9,8 @@
 #ifndef RBT_BACKEND_AMD_LINK_H
 #define RBT_BACKEND_AMD_LINK_H
 
-#include "backend/agent.h"
 #include "backend/record.h"
+#include "proto/agent.h"
 
 int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds);
 int rbt_amd_link_resume(const struct rbt_record *rec, uint32_t kinds);

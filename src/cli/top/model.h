@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "daemon/protocol.h"
+#include "proto/protocol.h"
 
 #define TOP_MAX_GPUS 64
 #define TOP_HISTORY  64

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "softgpu/cuda/front.h"
-#include "softgpu/gpu_link.h"
+#include "softgpu/serve/gpu_link.h"
 #include "util/fd.h"
 #include "util/time.h"
 

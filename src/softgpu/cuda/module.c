@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "softgpu/cuda/front.h"
-#include "softgpu/gpu_link.h"
+#include "softgpu/serve/gpu_link.h"
 #include "util/fd.h"
 
 #define FATBIN_WRAPPER 0x466243b1u

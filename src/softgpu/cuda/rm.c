@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "softgpu/rm_params.h"
+#include "softgpu/rm/params.h"
 #include "util/fd.h"
 
 #define N_COPY_CHANNELS     4

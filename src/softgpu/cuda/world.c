@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "softgpu/cuda/front.h"
-#include "softgpu/gpu_link.h"
-#include "softgpu/session.h"
+#include "softgpu/serve/gpu_link.h"
+#include "softgpu/session/session.h"
 #include "util/fd.h"
 
 int front_world_connect(void)

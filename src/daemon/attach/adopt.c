@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that nobody has spoken for are taken in by rule. Every few seconds a process of its own
+ * (scan.h) looks for those that have a GPU's control node open; what it has found is remembered by
+ * pid and start time, so that nobody is looked at twice without a reason: it has opened or closed
+ * the device since, it had no tasks yet, or the rules have changed.
+ *
+ * What a user says of a program goes before any rule, until the program ends.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "daemon/attach/scan.h"
+#include "daemon/daemon.h"
+#include "daemon/survive/byhand.h"
+#include "proto/message.h"
+#include "sched/class.h"
+#include "util/aside.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+/* One that says nothing for longer than it may take is given up. */
+#define GRACE_NS RBT_NS_PER_S
+/* Who has the device open but no tasks (a monitor, a program that is still starting) is looked at
+ * less and less often: each look may leave lines in the kernel log. */
+#define MAX_DOUBLINGS 6
+/* How often, if nobody says. On a machine with thousands of processes a walk takes its time: then
+ * it has one part in so many. */
+#define SCAN_MS    5000
+#define WALK_SHARE 100
+/* So many are kept before it is looked whether they have ended. */
+#define MIN_BY_HAND 64
+
+struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time)
+{
+	struct sighting *k;
+
+	LIST_FOREACH (k, &d->sightings[(unsigned)pid % SIGHTING_LISTS], link) {
+		if (k->pid == pid && k->start_time == start_time) {
+			return k;
+		}
+	}
+	return NULL;
+}
+
+bool adopt_is_due(
+	const struct daemon *d, const struct sighting *k, uint32_t n_files, uint64_t now_ns)
+{
+	const struct said *said = byhand_find(d, k->pid, k->start_time);
+
+	if (said != NULL && said->has_wish && !said->is_wanted) {
+		return false;
+	}
+	return k->is_stale || n_files != k->n_files || now_ns >= k->next_ns;
+}
+
+static struct sighting *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
+{
+	struct sighting *k = adopt_find(d, pid, start_time);
+
+	if (k == NULL && (k = calloc(1, sizeof(*k))) != NULL) {
+		k->pid = pid;
+		k->start_time = start_time;
+		k->next_ns = UINT64_MAX;
+		LIST_INSERT_HEAD(&d->sightings[(unsigned)pid % SIGHTING_LISTS], k, link);
+	}
+	return k;
+}
+
+/* All of them, in any order; fn may remove the one it is called for. */
+static void each_sighting(struct daemon *d, void (*fn)(struct sighting *k))
+{
+	for (size_t i = 0; i < SIGHTING_LISTS; i++) {
+		struct sighting *next;
+		for (struct sighting *k = LIST_FIRST(&d->sightings[i]); k != NULL; k = next) {
+			next = LIST_NEXT(k, link);
+			fn(k);
+		}
+	}
+}
+
+static void forget(struct sighting *k)
+{
+	LIST_REMOVE(k, link);
+	free(k);
+}
+
+static void forget_unseen(struct sighting *k)
+{
+	if (!k->is_seen) {
+		forget(k);
+	} else {
+		k->is_seen = false;
+	}
+}
+
+static void make_stale(struct sighting *k)
+{
+	k->is_stale = true;
+	k->is_said = false;
+}
+
+void adopt_released(struct daemon *d, const struct program *p)
+{
+	struct sighting *k = p->rule[0] != '\0' ? adopt_find(d, p->pid, p->start_time) : NULL;
+
+	/* It has closed the device or become another program, if it has not ended. */
+	if (k != NULL) {
+		k->is_stale = true;
+	}
+}
+
+/* No rule is for it any more: as if there had never been one. */
+static void let_alone(struct daemon *d, struct program *p)
+{
+	p->rule[0] = '\0';
+	p->priority = RBT_PRIORITY_NORMAL;
+	p->weight = 1;
+	program_set_group(d, p, false, "");
+	d->dirty = true;
+}
+
+static void take_group(struct daemon *d, struct program *p, const struct scan_report *report)
+{
+	bool is_shared = report->group_is_shared != 0;
+
+	if (strcmp(p->group_name, report->group) != 0 || p->group_is_shared != is_shared) {
+		program_set_group(d, p, is_shared, report->group);
+	}
+}
+
+static void apply_rule(struct daemon *d, struct program *p, const struct rule *rule,
+	const struct scan_report *report)
+{
+	if (strcmp(p->rule, rule->name) != 0) {
+		rbt_debug("process %d: rule %s", (int)p->pid, rule->name);
+	}
+	strcpy(p->rule, rule->name);
+	p->priority = rule->priority;
+	p->weight = rule->weight != 0 ? rule->weight : 1;
+	take_group(d, p, report);
+	d->dirty = true;
+}
+
+/* The program of a report, made if need be: by its number, which its start time confirms. */
+static struct program *make_program(struct daemon *d, const struct scan_report *report)
+{
+	struct user *user = user_obtain(d, report->uid);
+	int error = 0, pidfd = rbt_pidfd_open(report->pid);
+	struct program *p =
+		user != NULL ? program_obtain(d, report->pid, pidfd, user, &error) : NULL;
+
+	rbt_close(&pidfd);
+	return p;
+}
+
+/* The program of a report, if it is ours to treat; made for records that have come. */
+static struct program *program_of(struct daemon *d, const struct scan_report *report, bool make)
+{
+	struct program *p = make ? make_program(d, report) : program_find(d, report->pid);
+
+	if (p == NULL) {
+		return NULL;
+	}
+	bool is_it = p->start_time == report->start_time && p->peer == NULL;
+	/* It was found with tasks, and without a library that could still speak for it. */
+	if (is_it && report->verdict == SCAN_RULE && report->error == 0) {
+		p->awaited = false;
+	}
+	if (!is_it || p->awaited) {
+		/* Another one by now, or it has spoken meanwhile. */
+		if (p->peer == NULL && !p->awaited && LIST_EMPTY(&p->holds)) {
+			program_release(d, p);
+		}
+		return NULL;
+	}
+	return p;
+}
+
+/* A look at a program that has been changed finds our slices: its own are those that we know. */
+static void keep_own_slices(struct daemon *d, const struct program *p, struct rbt_record *rec)
+{
+	const struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		if (mine == NULL || h->backend != rec->backend || h->client != rec->client) {
+			continue;
+		}
+		for (uint32_t i = 0; i < rec->n_tasks; i++) {
+			for (uint32_t k = 0; k < mine->rec.n_tasks; k++) {
+				const struct rbt_task *known = &mine->rec.tasks[k];
+				if (known->handle == rec->tasks[i].handle) {
+					rec->tasks[i].own_timeslice_us = known->own_timeslice_us;
+				}
+			}
+		}
+	}
+}
+
+static int take_record(struct daemon *d, const void *buf, size_t size, int *fds, size_t n_fds)
+{
+	struct rbt_record rec;
+	int r = n_fds == 1 ? rbt_record_decode(buf, size, &rec) : -EBADMSG;
+
+	if (r < 0) {
+		return r;
+	}
+	rec.fd = fds[0];
+	fds[0] = -1;
+	struct program *p = program_of(d, &d->scan_report, true);
+	if (p == NULL) {
+		rbt_record_finish(&rec);
+		return 0;
+	}
+	keep_own_slices(d, p, &rec);
+	r = program_put_record(d, p, &rec, false);
+	if (r < 0) {
+		rbt_debug("process %d: a record is refused: %s", (int)p->pid, strerror(-r));
+	}
+	if (LIST_EMPTY(&p->holds)) {
+		program_release(d, p);
+	}
+	return 0;
+}
+
+/* When it is to be looked at again, after it could not be attached. */
+static void put_off(struct daemon *d, struct sighting *k, const struct scan_report *report)
+{
+	const char *rule = d->rules.list[report->rule].name;
+
+	k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+	k->tries += k->tries < MAX_DOUBLINGS;
+	/* No tasks yet, or ended meanwhile: nothing to speak of. */
+	struct user *user = user_obtain(d, report->uid);
+	if (report->error != -ENXIO && report->error != -ESRCH && !k->is_said && user != NULL &&
+		user_may_be_named(user)) {
+		k->is_said = true;
+		rbt_warn("process %d, for which rule %s is, cannot be attached: %s",
+			(int)report->pid, rule, strerror(-report->error));
+	}
+}
+
+/* A program that users spoke of to a daemon before us. If it is here, what they said has been
+ * applied; if not, its shim connects, or it cannot be had: that is tried several times. */
+static void settle_wanted(
+	struct daemon *d, struct said *said, struct sighting *k, const struct scan_report *report)
+{
+	struct user *user = user_obtain(d, report->uid);
+
+	if (report->error < 0 && report->error != -ESRCH && k->tries < MAX_DOUBLINGS) {
+		k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+		k->tries++;
+		return;
+	}
+	said->is_wanted = false;
+	if (report->error < 0 && report->error != -ENXIO && report->error != -ESRCH &&
+		user != NULL && user_may_be_named(user)) {
+		rbt_warn("process %d was reniced or suspended before, and cannot be attached: %s",
+			(int)report->pid, strerror(-report->error));
+	}
+}
+
+/* All of a report has come. */
+static void settle(struct daemon *d)
+{
+	const struct scan_report *report = &d->scan_report;
+	struct sighting *k = obtain(d, report->pid, report->start_time);
+	struct said *said = byhand_find(d, report->pid, report->start_time);
+	struct program *p = program_of(d, report, false);
+
+	if (k == NULL) {
+		return;
+	}
+	k->is_seen = true;
+	if (report->verdict == SCAN_SEEN) {
+		return;
+	}
+	k->n_files = report->n_files;
+	k->is_stale = false;
+	k->next_ns = UINT64_MAX;
+	if (said != NULL && said->is_wanted) {
+		settle_wanted(d, said, k, report);
+	}
+	if (said != NULL && (said->is_wanted || said->has_wish)) {
+		/* What a user says goes before any rule, but for the group. */
+		if (report->verdict == SCAN_RULE && p != NULL) {
+			take_group(d, p, report);
+		}
+		return;
+	}
+	if (report->verdict == SCAN_NOTHING && p != NULL && p->rule[0] != '\0') {
+		let_alone(d, p);
+	} else if (report->verdict == SCAN_RULE && report->error < 0) {
+		put_off(d, k, report);
+	} else if (report->verdict == SCAN_RULE && p != NULL) {
+		k->tries = 0;
+		apply_rule(d, p, &d->rules.list[report->rule], report);
+	}
+}
+
+/* All processes have been met: of those that users spoke of, some have no device open any more. */
+static void stop_wanting(struct daemon *d)
+{
+	struct said *said;
+
+	LIST_FOREACH (said, &d->said, link) {
+		said->is_wanted =
+			said->is_wanted && adopt_find(d, said->pid, said->start_time) != NULL;
+	}
+}
+
+/* Its process has cost us one that looked; it, or another of its user, may do so on purpose. */
+static void put_off_culprit(struct daemon *d, pid_t child)
+{
+	const struct scan_report *culprit = &d->scan_report;
+	struct sighting *k = obtain(d, culprit->pid, culprit->start_time);
+	struct user *user = user_obtain(d, culprit->uid);
+	unsigned tries = k != NULL ? k->tries : 0;
+
+	if (k != NULL) {
+		k->is_seen = true;
+		k->tries += k->tries < MAX_DOUBLINGS;
+	}
+	if (user != NULL && user_may_be_named(user)) {
+		rbt_warn("process %d cannot be looked at: it is left alone for a while",
+			(int)culprit->pid);
+	}
+	rbt_lost_note(&d->lost, child, scan_looked(culprit), rbt_now_ns(),
+		RBT_LOOK_S * RBT_NS_PER_S << tries);
+}
+
+/* failed: it has died or takes too long. */
+static void end_scan(struct daemon *d, bool failed)
+{
+	pid_t pid = d->scan_pid;
+
+	unwatch(d, &d->scan);
+	if (pid <= 0) {
+		return;
+	}
+	d->scan_pid = 0;
+	bool hangs = !rbt_aside_end(pid);
+	if (d->scan_looks && (failed || hangs)) {
+		put_off_culprit(d, hangs ? pid : 0);
+	} else if (hangs) {
+		rbt_lost_note(&d->lost, pid, (struct rbt_looked){0}, 0, 0);
+	}
+	d->scan_looks = false;
+}
+
+static int take_report(struct daemon *d, const void *buf, size_t size)
+{
+	struct scan_report *report = &d->scan_report;
+
+	if (size != sizeof(*report)) {
+		return -EBADMSG;
+	}
+	memcpy(report, buf, sizeof(*report));
+	report->group[sizeof(report->group) - 1] = '\0';
+	if (report->verdict == SCAN_RULE && report->rule >= d->rules.n) {
+		return -EBADMSG;
+	}
+	d->scan_looks = report->verdict == SCAN_LOOKS;
+	if (d->scan_looks) {
+		return 0;
+	}
+	if (report->verdict == SCAN_DONE) {
+		d->scan_not_before_ns =
+			d->scan_is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
+		/* Those that were not met again have ended. */
+		each_sighting(d, forget_unseen);
+		stop_wanting(d);
+		return 0;
+	}
+	d->scan_records = report->n_records;
+	if (d->scan_records == 0) {
+		settle(d);
+	}
+	return 0;
+}
+
+static void on_scan(struct daemon *d, struct source *s, uint32_t events)
+{
+	static char buf[RBT_MSG_MAX];
+	int fds[RBT_MAX_FDS_PER_MSG];
+	size_t n_fds = 0;
+	int r = -ECONNRESET;
+
+	ssize_t n = rbt_recv(s->fd, buf, sizeof(buf), fds, &n_fds, MSG_DONTWAIT);
+	if (n == -EAGAIN) {
+		return;
+	}
+	d->scan_heard_ns = rbt_now_ns();
+	if (n > 0 && d->scan_records > 0) {
+		r = take_record(d, buf, (size_t)n, fds, n_fds);
+		if (r == 0 && --d->scan_records == 0) {
+			settle(d);
+		}
+	} else if (n > 0) {
+		r = take_report(d, buf, (size_t)n);
+	}
+	for (size_t i = 0; n > 0 && i < n_fds; i++) {
+		rbt_close(&fds[i]);
+	}
+	if (r < 0) {
+		end_scan(d, true);
+	}
+}
+
+static void start_scan(struct daemon *d)
+{
+	int sock;
+
+	bool is_needed = d->rules.n > 0 || byhand_is_wanting(d);
+
+	if (d->scan.fd >= 0 || !is_needed || rbt_lost_are_too_many(&d->lost)) {
+		return;
+	}
+	pid_t pid = rbt_aside_start(scan_run, d, &sock);
+	if (pid < 0) {
+		return;
+	}
+	d->scan_pid = pid;
+	d->scan_records = 0;
+	d->scan_looks = false;
+	d->scan_heard_ns = rbt_now_ns();
+	d->scan = (struct source){.fd = sock, .ready = on_scan};
+	if (watch(d, &d->scan) < 0) {
+		end_scan(d, false);
+	}
+}
+
+static void on_timer(struct daemon *d, struct source *s, uint32_t events)
+{
+	uint64_t expirations;
+	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
+
+	(void)ignored;
+	uint64_t limit_ns = (d->scan_looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
+	if (d->scan.fd >= 0 && rbt_now_ns() >= d->scan_heard_ns + limit_ns) {
+		end_scan(d, true);
+	}
+	if (rbt_now_ns() >= d->scan_not_before_ns) {
+		start_scan(d);
+	}
+}
+
+int adopt_start(struct daemon *d)
+{
+	d->scan_timer = (struct source){
+		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+		.ready = on_timer,
+	};
+	return d->scan_timer.fd < 0 ? -errno : watch(d, &d->scan_timer);
+}
+
+void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
+{
+	struct itimerspec spec = {0};
+	struct program *p;
+
+	/* What it reports is numbered by the old ones. */
+	end_scan(d, false);
+	rules_finish(&d->rules);
+	d->rules = *rules;
+	*rules = (struct rules){0};
+	d->scan_is_exact = scan_ms != 0;
+	d->scan_ms = scan_ms != 0 ? scan_ms : SCAN_MS;
+	d->scan_not_before_ns = 0;
+	each_sighting(d, make_stale);
+	LIST_FOREACH (p, &d->programs, link) {
+		if (d->rules.n == 0 && p->rule[0] != '\0') {
+			let_alone(d, p);
+		}
+	}
+	if (d->rules.n > 0 || byhand_is_wanting(d)) {
+		spec.it_interval.tv_sec = (time_t)(d->scan_ms / 1000);
+		spec.it_interval.tv_nsec = (long)(d->scan_ms % 1000 * RBT_NS_PER_MS);
+		spec.it_value = spec.it_interval;
+	}
+	timerfd_settime(d->scan_timer.fd, 0, &spec, NULL);
+	start_scan(d);
+}
+
+void adopt_stop(struct daemon *d)
+{
+	end_scan(d, false);
+	unwatch(d, &d->scan_timer);
+	rules_finish(&d->rules);
+	each_sighting(d, forget);
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/attach/scan.h"
+#include "daemon/survive/byhand.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "daemon/daemon.h"
+#include "proto/message.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+#define ENVIRON_MAX (1 << 20)
+#define MAPS_MAX    (8 << 20)
+
+/* What is known of the program that is looked at; one at a time. */
+static struct {
+	char user[64], groups[4096], exe[4096], argv0[4096], args[8192], cgroups[8192];
+	char environ[ENVIRON_MAX];
+	size_t environ_size;
+	char maps[MAPS_MAX];
+} buf;
+
+struct scan {
+	const struct daemon *d;
+	int sock;
+	uint64_t now_ns;
+	uint64_t inside_ns; /* time of ours spent on finding tasks */
+};
+
+static ssize_t read_proc(pid_t pid, const char *name, char *to, size_t size)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	ssize_t n = rbt_read_file(path, to, size);
+	if (n < 0) {
+		to[0] = '\0';
+	}
+	return n;
+}
+
+static void read_user(uid_t uid, bool with_groups)
+{
+	const struct passwd *pw = getpwuid(uid);
+	gid_t gids[256];
+	int n = 256;
+
+	buf.user[0] = buf.groups[0] = '\0';
+	if (pw == NULL) {
+		return;
+	}
+	snprintf(buf.user, sizeof(buf.user), "%s", pw->pw_name);
+	if (!with_groups || getgrouplist(pw->pw_name, pw->pw_gid, gids, &n) < 0) {
+		return;
+	}
+	size_t at = 0;
+	for (int i = 0; i < n && at < sizeof(buf.groups); i++) {
+		const struct group *gr = getgrgid(gids[i]);
+		int len = gr == NULL ? 0
+				     : snprintf(buf.groups + at, sizeof(buf.groups) - at, " %s ",
+					       gr->gr_name);
+		at += len > 0 ? (size_t)len : 0;
+	}
+}
+
+static void read_command(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	ssize_t n = readlink(path, buf.exe, sizeof(buf.exe) - 1);
+	buf.exe[n > 0 ? n : 0] = '\0';
+	/* What was replaced while it runs is still what it is. */
+	char *deleted = strstr(buf.exe, " (deleted)");
+	if (deleted != NULL) {
+		*deleted = '\0';
+	}
+	n = read_proc(pid, "cmdline", buf.args, sizeof(buf.args));
+	snprintf(buf.argv0, sizeof(buf.argv0), "%.*s", (int)sizeof(buf.argv0) - 1, buf.args);
+	while (n > 0 && buf.args[n - 1] == '\0') {
+		n--;
+	}
+	for (ssize_t i = 0; i < n; i++) {
+		if (buf.args[i] == '\0') {
+			buf.args[i] = ' ';
+		}
+	}
+}
+
+/* Lines "NUMBER:CONTROLLERS:PATH" to their paths: one with cgroups of version 2, else several. */
+static void read_cgroups(pid_t pid)
+{
+	static char text[sizeof(buf.cgroups)];
+	size_t at = 0;
+
+	buf.cgroups[0] = '\0';
+	if (read_proc(pid, "cgroup", text, sizeof(text)) <= 0) {
+		return;
+	}
+	for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+		const char *path = strchr(line, ':');
+		path = path != NULL ? strchr(path + 1, ':') : NULL;
+		if (path == NULL) {
+			continue;
+		}
+		int n = snprintf(buf.cgroups + at, sizeof(buf.cgroups) - at, "%s\n", path + 1);
+		if (n < 0 || at + (size_t)n >= sizeof(buf.cgroups)) {
+			buf.cgroups[at] = '\0';
+			return;
+		}
+		at += (size_t)n;
+	}
+}
+
+static const char *variable(void *ctx, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (size_t at = 0; at < buf.environ_size; at += strlen(buf.environ + at) + 1) {
+		if (strncmp(buf.environ + at, name, len) == 0 && buf.environ[at + len] == '=') {
+			return buf.environ + at + len + 1;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * A program under `rubato run` says itself how it is to be treated, to this daemon or another. It
+ * is the library that speaks: a variable in the environment does not, and anybody can set it.
+ */
+static bool speaks_for_itself(pid_t pid)
+{
+	return read_proc(pid, "maps", buf.maps, sizeof(buf.maps)) > 0 &&
+	       strstr(buf.maps, "/librubato.so\n") != NULL;
+}
+
+static bool any_rule_names_groups(const struct rules *rules)
+{
+	for (size_t i = 0; i < rules->n; i++) {
+		if (strchr(rules->list[i].user, '@') != NULL) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static const struct rule *match(const struct scan *s, pid_t pid, uid_t uid)
+{
+	struct rule_facts facts = {
+		.uid = uid,
+		.user = buf.user,
+		.groups = buf.groups,
+		.exe = buf.exe,
+		.argv0 = buf.argv0,
+		.args = buf.args,
+		.cgroups = buf.cgroups,
+	};
+
+	read_command(pid);
+	read_cgroups(pid);
+	return rules_match(&s->d->rules, &facts);
+}
+
+/* The cgroup by whose path programs are told apart: of the hierarchies, the deepest. */
+static void name_cgroup(char name[RBT_GROUP_NAME_MAX])
+{
+	const char *best = "", *at = buf.cgroups;
+	size_t best_len = 0;
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	while (*at != '\0') {
+		size_t n = strcspn(at, "\n");
+		if (n > best_len) {
+			best = at;
+			best_len = n;
+		}
+		at += n + (at[n] == '\n');
+	}
+	for (size_t i = 0; i < best_len; i++) {
+		hash = (hash ^ (unsigned char)best[i]) * UINT64_C(0x100000001b3);
+	}
+	/* The end of a path tells more to whoever reads it; all of it decides. */
+	size_t shown = best_len < 32 ? best_len : 32;
+	snprintf(name, RBT_GROUP_NAME_MAX, "cgroup:%016llx:%.*s", (unsigned long long)hash,
+		(int)shown, best + best_len - shown);
+	for (char *c = name; *c != '\0'; c++) {
+		if (*c <= ' ' || *c > '~') {
+			*c = '_';
+		}
+	}
+}
+
+static void find_group(const struct rule *rule, struct scan_report *report)
+{
+	ssize_t n;
+
+	report->group_is_shared =
+		rule->group == RULE_GROUP_CGROUP || rule->group == RULE_GROUP_NAMED;
+	report->group[0] = '\0';
+	switch (rule->group) {
+	case RULE_GROUP_JOB:
+		n = read_proc(report->pid, "environ", buf.environ, sizeof(buf.environ));
+		buf.environ_size = n > 0 ? (size_t)n : 0;
+		if (rbt_rankgroup_find(variable, NULL, report->group) < 0) {
+			report->group[0] = '\0';
+		}
+		return;
+	case RULE_GROUP_CGROUP:
+		name_cgroup(report->group);
+		return;
+	case RULE_GROUP_NAMED:
+		snprintf(report->group, sizeof(report->group), "%s", rule->group_name);
+		return;
+	case RULE_GROUP_NONE:
+		return;
+	}
+}
+
+static int discover(const void *data, struct rbt_record **ret, size_t *ret_n)
+{
+	const struct scan_report *report = data;
+	uint64_t start_time = 0;
+	int pidfd = rbt_pidfd_open(report->pid);
+
+	if (pidfd < 0) {
+		return pidfd == -EINVAL ? -ESRCH : pidfd;
+	}
+	/* The pidfd may be of one that came after it, under its number. */
+	int r = rbt_proc_start_time(report->pid, &start_time);
+	if (r < 0 || start_time != report->start_time) {
+		close(pidfd);
+		return -ESRCH;
+	}
+	r = rbt_backends_discover(report->pid, pidfd, ret, ret_n);
+	close(pidfd);
+	return r;
+}
+
+static int send_report(const struct scan *s, const struct scan_report *report)
+{
+	return rbt_send(s->sock, report, sizeof(*report), NULL, 0, 0);
+}
+
+/* A program may have another file by now under the number that its device had: such a file must not
+ * reach the daemon (porter.c). Closing it may hang, which costs this process. */
+static size_t keep_devices(struct rbt_record *recs, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (check_device_fd(&recs[i]) == 0) {
+			recs[kept++] = recs[i];
+		} else {
+			rbt_record_finish(&recs[i]);
+		}
+	}
+	return kept;
+}
+
+/* Finds the program's tasks if we do not have them, and reports it with them. */
+static int report_rule(struct scan *s, struct scan_report *report, bool is_held)
+{
+	struct rbt_record *recs = NULL;
+	uint64_t began_ns = rbt_cpu_ns();
+	size_t n = 0;
+
+	report->error = is_held ? 0 : rbt_discover_set_up(discover, report, &recs, &n);
+	n = keep_devices(recs, n);
+	s->inside_ns += rbt_cpu_ns() - began_ns;
+	report->n_records = (uint32_t)n;
+	int r = send_report(s, report);
+	if (r == 0) {
+		r = rbt_records_send(s->sock, recs, n);
+	}
+	rbt_records_free(recs, n);
+	return r;
+}
+
+static int count_file(pid_t pid, int fd, void *data)
+{
+	++*(uint32_t *)data;
+	return 0;
+}
+
+static uint32_t count_files(pid_t pid)
+{
+	uint32_t n = 0;
+
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		rbt_proc_each_fd(pid, (*b)->control_node, count_file, &n);
+	}
+	return n;
+}
+
+static bool is_our_executable(pid_t pid)
+{
+	struct stat own, its;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return stat("/proc/self/exe", &own) == 0 && stat(path, &its) == 0 &&
+	       own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
+/* Daemons and hands hold copies of their programs' device files. Who they are is not told by a
+ * name, which anybody can take, nor by the executable alone, into which its user can load what they
+ * like. */
+static bool is_ours(const struct daemon *d, pid_t pid, uid_t uid)
+{
+	if (pid == getpid() || pid == getppid() || pid == d->hand_pid) {
+		return true;
+	}
+	return (uid == 0 || !d->is_system) && is_our_executable(pid);
+}
+
+static const struct program *find_program(const struct daemon *d, pid_t pid)
+{
+	const struct program *p;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (p->pid == pid) {
+			return p;
+		}
+	}
+	return NULL;
+}
+
+/* All that reads its memory, which may hang. */
+static int look_inside(struct scan *s, struct scan_report *report, const struct sighting *known)
+{
+	const struct program *p = find_program(s->d, report->pid);
+
+	report->verdict = SCAN_NOTHING;
+	/* An announced program that has a device open without our library will never speak. */
+	if ((p != NULL && p->peer != NULL) || speaks_for_itself(report->pid)) {
+		return send_report(s, report);
+	}
+	const struct rule *rule = match(s, report->pid, report->uid);
+	const struct said *said = byhand_find(s->d, report->pid, report->start_time);
+	if (rule != NULL && !rule->is_ignored) {
+		report->verdict = SCAN_RULE;
+		report->rule = (uint32_t)(rule - s->d->rules.list);
+		find_group(rule, report);
+	} else if (said != NULL && said->is_wanted) {
+		report->verdict = SCAN_SAID;
+	} else {
+		return send_report(s, report);
+	}
+	bool is_held = p != NULL && !LIST_EMPTY(&p->holds) &&
+		       (known == NULL || known->n_files == report->n_files);
+	return report_rule(s, report, is_held);
+}
+
+static int look_at(pid_t pid, void *data)
+{
+	struct scan *s = data;
+	struct scan_report report = {.verdict = SCAN_SEEN, .pid = pid};
+	uid_t uid;
+
+	if (rbt_proc_uid(pid, &uid) < 0 || is_ours(s->d, pid, uid) ||
+		(!s->d->is_system && uid != geteuid())) {
+		return 0;
+	}
+	report.uid = uid;
+	report.n_files = count_files(pid);
+	if (report.n_files == 0 || rbt_proc_start_time(pid, &report.start_time) < 0) {
+		return 0;
+	}
+	const struct sighting *known = adopt_find(s->d, pid, report.start_time);
+	if ((known != NULL && !adopt_is_due(s->d, known, report.n_files, s->now_ns)) ||
+		rbt_lost_is_shunned(&s->d->lost, scan_looked(&report), s->now_ns)) {
+		return send_report(s, &report);
+	}
+	/* Before it is named: a slow database of users is not its fault. */
+	read_user(uid, any_rule_names_groups(&s->d->rules));
+	report.verdict = SCAN_LOOKS;
+	int r = send_report(s, &report);
+	if (r < 0) {
+		return r;
+	}
+	alarm(RBT_LOOK_S);
+	r = look_inside(s, &report, known);
+	alarm(SCAN_WALK_S);
+	return r;
+}
+
+void scan_run(int sock, void *data)
+{
+	struct scan s = {.d = data, .sock = sock, .now_ns = rbt_now_ns()};
+	struct scan_report done = {.verdict = SCAN_DONE};
+	uint64_t began_ns = rbt_cpu_ns();
+
+	alarm(SCAN_WALK_S);
+	if (rbt_proc_each(look_at, &s) == 0) {
+		done.cpu_ns = rbt_cpu_ns() - began_ns - s.inside_ns;
+		send_report(&s, &done);
+	}
+}

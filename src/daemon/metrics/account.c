@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/metrics/account.h"
+
+#include <string.h>
+
+#include "util/time.h"
+
+/* Who shows no activity for this long is idle: the core's own default. */
+#define IDLE_NS (5 * RBT_NS_PER_MS)
+/* Too short to be judged by a sample; and what the core's clock may be behind ours. */
+#define SHORT_NS RBT_NS_PER_MS
+
+static void take_counts(const struct rbt_board_reading *r, struct account_counts *ret)
+{
+	ret->n_submissions = rbt_board_submissions(r);
+	ret->n_requests = r->n_requests;
+	ret->n_late = r->n_late;
+	ret->request_ns = r->request_ns;
+	memcpy(ret->request_times, r->request_times, sizeof(ret->request_times));
+}
+
+/* What a program has written may go back; only its own sums suffer. */
+static uint64_t since(uint64_t now, uint64_t first)
+{
+	return now > first ? now - first : 0;
+}
+
+/* The past, and what has been counted since the board's first look. */
+static void add_up(const struct account *a, struct account_counts *ret)
+{
+	*ret = a->past;
+	ret->n_submissions += since(a->last.n_submissions, a->first.n_submissions);
+	ret->n_requests += since(a->last.n_requests, a->first.n_requests);
+	ret->n_late += since(a->last.n_late, a->first.n_late);
+	ret->request_ns += since(a->last.request_ns, a->first.request_ns);
+	for (size_t i = 0; i < RBT_BOARD_TIMES; i++) {
+		ret->request_times[i] += a->last.request_times[i] - a->first.request_times[i];
+	}
+}
+
+void account_start(struct account *a, uint64_t now_ns)
+{
+	*a = (struct account){.since_ns = now_ns, .sampled_ns = now_ns};
+}
+
+void account_begin_board(struct account *a, struct rbt_board *board, uint64_t now_ns)
+{
+	struct account_counts past;
+	struct rbt_board_reading reading;
+
+	add_up(a, &past);
+	a->past = past;
+	memset(&a->watch, 0, sizeof(a->watch));
+	rbt_board_look(board, &a->watch, now_ns, &reading);
+	take_counts(&reading, &a->first);
+	a->last = a->first;
+	a->has_board = true;
+}
+
+struct account_step account_sample(struct account *a, const struct rbt_sched_stats *stats,
+	bool is_known, struct rbt_board *board, uint64_t now_ns)
+{
+	struct account_step step = {.reserved_ns = stats->reserved_ns - a->reserved_ns};
+	uint64_t on_ns = stats->on_ns - a->on_ns, passed_ns = since(now_ns, a->sampled_ns);
+	bool is_busy = true;
+
+	if (board != NULL) {
+		struct rbt_board_reading reading;
+
+		rbt_board_look(board, &a->watch, now_ns, &reading);
+		take_counts(&reading, &a->last);
+		is_busy = rbt_board_is_busy(&reading, now_ns, IDLE_NS);
+	}
+	/* For the next time: too soon to tell. */
+	if (passed_ns < SHORT_NS) {
+		return (struct account_step){0};
+	}
+	if (is_known && (is_busy || on_ns + SHORT_NS < passed_ns)) {
+		step.used_ns = on_ns < passed_ns ? on_ns : passed_ns;
+	}
+	a->used_ns += step.used_ns;
+	a->on_ns = stats->on_ns;
+	a->reserved_ns = stats->reserved_ns;
+	a->sampled_ns = now_ns;
+	return step;
+}
+
+bool account_set_off(struct account *a, bool is_off, bool is_wanting, uint64_t now_ns)
+{
+	bool is_back = a->is_off && !is_off;
+
+	if (is_back && a->off_ns != 0) {
+		rbt_hist_add(&a->off, since(now_ns, a->off_ns));
+		a->off_ns = 0;
+	}
+	if (is_off && !a->is_off && is_wanting) {
+		a->n_preemptions++;
+		a->off_ns = now_ns;
+	}
+	a->is_off = is_off;
+	return is_back;
+}
+
+/* The board has no longest one: no longer than its class, nor than all of them together. */
+static void fill_requests(const struct account_counts *c, struct rbt_hist *ret)
+{
+	uint64_t longest_ns = 0;
+
+	*ret = (struct rbt_hist){.sum_ns = c->request_ns};
+	for (uint32_t i = 0; i < RBT_BOARD_TIMES; i++) {
+		uint32_t to = i < RBT_HIST_BUCKETS ? i : RBT_HIST_BUCKETS - 1;
+
+		ret->n[to] += c->request_times[i];
+		longest_ns = c->request_times[i] > 0 ? UINT64_C(1000) << i : longest_ns;
+	}
+	ret->max_ns = longest_ns < ret->sum_ns ? longest_ns : ret->sum_ns;
+}
+
+void account_fill(
+	const struct account *a, bool is_known, uint64_t now_ns, struct rbt_program_account *ret)
+{
+	struct account_counts counts;
+
+	add_up(a, &counts);
+	*ret = (struct rbt_program_account){
+		.valid = (is_known ? RBT_ACCOUNT_HAS_USED : 0) |
+			 (a->has_board ? RBT_ACCOUNT_HAS_SUBMISSIONS : 0) |
+			 (counts.n_requests > 0 ? RBT_ACCOUNT_HAS_REQUESTS : 0),
+		.n_requests_late =
+			counts.n_late < UINT32_MAX ? (uint32_t)counts.n_late : UINT32_MAX,
+		.known_ns = since(now_ns, a->since_ns),
+		.used_ns = a->used_ns,
+		.n_submissions = counts.n_submissions,
+		.n_preemptions = a->n_preemptions,
+		.n_suspends = a->n_suspends,
+		.off = a->off,
+		.suspend = a->suspend,
+		.resume = a->resume,
+	};
+	fill_requests(&counts, &ret->request);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Accounts as Prometheus text. A snapshot is taken when somebody asks, and written out piece by
+ * piece, as fast as it is read: however many programs there are and however slow the reader is, the
+ * daemon's loop is never held up by more than one piece.
+ */
+#ifndef RBT_DAEMON_METRICS_METRICS_H
+#define RBT_DAEMON_METRICS_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backend/backend.h"
+#include "proto/protocol.h"
+#include "sched/class.h"
+
+#define METRICS_CLASSES 3u
+
+/* A program as it was. Names are as they were found: they are escaped when written. */
+struct metrics_program {
+	pid_t pid;
+	unsigned priority;
+	uint32_t gpus;     /* a bit each */
+	uint32_t amd_gpus; /* of these; counted from the last down */
+	bool is_suspended, is_waiting;
+	bool has_turns;
+	char name[64], user[64];
+	struct rbt_program_turns turns;
+	struct rbt_program_account account;
+};
+
+struct metrics_gpu {
+	bool is_amd;
+	bool is_used;  /* had programs; all of the following is known */
+	bool has_used; /* some whose idleness is known */
+	uint64_t used_ns, reserved_ns, n_switches;
+	uint32_t n_programs[METRICS_CLASSES]; /* by enum rbt_class */
+};
+
+struct metrics_snapshot {
+	uint32_t refs;
+	uint64_t taken_ns;
+	char policy[16];
+	struct metrics_gpu gpus[RBT_MAX_GPUS];
+	size_t n_programs;
+	struct metrics_program programs[];
+};
+
+/* The largest piece: a histogram of one program, with labels at their longest. */
+#define METRICS_PIECE_MAX 16384u
+
+/* Where a reader is. Zeroed at first. */
+struct metrics_cursor {
+	size_t family; /* of the table in metrics_text.c */
+	size_t index;  /* of a program, or a GPU */
+	bool has_head; /* HELP and TYPE of the family are written */
+};
+
+/* Writes the next piece, whole lines, and returns its length; 0: that was all. */
+size_t metrics_write(
+	const struct metrics_snapshot *s, struct metrics_cursor *c, char buf[METRICS_PIECE_MAX]);
+
+/*
+ * Where metrics are served: "none", a socket's absolute path, or a TCP port of the loopback
+ * interface. 0 or -EINVAL.
+ */
+#define METRICS_AT_MAX 108u
+int metrics_check(const char *at);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The text format of Prometheus, version 0.0.4: all samples of a name together, HELP and TYPE
+ * first. What is not known has no sample.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/metrics/metrics.h"
+#include "util/utf8.h"
+
+enum type { COUNTER, GAUGE, HISTOGRAM };
+enum unit { NUMBER, NUMBER32, FLAG, SECONDS }; /* a uint64_t, a uint32_t, a bool, and ns */
+enum subject { DAEMON, PROGRAM, GPU, GPU_CLASS };
+
+static const char *const type_names[] = {
+	[COUNTER] = "counter", [GAUGE] = "gauge", [HISTOGRAM] = "histogram"};
+
+/* Who has it: everybody, those the core knows, or those with these bits in their account. */
+#define NEEDS_TURNS (1u << 31)
+
+static const struct family {
+	const char *name, *help;
+	enum type type;
+	enum unit unit;
+	enum subject subject;
+	size_t offset;
+	uint32_t needs;
+	uint32_t first, last; /* of a histogram: the buckets that are shown */
+} families[] = {
+#define OF_PROGRAM(field) PROGRAM, offsetof(struct metrics_program, field)
+#define OF_GPU(field)     GPU, offsetof(struct metrics_gpu, field)
+	{"rubato_info", "The daemon: always 1.", GAUGE, NUMBER, DAEMON, 0, 0, 0, 0},
+	{"rubato_program_priority", "Priority, 0 to 15.", GAUGE, NUMBER32, OF_PROGRAM(priority), 0,
+		0, 0},
+	{"rubato_program_weight", "Weight of its turns.", GAUGE, NUMBER32, OF_PROGRAM(turns.weight),
+		NEEDS_TURNS, 0, 0},
+	{"rubato_program_suspended", "Whether it is suspended by command.", GAUGE, FLAG,
+		OF_PROGRAM(is_suspended), 0, 0, 0},
+	{"rubato_program_waiting", "Whether it is kept off by turns or a reserve.", GAUGE, FLAG,
+		OF_PROGRAM(is_waiting), 0, 0, 0},
+	{"rubato_program_known_seconds_total", "For how long it has been known.", COUNTER, SECONDS,
+		OF_PROGRAM(account.known_ns), 0, 0, 0},
+	{"rubato_program_used_seconds_total", "Was busy and had the GPU, or a share of it.",
+		COUNTER, SECONDS, OF_PROGRAM(account.used_ns), RBT_ACCOUNT_HAS_USED, 0, 0},
+	{"rubato_program_allowed_seconds_total",
+		"Was allowed on the GPU while it may have wanted it.", COUNTER, SECONDS,
+		OF_PROGRAM(turns.on_ns), NEEDS_TURNS, 0, 0},
+	{"rubato_program_waited_seconds_total", "Was kept off the GPU while it may have wanted it.",
+		COUNTER, SECONDS, OF_PROGRAM(turns.waited_ns), NEEDS_TURNS, 0, 0},
+	{"rubato_program_turns_total", "Turns it had.", COUNTER, NUMBER, OF_PROGRAM(turns.n_turns),
+		NEEDS_TURNS, 0, 0},
+	{"rubato_program_owed_turns_total", "Turns that min_share owed to it.", COUNTER, NUMBER,
+		OF_PROGRAM(turns.n_owed_turns), NEEDS_TURNS, 0, 0},
+	{"rubato_program_reserves_total", "Times the GPU was kept for it.", COUNTER, NUMBER,
+		OF_PROGRAM(turns.n_reserves), NEEDS_TURNS, 0, 0},
+	{"rubato_program_reserved_seconds_total", "For how long the GPU was kept for it.", COUNTER,
+		SECONDS, OF_PROGRAM(turns.reserved_ns), NEEDS_TURNS, 0, 0},
+	{"rubato_program_submissions_total", "Launches, graphs, copies and memsets.", COUNTER,
+		NUMBER, OF_PROGRAM(account.n_submissions), RBT_ACCOUNT_HAS_SUBMISSIONS, 0, 0},
+	{"rubato_program_pending", "Submitted to its queues and not yet fetched.", GAUGE, NUMBER,
+		OF_PROGRAM(account.n_pending), RBT_ACCOUNT_HAS_PENDING, 0, 0},
+	{"rubato_program_preemptions_total",
+		"Times it was taken off, by turns or a reserve, while it wanted the GPU.", COUNTER,
+		NUMBER, OF_PROGRAM(account.n_preemptions), 0, 0, 0},
+	{"rubato_program_suspends_total", "Times it was suspended by command.", COUNTER, NUMBER,
+		OF_PROGRAM(account.n_suspends), 0, 0, 0},
+	{"rubato_program_requests_late_total", "Requests that ended after their deadline.", COUNTER,
+		NUMBER32, OF_PROGRAM(account.n_requests_late), RBT_ACCOUNT_HAS_REQUESTS, 0, 0},
+	{"rubato_program_off_seconds", "How long each preemption lasted.", HISTOGRAM, SECONDS,
+		OF_PROGRAM(account.off), 0, 7, 26},
+	{"rubato_program_suspend_seconds", "What taking it off took: the driver's call.", HISTOGRAM,
+		SECONDS, OF_PROGRAM(account.suspend), 0, 3, 20},
+	{"rubato_program_resume_seconds", "What letting it back took: the driver's call.",
+		HISTOGRAM, SECONDS, OF_PROGRAM(account.resume), 0, 3, 20},
+	{"rubato_program_request_seconds", "Requests, from begin to end, as told by the program.",
+		HISTOGRAM, SECONDS, OF_PROGRAM(account.request), RBT_ACCOUNT_HAS_REQUESTS, 4, 26},
+	{"rubato_gpu_used_seconds_total",
+		"Used by programs, those that share it counted each, those that have gone too.",
+		COUNTER, SECONDS, OF_GPU(used_ns), RBT_ACCOUNT_HAS_USED, 0, 0},
+	{"rubato_gpu_reserved_seconds_total", "Kept for latency programs, each counted.", COUNTER,
+		SECONDS, OF_GPU(reserved_ns), 0, 0, 0},
+	{"rubato_gpu_switches_total", "Times a program that was kept off was let on.", COUNTER,
+		NUMBER, OF_GPU(n_switches), 0, 0, 0},
+	{"rubato_gpu_programs", "Programs on the GPU now.", GAUGE, NUMBER32, GPU_CLASS,
+		offsetof(struct metrics_gpu, n_programs), 0, 0, 0},
+};
+#define N_FAMILIES (sizeof(families) / sizeof(families[0]))
+
+struct out {
+	char *buf;
+	size_t n;
+	size_t labels, n_labels; /* where a program's are */
+};
+
+/* A piece has room for what one subject can say (METRICS_PIECE_MAX). */
+__attribute__((format(printf, 2, 3))) static void put(struct out *o, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vsnprintf(o->buf + o->n, METRICS_PIECE_MAX - o->n, fmt, ap);
+	va_end(ap);
+	assert(n >= 0 && (size_t)n < METRICS_PIECE_MAX - o->n);
+	o->n += (size_t)n;
+}
+
+static void put_bytes(struct out *o, const void *bytes, size_t n)
+{
+	assert(n < METRICS_PIECE_MAX - o->n);
+	memcpy(o->buf + o->n, bytes, n);
+	o->n += n;
+}
+
+/* A label's value: what a program calls itself can be anything. */
+static void put_escaped(struct out *o, const char *s)
+{
+	for (const unsigned char *p = (const unsigned char *)s; *p != '\0';) {
+		size_t len = rbt_utf8_length(p);
+		if (*p == '"' || *p == '\\') {
+			put_bytes(o, "\\", 1);
+			put_bytes(o, p, 1);
+		} else if (*p == '\n') {
+			put_bytes(o, "\\n", 2);
+		} else if (len == 0 || !rbt_utf8_is_harmless(p, len)) {
+			put_bytes(o, "?", 1);
+		} else {
+			put_bytes(o, p, len);
+		}
+		p += len > 0 ? len : 1;
+	}
+}
+
+/* As users know them: each vendor counts its own. */
+static void put_gpu_name(struct out *o, uint32_t gpu, bool is_amd)
+{
+	put(o, is_amd ? "amd%u" : "%u", is_amd ? RBT_MAX_GPUS - 1 - gpu : gpu);
+}
+
+/* All but the closing brace. They are the same for all lines of a piece, so that they are made up
+ * only once and copied from there. */
+static void put_program_labels(struct out *o, const struct metrics_program *p)
+{
+	if (o->n_labels > 0) {
+		put_bytes(o, o->buf + o->labels, o->n_labels);
+		return;
+	}
+	o->labels = o->n;
+	put(o, "{pid=\"%d\",program=\"", (int)p->pid);
+	put_escaped(o, p->name);
+	put(o, "\",user=\"");
+	put_escaped(o, p->user);
+	put(o, "\",class=\"%s\",gpu=\"", rbt_class_name(rbt_class_of(p->priority)));
+	const char *between = "";
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		if ((p->gpus & (UINT32_C(1) << gpu)) != 0) {
+			put(o, "%s", between);
+			put_gpu_name(o, gpu, (p->amd_gpus >> gpu & 1) != 0);
+			between = ",";
+		}
+	}
+	put(o, "\"");
+	o->n_labels = o->n - o->labels;
+}
+
+static void put_value(struct out *o, const struct family *f, const void *at)
+{
+	uint64_t v;
+	uint32_t v32;
+
+	if (f->unit == FLAG) {
+		put(o, " %d\n", *(const bool *)at);
+		return;
+	}
+	if (f->unit == NUMBER32) {
+		memcpy(&v32, at, sizeof(v32));
+		put(o, " %" PRIu32 "\n", v32);
+		return;
+	}
+	memcpy(&v, at, sizeof(v));
+	if (f->unit == SECONDS) {
+		put(o, " %" PRIu64 ".%09" PRIu64 "\n", v / 1000000000, v % 1000000000);
+	} else {
+		put(o, " %" PRIu64 "\n", v);
+	}
+}
+
+static void put_hist(struct out *o, const struct family *f, const struct metrics_program *p,
+	const struct rbt_hist *h)
+{
+	uint64_t n = 0, total = rbt_hist_count(h);
+
+	for (uint32_t i = 0; i <= f->last; i++) {
+		n += h->n[i];
+		if (i < f->first) {
+			continue;
+		}
+		put(o, "%s_bucket", f->name);
+		put_program_labels(o, p);
+		put(o, ",le=\"%" PRIu64 ".%06" PRIu64 "\"} %" PRIu64 "\n",
+			(UINT64_C(1) << i) / 1000000, (UINT64_C(1) << i) % 1000000, n);
+	}
+	put(o, "%s_bucket", f->name);
+	put_program_labels(o, p);
+	put(o, ",le=\"+Inf\"} %" PRIu64 "\n%s_sum", total, f->name);
+	put_program_labels(o, p);
+	put(o, "}");
+	put_value(o, f, &h->sum_ns);
+	put(o, "%s_count", f->name);
+	put_program_labels(o, p);
+	put(o, "} %" PRIu64 "\n", total);
+}
+
+static void put_program(struct out *o, const struct family *f, const struct metrics_program *p)
+{
+	const void *at = (const char *)p + f->offset;
+	uint32_t has = p->account.valid | (p->has_turns ? NEEDS_TURNS : 0);
+
+	if ((f->needs & ~has) != 0) {
+		return;
+	}
+	if (f->type == HISTOGRAM) {
+		put_hist(o, f, p, at);
+		return;
+	}
+	put(o, "%s", f->name);
+	put_program_labels(o, p);
+	put(o, "}");
+	put_value(o, f, at);
+}
+
+static void put_gpu(struct out *o, const struct family *f, const struct metrics_gpu *g, size_t gpu)
+{
+	if (!g->is_used || (f->needs != 0 && !g->has_used)) {
+		return;
+	}
+	for (uint32_t i = 0; f->subject == GPU_CLASS && i < METRICS_CLASSES; i++) {
+		put(o, "%s{gpu=\"", f->name);
+		put_gpu_name(o, (uint32_t)gpu, g->is_amd);
+		put(o, "\",class=\"%s\"}", rbt_class_name((enum rbt_class)i));
+		put_value(o, f, &g->n_programs[i]);
+	}
+	if (f->subject == GPU) {
+		put(o, "%s{gpu=\"", f->name);
+		put_gpu_name(o, (uint32_t)gpu, g->is_amd);
+		put(o, "\"}");
+		put_value(o, f, (const char *)g + f->offset);
+	}
+}
+
+static size_t n_subjects(const struct metrics_snapshot *s, const struct family *f)
+{
+	return f->subject == DAEMON ? 1 : f->subject == PROGRAM ? s->n_programs : RBT_MAX_GPUS;
+}
+
+static void put_subject(
+	struct out *o, const struct metrics_snapshot *s, const struct family *f, size_t i)
+{
+	if (f->subject == DAEMON) {
+		put(o, "%s{version=\"" RUBATO_VERSION "\",policy=\"", f->name);
+		put_escaped(o, s->policy);
+		put(o, "\"} 1\n");
+	} else if (f->subject == PROGRAM) {
+		put_program(o, f, &s->programs[i]);
+	} else {
+		put_gpu(o, f, &s->gpus[i], i);
+	}
+}
+
+size_t metrics_write(
+	const struct metrics_snapshot *s, struct metrics_cursor *c, char buf[METRICS_PIECE_MAX])
+{
+	struct out o = {.buf = buf};
+
+	while (c->family < N_FAMILIES) {
+		const struct family *f = &families[c->family];
+
+		if (c->index >= n_subjects(s, f)) {
+			*c = (struct metrics_cursor){.family = c->family + 1};
+			continue;
+		}
+		if (!c->has_head) {
+			put(&o, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name,
+				type_names[f->type]);
+		}
+		size_t head = o.n;
+		put_subject(&o, s, f, c->index++);
+		if (o.n > head) {
+			c->has_head = true;
+			return o.n;
+		}
+		o.n = 0; /* nothing is known */
+	}
+	return 0;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a porter does, in its own process: it receives messages with files, sends them on with those
+ * files that are harmless, and closes the others, which may take for ever.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "daemon/daemon.h"
+#include "daemon/peers/porter.h"
+#include "util/aside.h"
+#include "util/fd.h"
+
+/* How long a porter waits for another message. Programs send several when they start. */
+#define LINGER_MS 50
+/* What the kernel passes with one message at most. */
+#define SCM_MAX_FILES 253
+#define MAX_BLOCKS    2048 /* of 512 bytes */
+#define AGENT_MSG_MAX 64
+
+struct porter {
+	int connection, sock; /* to a stranger, and to the daemon */
+	int agent, ours;      /* to a program's agent, and the link that stands for it; -1: none */
+};
+
+struct files {
+	int fds[SCM_MAX_FILES];
+	size_t n;
+};
+
+static void close_files(struct files *files)
+{
+	while (files->n > 0) {
+		close(files->fds[--files->n]);
+	}
+}
+
+static void take_files(struct msghdr *msg, struct files *ret)
+{
+	ret->n = 0;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+			ret->n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			ret->n = ret->n < SCM_MAX_FILES ? ret->n : SCM_MAX_FILES;
+			memcpy(ret->fds, CMSG_DATA(c), ret->n * sizeof(int));
+		}
+	}
+}
+
+/* A board, or the software GPU's idea of a device. A file of a tmpfs looks the same, but may be the
+ * last that keeps a large file system alive, which then goes with it. */
+static bool is_small_memfd(const struct stat *st)
+{
+	struct stat own;
+	int fd = memfd_create("rubato", MFD_CLOEXEC);
+	bool is_memfd = fd >= 0 && fstat(fd, &own) == 0 && own.st_dev == st->st_dev;
+
+	rbt_close(&fd);
+	return is_memfd && S_ISREG(st->st_mode) && st->st_blocks <= MAX_BLOCKS;
+}
+
+static bool is_control_file(int fd)
+{
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		struct rbt_record rec = {.fd = fd, .backend = (*b)->id};
+		if (check_device_fd(&rec) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_pidfd(int fd)
+{
+	char path[64], link[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(path, link, sizeof(link) - 1);
+	link[n > 0 ? n : 0] = '\0';
+	/* The name of a file that has a path begins with a slash. */
+	return strcmp(link, "anon_inode:[pidfd]") == 0 || strncmp(link, "pidfd:[", 7) == 0;
+}
+
+static bool is_agent_link(int fd, const struct stat *st)
+{
+	struct rbt_record rec = {.fd = fd, .backend = RBT_BACKEND_AMD, .flags = RBT_RECORD_AGENT};
+
+	return S_ISSOCK(st->st_mode) && rbt_backend_amd.check_file(&rec) == 0;
+}
+
+static void close_link(struct porter *p)
+{
+	rbt_close(&p->ours);
+	rbt_close(&p->agent);
+}
+
+/*
+ * The way to an agent is a socket, and the program at its other end can send files through it. So
+ * the daemon gets one end of a pair in its place, and what goes over one is passed on over the
+ * other, without files. Returns the daemon's end, or -errno.
+ */
+static int take_link(struct porter *p, int fd)
+{
+	int pair[2], type = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
+	int agent = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (agent < 0 || socketpair(AF_UNIX, type, 0, pair) < 0) {
+		int r = -errno;
+		rbt_close(&agent);
+		return r;
+	}
+	close_link(p);
+	p->agent = agent;
+	p->ours = pair[0];
+	return pair[1];
+}
+
+/* A file that can be sent on in place of this one, or -errno. Closing a pidfd, a memfd or a control
+ * node waits for nobody, whoever else has it open and whatever they do. */
+static int take_file(struct porter *p, int fd)
+{
+	struct stat st;
+
+	if (is_pidfd(fd)) {
+		return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	}
+	if (fstat(fd, &st) < 0) {
+		return -errno;
+	}
+	if (is_small_memfd(&st) || is_control_file(fd)) {
+		return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	}
+	return is_agent_link(fd, &st) ? take_link(p, fd) : -EBADF;
+}
+
+static int check_files(struct porter *p, const struct files *files, struct files *ret)
+{
+	if (files->n > RBT_MAX_FDS_PER_MSG) {
+		return -EMSGSIZE;
+	}
+	for (size_t i = 0; i < files->n; i++) {
+		int fd = take_file(p, files->fds[i]);
+		if (fd < 0) {
+			return -EBADF;
+		}
+		ret->fds[ret->n++] = fd;
+	}
+	return 0;
+}
+
+static int send_on(struct porter *p, struct parcel *parcel, size_t size, const struct files *files,
+	bool is_whole)
+{
+	static struct files good;
+
+	parcel->error = is_whole ? check_files(p, files, &good) : -EMSGSIZE;
+	parcel->stays = p->agent >= 0;
+	int r = parcel->error < 0
+			? rbt_send(p->sock, parcel, PARCEL_HEAD, NULL, 0, 0)
+			: rbt_send(p->sock, parcel, PARCEL_HEAD + size, good.fds, good.n, 0);
+	close_files(&good);
+	return r;
+}
+
+/* One message. False at the end of the connection, or of the daemon's. */
+static bool carry(struct porter *p)
+{
+	static union {
+		char buf[CMSG_SPACE(sizeof(int) * SCM_MAX_FILES) +
+			 CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} control;
+	static struct parcel parcel;
+	static struct files files;
+	struct iovec iov = {.iov_base = parcel.bytes, .iov_len = sizeof(parcel.bytes)};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+
+	ssize_t n = recvmsg(p->connection, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	if (n < 0) {
+		return errno == EINTR || errno == EAGAIN;
+	}
+	take_files(&msg, &files);
+	/* The end, or an empty message: the daemon finds out which. */
+	if (n == 0 && files.n == 0) {
+		return false;
+	}
+	int r = send_on(
+		p, &parcel, (size_t)n, &files, (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0);
+	/* Here it may hang. */
+	close_files(&files);
+	return r == 0;
+}
+
+/* Passes on what is said to the agent, of which nothing may get lost. False at either's end. */
+static bool tell_agent(struct porter *p)
+{
+	struct pollfd pfds[2] = {{.fd = p->agent, .events = POLLOUT}, {.fd = p->ours}};
+	char buf[AGENT_MSG_MAX];
+	ssize_t n = recv(p->ours, buf, sizeof(buf), MSG_DONTWAIT);
+
+	if (n <= 0) {
+		return n < 0 && (errno == EAGAIN || errno == EINTR);
+	}
+	while (send(p->agent, buf, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+		if (errno != EAGAIN || poll(pfds, 2, -1) < 0 || pfds[1].revents != 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* And what the agent answers: whoever does not wait for it any more has no room for it. Files that
+ * come with it are closed by the kernel, and that may hang. */
+static bool hear_agent(struct porter *p)
+{
+	char buf[AGENT_MSG_MAX];
+	ssize_t n = recv(p->agent, buf, sizeof(buf), MSG_DONTWAIT);
+
+	if (n <= 0) {
+		return n < 0 && (errno == EAGAIN || errno == EINTR);
+	}
+	(void)send(p->ours, buf, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return true;
+}
+
+void porter_run(int sock, void *data)
+{
+	struct porter p = {.connection = RBT_ASIDE_KEPT, .sock = sock, .ours = -1, .agent = -1};
+
+	prctl(PR_SET_NAME, PORTER_NAME);
+	for (;;) {
+		struct pollfd pfds[4] = {
+			{.fd = p.connection, .events = POLLIN},
+			{.fd = sock},
+			{.fd = p.ours, .events = POLLIN},
+			{.fd = p.agent, .events = POLLIN},
+		};
+		if (poll(pfds, 4, p.agent >= 0 ? -1 : LINGER_MS) <= 0 || pfds[1].revents != 0) {
+			return;
+		}
+		/* With either end of a link goes the other. */
+		if ((pfds[2].revents != 0 && !tell_agent(&p)) ||
+			(pfds[3].revents != 0 && !hear_agent(&p))) {
+			close_link(&p);
+		}
+		if (pfds[0].revents != 0 && !carry(&p)) {
+			return;
+		}
+	}
+}

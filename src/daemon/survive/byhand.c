@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What users have said of processes, which holds until the process ends or runs another program:
+ * longer than a connection of its shim, and perhaps longer than we live. So it is kept by pid and
+ * start time, and in a file of one entry per process, which is replaced as a whole.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/survive/byhand.h"
+#include "sched/class.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+#define BYHAND_MAGIC 0x33646e68u
+
+/* On disk. */
+struct entry {
+	uint32_t magic;
+	int32_t pid;
+	uint64_t start_time;
+	uint64_t said_ns;
+	struct wish wish;
+	uint64_t resume_at_ns;
+	uint32_t has_wish, is_suspended;
+};
+
+struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time)
+{
+	struct said *said;
+
+	LIST_FOREACH (said, &d->said, link) {
+		if (said->pid == pid && said->start_time == start_time) {
+			return said;
+		}
+	}
+	return NULL;
+}
+
+static struct said *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
+{
+	struct said *said = byhand_find(d, pid, start_time);
+
+	if (said == NULL && (said = calloc(1, sizeof(*said))) != NULL) {
+		said->pid = pid;
+		said->start_time = start_time;
+		LIST_INSERT_HEAD(&d->said, said, link);
+	}
+	return said;
+}
+
+static void forget(struct said *said)
+{
+	LIST_REMOVE(said, link);
+	free(said);
+}
+
+static void forget_the_dead(struct daemon *d)
+{
+	struct said *said, *next;
+	uint64_t start_time;
+
+	for (said = LIST_FIRST(&d->said); said != NULL; said = next) {
+		next = LIST_NEXT(said, link);
+		if (rbt_proc_start_time(said->pid, &start_time) < 0 ||
+			start_time != said->start_time) {
+			forget(said);
+		}
+	}
+}
+
+void byhand_forget(struct daemon *d, const struct program *p)
+{
+	struct said *said = byhand_find(d, p->pid, p->start_time);
+
+	if (said != NULL) {
+		forget(said);
+		byhand_write(d);
+	}
+}
+
+void byhand_finish(struct daemon *d)
+{
+	while (!LIST_EMPTY(&d->said)) {
+		forget(LIST_FIRST(&d->said));
+	}
+}
+
+bool byhand_is_wanting(const struct daemon *d)
+{
+	const struct said *said;
+
+	LIST_FOREACH (said, &d->said, link) {
+		if (said->is_wanted) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_wish)
+{
+	struct said *said = obtain(d, pid, start_time);
+	struct program *p = program_find(d, pid);
+
+	if (p != NULL && p->start_time != start_time) {
+		p = NULL;
+	}
+	if (said == NULL) {
+		return;
+	}
+	/* A program that is back to normal may have been let go of. */
+	struct wish plain = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
+	said->said_ns = rbt_now_ns();
+	/* A program that is resumed before it was found may have been reniced, too. */
+	said->is_wanted = said->is_wanted && p == NULL && !is_wish;
+	said->has_wish = said->has_wish || is_wish;
+	if (p != NULL || is_wish) {
+		said->wish = p != NULL ? program_wish(p) : plain;
+	}
+	said->is_suspended = p != NULL && p->suspended;
+	said->resume_at_ns = p != NULL ? p->resume_at_ns : 0;
+	byhand_write(d);
+	if (p != NULL && is_wish && p->rule[0] != '\0') {
+		p->rule[0] = '\0';
+		d->dirty = true; /* it may have been kept for the rule alone */
+	}
+}
+
+bool byhand_apply(struct daemon *d, struct program *p)
+{
+	struct said *said = byhand_find(d, p->pid, p->start_time);
+
+	if (said == NULL) {
+		return false;
+	}
+	said->is_wanted = false;
+	if (said->has_wish) {
+		program_set_wish(p, &said->wish);
+	}
+	if (said->is_suspended && (said->resume_at_ns == 0 || said->resume_at_ns > rbt_now_ns())) {
+		p->suspended = true;
+		p->resume_at_ns = said->resume_at_ns;
+	}
+	d->dirty = true;
+	return said->has_wish;
+}
+
+static int write_all(const struct daemon *d, FILE *f)
+{
+	const struct said *said;
+
+	LIST_FOREACH (said, &d->said, link) {
+		struct entry e = {
+			.magic = BYHAND_MAGIC,
+			.pid = said->pid,
+			.start_time = said->start_time,
+			.said_ns = said->said_ns,
+			.wish = said->wish,
+			.resume_at_ns = said->resume_at_ns,
+			.has_wish = said->has_wish,
+			.is_suspended = said->is_suspended,
+		};
+		if (fwrite(&e, sizeof(e), 1, f) != 1) {
+			return -EIO;
+		}
+	}
+	return 0;
+}
+
+void byhand_write(struct daemon *d)
+{
+	char path[160], tmp[168];
+
+	forget_the_dead(d);
+	if (!home_is_ours(d)) {
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
+	if (LIST_EMPTY(&d->said)) {
+		unlink(path);
+		return;
+	}
+	snprintf(tmp, sizeof(tmp), "%s.new", path);
+	FILE *f = NULL;
+	int r = rbt_fopen_plain(tmp, true, &f);
+	r = r < 0 ? r : write_all(d, f);
+	if (f != NULL && fclose(f) != 0) {
+		r = -errno;
+	}
+	bool is_written = r == 0 && rename(tmp, path) == 0;
+	if (!is_written && !d->byhand_is_lost) {
+		rbt_warn("%s cannot be written: what users say is forgotten if rubatod is killed",
+			path);
+	}
+	/* Nothing is better than older words: a resumed program would be suspended again. */
+	if (!is_written) {
+		unlink(tmp);
+		unlink(path);
+	}
+	d->byhand_is_lost = !is_written;
+}
+
+static bool is_good(const struct entry *e)
+{
+	const struct wish *w = &e->wish;
+
+	return e->magic == BYHAND_MAGIC && w->priority <= RBT_PRIORITY_MAX && w->weight >= 1 &&
+	       w->weight <= RBT_WEIGHT_MAX && w->timeslice_us <= RBT_TIMESLICE_MAX_US &&
+	       rbt_limits_are_right(&w->limits);
+}
+
+void byhand_read(struct daemon *d)
+{
+	struct entry e;
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
+	FILE *f = NULL;
+	(void)rbt_fopen_plain(path, false, &f);
+	while (f != NULL && fread(&e, sizeof(e), 1, f) == 1 && is_good(&e)) {
+		struct said *said = obtain(d, e.pid, e.start_time);
+		if (said == NULL) {
+			continue;
+		}
+		said->said_ns = e.said_ns;
+		said->wish = e.wish;
+		said->resume_at_ns = e.resume_at_ns;
+		said->has_wish = e.has_wish != 0;
+		said->is_suspended = e.is_suspended != 0;
+		said->is_wanted = true;
+	}
+	if (f != NULL) {
+		fclose(f);
+	}
+	forget_the_dead(d);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The runtime directory, which is ours while we hold its lock. It can be taken from under us: a
+ * user's /run/user/UID goes with the last login, and what tidies /tmp removes what looks old.
+ * Programs go on with us over the connections they have, but nobody finds us any more. So we look
+ * now and then, and go back there; or, if another daemon was faster, leave the programs to it,
+ * which they find by themselves.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/survive/byhand.h"
+#include "daemon/survive/state.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/runtime.h"
+#include "util/time.h"
+
+/* Also the time that somebody who is removing the directory has to get done with it. */
+#define LOOK_EVERY_NS RBT_NS_PER_S
+#define CLAIM_NS      (500 * RBT_NS_PER_MS)
+#define CLAIM_STEP_US 2000
+
+static int take_lock(const struct daemon *d)
+{
+	int fd = open(d->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0) {
+		return -errno;
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		return -EBUSY;
+	}
+	return fd;
+}
+
+/* A process that a killed daemon had just forked has its lock for a moment more. A service manager
+ * would take that for a failed start; for other daemons the keeper waits. */
+static int claim_lock(const struct daemon *d)
+{
+	uint64_t end_ns = rbt_now_ns() + (d->is_system ? CLAIM_NS : 0);
+	int fd;
+
+	while ((fd = take_lock(d)) == -EBUSY && rbt_now_ns() < end_ns) {
+		usleep(CLAIM_STEP_US);
+	}
+	return fd;
+}
+
+int home_claim(struct daemon *d)
+{
+	int r = d->is_system ? rbt_system_dir_create(d->runtime_dir, sizeof(d->runtime_dir))
+			     : rbt_runtime_dir_create(d->runtime_dir, sizeof(d->runtime_dir));
+
+	if (r < 0) {
+		return r;
+	}
+	snprintf(d->socket_path, sizeof(d->socket_path), "%s/control.sock", d->runtime_dir);
+	snprintf(d->state_path, sizeof(d->state_path), "%s/state", d->runtime_dir);
+	snprintf(d->lock_path, sizeof(d->lock_path), "%s/lock", d->runtime_dir);
+	snprintf(d->hand_lock_path, sizeof(d->hand_lock_path), "%s/hand.lock", d->runtime_dir);
+	int fd = claim_lock(d);
+	if (fd < 0) {
+		return fd;
+	}
+	rbt_close(&d->lock_fd);
+	d->lock_fd = fd;
+	return 0;
+}
+
+bool home_is_ours(const struct daemon *d)
+{
+	struct stat held, there;
+
+	return fstat(d->lock_fd, &held) == 0 && stat(d->lock_path, &there) == 0 &&
+	       held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
+/* Whether tools and programs still look for us where we were: for a user who is not logged in it
+ * may be elsewhere. */
+static bool is_same_place(const struct daemon *d)
+{
+	char dir[sizeof(d->runtime_dir)];
+	int r = rbt_runtime_dir(d->is_system ? RBT_UID_SYSTEM : geteuid(), dir, sizeof(dir));
+
+	return r == 0 && strcmp(dir, d->runtime_dir) == 0;
+}
+
+/* 0, or -errno: nobody can find us yet. */
+static int go_back(struct daemon *d)
+{
+	if (!home_is_ours(d)) {
+		int r = is_same_place(d) ? home_claim(d) : -ENOENT;
+		if (r < 0) {
+			return r;
+		}
+	}
+	int r = server_restart(d);
+	if (r == 0) {
+		rbt_warn("%s was removed: it is there again", d->runtime_dir);
+		state_write(d);
+		byhand_write(d);
+	}
+	return r;
+}
+
+void home_tick(struct daemon *d, uint64_t now_ns)
+{
+	if (now_ns < d->home_look_ns) {
+		return;
+	}
+	d->home_look_ns = now_ns + LOOK_EVERY_NS;
+	if (access(d->socket_path, F_OK) == 0 && home_is_ours(d)) {
+		d->is_homeless = false;
+		return;
+	}
+	/* Not at the first look: whoever removes it may not be done. */
+	int r = d->is_homeless ? go_back(d) : -EAGAIN;
+	d->is_homeless = r < 0;
+	if (r == -EBUSY) {
+		rbt_warn("another rubatod serves %s: the programs are left to it", d->runtime_dir);
+		d->stop = true;
+	}
+}

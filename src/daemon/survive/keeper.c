@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/survive/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "util/deaths.h"
+#include "util/fd.h"
+#include "util/fork.h"
+#include "util/log.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+/* A process that the dead daemon had just forked may still have its lock, for a moment. A process
+ * that has it for longer is another daemon. */
+#define LOCK_WAIT_NS RBT_NS_PER_S
+#define LOCK_STEP_US 2000
+/* A daemon that has closed the pipe ends within this time, unless it hangs. */
+#define DYING_MS 500
+/* When deaths cannot be counted, they are at least kept from following each other at once. */
+#define UNCOUNTED_US  1000000
+#define MAX_ARGUMENTS 32
+
+/* In the keeper, these stand for everything else that the daemon had open. */
+enum { PIPE_FD = 3, DAEMON_FD = 4 };
+
+static void wait_until(uint64_t end_ns)
+{
+	uint64_t now_ns = rbt_now_ns();
+
+	while (now_ns < end_ns) {
+		usleep(100000);
+		now_ns = rbt_now_ns();
+	}
+}
+
+/* Whether the daemon has gone and nobody has taken its place. */
+static bool is_vacant(const char *lock_path)
+{
+	uint64_t end_ns = rbt_now_ns() + LOCK_WAIT_NS;
+	int fd = open(lock_path, O_RDWR | O_CLOEXEC);
+	bool is_free = false;
+
+	if (fd < 0) {
+		return true; /* the directory was removed: rubatod makes it again */
+	}
+	while (!(is_free = flock(fd, LOCK_EX | LOCK_NB) == 0) && rbt_now_ns() < end_ns) {
+		usleep(LOCK_STEP_US);
+	}
+	close(fd);
+	return is_free;
+}
+
+/* The daemon's arguments without what was meant for the process that started it. */
+static void copy_arguments(char *const *from, char *to[MAX_ARGUMENTS + 1])
+{
+	int n = 0;
+
+	for (; *from != NULL && n < MAX_ARGUMENTS; from++) {
+		if (strcmp(*from, "--ready-fd") == 0 && from[1] != NULL) {
+			from++;
+		} else if (strncmp(*from, "--ready-fd=", 11) != 0) {
+			to[n++] = *from;
+		}
+	}
+	to[n] = NULL;
+}
+
+/* By the path that the daemon had: an upgrade may have replaced the file behind it. */
+static void start_again(const struct keeper_plan *plan, const char *path)
+{
+	char *argv[MAX_ARGUMENTS + 1];
+
+	copy_arguments(plan->argv, argv);
+	unsetenv("LD_PRELOAD");
+	prctl(PR_SET_NAME, "rubatod");
+	execv(path, argv);
+	rbt_error("cannot start %s again: %s", path, strerror(errno));
+}
+
+static void replace_daemon(const struct keeper_plan *plan, const char *path)
+{
+	uint64_t now_ns = rbt_now_ns();
+
+	if (!is_vacant(plan->lock_path)) {
+		return;
+	}
+	if (rbt_deaths_note(plan->dir, now_ns) < 0) {
+		usleep(UNCOUNTED_US);
+	}
+	uint64_t end_ns = rbt_deaths_pause_end(plan->dir, now_ns);
+	if (end_ns != 0) {
+		rbt_warn(
+			"rubatod was killed %d times within %llu s: it is started again in %llu s, "
+			"or by the next command",
+			RBT_DEATHS_MAX, RBT_DEATHS_WITHIN_NS / RBT_NS_PER_S,
+			(end_ns - now_ns) / RBT_NS_PER_S);
+		wait_until(end_ns);
+		if (!is_vacant(plan->lock_path)) {
+			return;
+		}
+	} else {
+		rbt_warn("rubatod was killed: it is started again");
+	}
+	start_again(plan, path);
+}
+
+/*
+ * Until the daemon has ended; whether that was orderly. Its pidfd tells of its end only after all
+ * its files are closed. A killed daemon may wait for ever for files in messages that it has not
+ * read (porter.c); its lock and its end of the pipe are closed before that.
+ */
+static bool wait_for_end(void)
+{
+	struct pollfd fds[2] = {
+		{.fd = PIPE_FD, .events = POLLIN}, {.fd = DAEMON_FD, .events = POLLIN}};
+	char byte;
+
+	while (fds[1].revents == 0) {
+		int n = poll(fds, 2, fds[0].fd < 0 ? DYING_MS : -1);
+		if (n < 0 && errno != EINTR) {
+			return true;
+		}
+		if (n == 0) {
+			return false;
+		}
+		if ((fds[0].revents & POLLIN) != 0 && read(PIPE_FD, &byte, 1) == 1) {
+			return true;
+		}
+		if (fds[0].revents != 0) {
+			fds[0].fd = -1; /* its end has no news any more */
+		}
+	}
+	return false;
+}
+
+static void child(const struct keeper_plan *plan, int pipe_fd, int daemon_fd)
+{
+	char path[4096];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	setsid();
+	prctl(PR_SET_NAME, RBT_KEEPER_NAME);
+	path[n > 0 ? n : 0] = '\0';
+	char *deleted = strstr(path, " (deleted)");
+	if (deleted != NULL) {
+		*deleted = '\0';
+	}
+	/* Two steps: either number may be the other's target. */
+	int a = fcntl(pipe_fd, F_DUPFD_CLOEXEC, DAEMON_FD + 1);
+	int b = fcntl(daemon_fd, F_DUPFD_CLOEXEC, DAEMON_FD + 1);
+	if (n <= 0 || a < 0 || b < 0 || dup3(a, PIPE_FD, O_CLOEXEC) < 0 ||
+		dup3(b, DAEMON_FD, O_CLOEXEC) < 0) {
+		_exit(1);
+	}
+	close_range(DAEMON_FD + 1, ~0u, 0);
+	rbt_fork_is_apart();
+	for (int number = 1; number < NSIG; number++) {
+		signal(number, SIG_DFL);
+	}
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* The terminal's and the service manager's signals are for the daemon. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	if (!wait_for_end()) {
+		signal(SIGINT, SIG_DFL);
+		signal(SIGHUP, SIG_DFL);
+		replace_daemon(plan, path);
+	}
+	_exit(0);
+}
+
+pid_t keeper_start(const struct keeper_plan *plan, int *ret_fd)
+{
+	int pipe_fds[2];
+	int daemon_fd = rbt_pidfd_open(getpid());
+
+	if (daemon_fd < 0) {
+		return daemon_fd;
+	}
+	if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+		int r = -errno;
+		close(daemon_fd);
+		return r;
+	}
+	pid_t pid = rbt_fork();
+	if (pid == 0) {
+		child(plan, pipe_fds[0], daemon_fd);
+	}
+	close(daemon_fd);
+	close(pipe_fds[0]);
+	if (pid < 0) {
+		close(pipe_fds[1]);
+		return pid;
+	}
+	*ret_fd = pipe_fds[1];
+	return pid;
+}
+
+void keeper_dismiss(int *fd)
+{
+	if (*fd >= 0) {
+		ssize_t ignored = write(*fd, "q", 1);
+		(void)ignored;
+		rbt_close(fd);
+	}
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state file: for every program that may be found suspended or with a changed slice if daemon
+ * and hand are killed together, who it is and the records to reach it by. A sequence of entries,
+ * each followed by an encoded record. Replaced as a whole by rename(); a file that does not parse
+ * is ignored from that point on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/survive/state.h"
+#include "proto/message.h"
+#include "util/fd.h"
+#include "util/log.h"
+#include "util/proc.h"
+#include "util/time.h"
+
+#define STATE_MAGIC    0x31747362u
+#define STATE_MAX_SIZE (64u << 20)
+
+struct entry {
+	uint32_t magic;
+	int32_t pid;
+	uint64_t start_time;
+	uint32_t size;    /* of the record that follows */
+	uint32_t is_left; /* it could not be put back, and the hand does not know of it any more */
+};
+
+struct unhealed {
+	LIST_ENTRY(unhealed) link;
+	/* Put back by the record that the file had. The program may have set a slice since that was
+	 * written: its next record says so, and then it is put back once more. */
+	bool is_healed;
+	bool is_said; /* that it could not be put back */
+	struct entry entry;
+	char record[];
+};
+
+static bool still_lives(const struct entry *e)
+{
+	uint64_t start_time;
+
+	return rbt_proc_start_time(e->pid, &start_time) == 0 && start_time == e->start_time;
+}
+
+static void forget(struct unhealed *u)
+{
+	LIST_REMOVE(u, link);
+	free(u);
+}
+
+static void forget_the_dead(struct daemon *d)
+{
+	struct unhealed *u, *next;
+
+	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+		next = LIST_NEXT(u, link);
+		if (!still_lives(&u->entry)) {
+			forget(u);
+		}
+	}
+}
+
+static int write_program(struct daemon *d, FILE *f, struct program *p)
+{
+	static char buf[RBT_RECORD_MSG_MAX];
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		ssize_t n = -1;
+
+		/* An agent puts its program back by itself. */
+		if (mine != NULL && (mine->rec.flags & RBT_RECORD_AGENT) == 0) {
+			n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf, sizeof(buf));
+		}
+		if (n < 0) {
+			continue;
+		}
+		struct entry e = {
+			.magic = STATE_MAGIC,
+			.pid = p->pid,
+			.start_time = p->start_time,
+			.size = (uint32_t)n,
+			.is_left = !h->in_hand && (mine->suspended || mine->slices_changed),
+		};
+		if (fwrite(&e, sizeof(e), 1, f) != 1 || fwrite(buf, (size_t)n, 1, f) != 1) {
+			return -EIO;
+		}
+	}
+	return 0;
+}
+
+/* Who wants nothing special may be kept off for somebody who does, or because the policy gives
+ * turns to all; and what was done is not undone yet when nobody wants it any more. */
+bool state_is_needed(struct daemon *d)
+{
+	struct program *p;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (!program_is_plain(p) || program_is_changed(p)) {
+			return true;
+		}
+	}
+	return !LIST_EMPTY(&d->programs) && schedule_takes_turns(d, RBT_PRIORITY_NORMAL);
+}
+
+static int write_all(struct daemon *d, FILE *f)
+{
+	struct program *p;
+	struct unhealed *u;
+	bool any = state_is_needed(d);
+	int r = 0;
+
+	LIST_FOREACH (p, &d->programs, link) {
+		if (r == 0 && any) {
+			r = write_program(d, f, p);
+		}
+	}
+	LIST_FOREACH (u, &d->unhealed, link) {
+		u->entry.is_left = 1;
+		if (r == 0 && !u->is_healed &&
+			(fwrite(&u->entry, sizeof(u->entry), 1, f) != 1 ||
+				fwrite(u->record, u->entry.size, 1, f) != 1)) {
+			r = -EIO;
+		}
+	}
+	return r;
+}
+
+void state_write(struct daemon *d)
+{
+	char tmp[176];
+
+	forget_the_dead(d);
+	if (!home_is_ours(d)) {
+		return;
+	}
+	snprintf(tmp, sizeof(tmp), "%s.new", d->state_path);
+	FILE *f = NULL;
+	int r = rbt_fopen_plain(tmp, true, &f);
+	r = r < 0 ? r : write_all(d, f);
+	long size = f == NULL ? 0 : ftell(f);
+	if (f != NULL && fclose(f) != 0 && r == 0) {
+		r = -errno;
+	}
+	/* A full disk only costs the safety net below two others: go on without. It is said once,
+	 * for the file is written again with every change. */
+	if (r < 0 && !d->state_is_lost) {
+		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
+	}
+	d->state_is_lost = r < 0;
+	if (r == 0 && size > 0 && rename(tmp, d->state_path) == 0) {
+		return;
+	}
+	unlink(tmp);
+	unlink(d->state_path);
+}
+
+static int heal_one(struct daemon *d, const struct unhealed *u)
+{
+	struct rbt_record rec;
+	int r = rbt_record_decode(u->record, u->entry.size, &rec);
+
+	if (r < 0) {
+		return r;
+	}
+	rec.fd = borrow_device(d, u->entry.pid, u->entry.start_time, &rec);
+	if (rec.fd < 0) {
+		r = rec.fd;
+		rbt_record_finish(&rec);
+		return r;
+	}
+	struct rbt_holding h = {
+		.rec = rec, .force = true, .slices_changed = true, .suspended = true};
+	r = rbt_holding_restore(&h);
+	rbt_record_finish(&h.rec);
+	return r;
+}
+
+static void keep_unhealed(struct daemon *d, const struct entry *e, const char *record)
+{
+	struct unhealed *u = malloc(sizeof(*u) + e->size);
+
+	if (u != NULL) {
+		u->is_healed = u->is_said = false;
+		u->entry = *e;
+		memcpy(u->record, record, e->size);
+		LIST_INSERT_HEAD(&d->unhealed, u, link);
+	}
+}
+
+static void read_entries(struct daemon *d, const char *buf, size_t size)
+{
+	struct entry e;
+
+	for (size_t at = 0; size - at >= sizeof(e); at += e.size) {
+		memcpy(&e, buf + at, sizeof(e));
+		at += sizeof(e);
+		if (e.magic != STATE_MAGIC || e.pid <= 0 || e.size > size - at) {
+			rbt_warn("state file %s is damaged; the rest is ignored", d->state_path);
+			return;
+		}
+		if (still_lives(&e)) {
+			keep_unhealed(d, &e, buf + at);
+		}
+	}
+}
+
+void state_read(struct daemon *d)
+{
+	struct stat st;
+	FILE *f;
+
+	if (rbt_fopen_plain(d->state_path, false, &f) < 0) {
+		return;
+	}
+	if (fstat(fileno(f), &st) == 0 && st.st_size > 0 && st.st_size <= STATE_MAX_SIZE) {
+		size_t size = (size_t)st.st_size;
+		char *buf = malloc(size);
+		if (buf != NULL && fread(buf, size, 1, f) == 1) {
+			read_entries(d, buf, size);
+		}
+		free(buf);
+	}
+	fclose(f);
+}
+
+static bool has_unhealed(const struct daemon *d)
+{
+	const struct unhealed *u;
+
+	LIST_FOREACH (u, &d->unhealed, link) {
+		if (!u->is_healed) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void state_heal(struct daemon *d, bool is_done)
+{
+	struct unhealed *u, *next;
+
+	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+		next = LIST_NEXT(u, link);
+		int r = u->is_healed || (is_done && !u->entry.is_left) ? 0 : heal_one(d, u);
+		u->is_healed = r == 0;
+		if (r == -ESRCH || r == -EBADMSG) {
+			forget(u);
+		} else if (r < 0 && !u->is_said) {
+			u->is_said = true;
+			rbt_warn("process %d may still be held by a scheduler that died (%s); "
+				 "`rubato resume %d` as root puts it back",
+				(int)u->entry.pid, strerror(-r), (int)u->entry.pid);
+		}
+	}
+	state_write(d);
+	d->heal_ns = has_unhealed(d) ? rbt_now_ns() + RETRY_NS : 0;
+}
+
+void state_tick(struct daemon *d, uint64_t now_ns)
+{
+	if (d->heal_ns != 0 && now_ns >= d->heal_ns && !hand_is_awaited(d)) {
+		state_heal(d, false);
+	}
+}
+
+bool state_has_healed(const struct daemon *d, pid_t pid)
+{
+	const struct unhealed *u;
+	bool any = false;
+
+	LIST_FOREACH (u, &d->unhealed, link) {
+		if (u->entry.pid == pid && !u->is_healed) {
+			return false;
+		}
+		any = any || (u->entry.pid == pid && still_lives(&u->entry));
+	}
+	return any;
+}
+
+void state_keep(struct daemon *d, const struct program *p, const struct rbt_record *rec)
+{
+	static char buf[RBT_RECORD_MSG_MAX];
+	ssize_t n = rbt_record_encode(rec, RBT_MSG_RECORD, buf, sizeof(buf));
+	struct entry e = {
+		.magic = STATE_MAGIC,
+		.pid = p->pid,
+		.start_time = p->start_time,
+		.size = n > 0 ? (uint32_t)n : 0,
+	};
+
+	/* Nothing is left of a program that has ended. */
+	if (n <= 0 || rbt_pidfd_has_exited(p->pidfd.fd)) {
+		return;
+	}
+	if (user_may_be_named(p->user)) {
+		rbt_warn("process %d may still be held: the driver refused to let it go; `rubato "
+			 "resume %d` tries again",
+			(int)e.pid, (int)e.pid);
+	}
+	keep_unhealed(d, &e, buf);
+	d->heal_ns = rbt_now_ns() + RETRY_NS;
+}
+
+enum left state_take(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client)
+{
+	struct unhealed *u, *next;
+	struct rbt_msg_record msg;
+	enum left left = LEFT_NOTHING;
+
+	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+		next = LIST_NEXT(u, link);
+		if (u->entry.size < sizeof(msg)) {
+			continue;
+		}
+		memcpy(&msg, u->record, sizeof(msg));
+		if (u->entry.pid == pid && msg.backend == backend && msg.client == client) {
+			left = !u->is_healed || left == LEFT_CHANGED ? LEFT_CHANGED : LEFT_HEALED;
+			forget(u);
+		}
+	}
+	return left;
+}
+
+void state_finish(struct daemon *d)
+{
+	struct unhealed *u;
+
+	while ((u = LIST_FIRST(&d->unhealed)) != NULL) {
+		forget(u);
+	}
+}

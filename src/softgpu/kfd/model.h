@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the KFD model: processes and queues, and what its files share. */
+#ifndef RBT_SOFTGPU_KFD_MODEL_H
+#define RBT_SOFTGPU_KFD_MODEL_H
+
+#include "backend/amd/kfd_abi.h"
+#include "softgpu/kfd/kfd.h"
+
+/* What stands in the save area of a queue that was taken off in the middle of a packet. */
+#define KFD_SAVED_MAGIC 0x56535752u
+struct kfd_saved_wave {
+	uint32_t magic, queue_id;
+	uint64_t packet; /* where the read pointer stood */
+	uint64_t ran_ns; /* of the packet's time */
+	uint64_t serial; /* of this save */
+};
+#define KFD_SAVED_AT 64u /* behind the header */
+
+struct kfd_queue {
+	uint32_t id, gpu, type, ring_size, percentage, priority, grace_period, sdma_engine;
+	uint32_t save_size, cu_bits;
+	uint64_t ring, wptr_at, rptr_at, save_at;
+	uint64_t exceptions;
+	bool suspended, being_destroyed;
+	/* Of the packet under way. */
+	bool in_packet, saved;
+	uint64_t ran_ns, serial;
+	bool had_work; /* when last looked at */
+	uint64_t completed, restored, restarted, n_suspends;
+};
+
+struct kfd_device {
+	bool has_vm;
+	uint32_t drm_fd;
+	uint64_t exceptions, vram_bytes;
+};
+
+struct kfd_memory {
+	struct kfd_memory *next;
+	uint64_t handle, bytes; /* bytes of VRAM; 0 for other memory */
+	uint32_t gpu;
+};
+
+/* What a program waits for, until somebody sets it. */
+struct kfd_event {
+	struct kfd_event *next;
+	uint32_t id, type;
+	bool auto_reset, set;
+	uint64_t age;
+};
+
+/* A thread that waits for some of them. */
+struct kfd_wait {
+	struct kfd_wait *next;
+	int tid;
+	uint64_t until_ns;
+	uint64_t seen; /* a bit an event that was set since it began */
+};
+
+struct kfd_process {
+	struct kfd_process *next;
+	struct rbt_kfd *kfd;
+	int pid;
+	bool secondary; /* of one open, apart from the program's others; nobody finds it by pid */
+	struct kfd_event *events;
+	struct kfd_wait *waits;
+	uint32_t n_signal_events, n_other_events;
+	bool xnack_off;
+	struct kfd_device devices[RBT_KFD_MAX_GPUS];
+	struct kfd_queue *queues[KFD_MAX_QUEUES];
+	uint32_t n_queues, next_memory;
+	struct kfd_memory *memory;
+	/* The runtime's handshake, and the one who waits in it. */
+	struct kfd_runtime_info runtime;
+	uint32_t runtime_answers;
+	int waiting_tid;
+	/* While it is debugged. */
+	bool debugged, active; /* active: the GPUs were told */
+	int debugger;          /* pid; 0 when it is the process itself */
+	int event_file;        /* -1 */
+	uint64_t enabled_mask, exceptions;
+	uint32_t launch_mode, flags;
+};
+
+struct rbt_kfd_open {
+	struct rbt_kfd_open *next;
+	struct rbt_kfd *kfd;
+	int pid;
+	struct kfd_process *secondary; /* NULL: it is the program's one */
+};
+
+struct kfd_counters {
+	uint64_t calls, unknown, faults, oopses, packets;
+};
+
+struct rbt_kfd {
+	struct rbt_kfd_config config;
+	struct rbt_kfd_ops ops;
+	struct kfd_process *processes;
+	struct rbt_kfd_open *opens;
+	struct kfd_counters counters;
+	struct rbt_kfd_fault faults[RBT_KFD_MAX_FAULTS];
+	size_t n_faults;
+	uint64_t now_ns;
+};
+
+/* One call on its way: the argument is our copy, zero where the caller's was shorter. */
+struct kfd_call {
+	struct rbt_kfd *kfd;
+	struct rbt_kfd_open *open;
+	struct kfd_process *process; /* whose file it is */
+	struct rbt_kfd_task caller;
+	uint32_t nr, size; /* size: of the caller's argument */
+	bool fail_queues;  /* by an injected fault */
+	union {
+		/* First, and the largest that a request can name: an initialiser clears it all. */
+		uint8_t bytes[_IOC_SIZEMASK + 1];
+		struct kfd_version version;
+		struct kfd_create_queue create;
+		struct kfd_destroy_queue destroy;
+		struct kfd_update_queue update;
+		struct kfd_set_cu_mask cu_mask;
+		struct kfd_clock_counters clock;
+		struct kfd_apertures_old apertures_old;
+		struct kfd_apertures apertures;
+		struct kfd_acquire_vm acquire_vm;
+		struct kfd_alloc_memory alloc;
+		struct kfd_free_memory free;
+		struct kfd_runtime_enable runtime;
+		struct kfd_dbg_trap dbg;
+		struct kfd_set_policy policy;
+		struct kfd_create_event create_event;
+		struct kfd_one_event event;
+		struct kfd_wait_events wait_events;
+		struct kfd_map_memory map;
+		struct kfd_available_memory available;
+		struct kfd_wave_state wave_state;
+		struct kfd_svm svm;
+		struct kfd_profiler profiler;
+		uint32_t words[16]; /* of what is only looked at */
+	} arg;
+};
+
+/* kfd_process.c */
+struct kfd_process *kfd_make_secondary(struct rbt_kfd_open *open); /* NULL: memory */
+struct kfd_process *kfd_find_process(struct rbt_kfd *kfd, int pid);
+struct kfd_process *kfd_get_process(
+	struct rbt_kfd *kfd, int pid);                         /* made if need be; NULL: memory */
+int kfd_gpu_by_id(const struct rbt_kfd *kfd, uint32_t gpu_id); /* -1 */
+void kfd_log(struct rbt_kfd *kfd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void kfd_fill_aperture(const struct rbt_kfd *kfd, uint32_t gpu, struct kfd_aperture *ret);
+
+uint64_t kfd_now_ns(const struct rbt_kfd *kfd);
+
+/* kfd_queue.c. Handlers return what the ioctl does. */
+int64_t kfd_create_queue(struct kfd_call *c);
+int64_t kfd_destroy_queue(struct kfd_call *c);
+int64_t kfd_update_queue(struct kfd_call *c);
+int64_t kfd_set_cu_mask(struct kfd_call *c);
+void kfd_queue_free(struct kfd_process *p, uint32_t id);
+bool kfd_queue_may_run(const struct kfd_process *p, const struct kfd_queue *q);
+bool kfd_is_compute(const struct kfd_queue *q);
+struct kfd_queue *kfd_find_queue(struct kfd_process *p, uint32_t id);
+
+/* kfd_events.c */
+int64_t kfd_create_event(struct kfd_call *c);
+int64_t kfd_destroy_event(struct kfd_call *c);
+int64_t kfd_set_event(struct kfd_call *c);
+int64_t kfd_reset_event(struct kfd_call *c);
+int64_t kfd_wait_events(struct kfd_call *c);
+void kfd_free_events(struct kfd_process *p);
+
+/* kfd_calls.c */
+int64_t kfd_set_policy(struct kfd_call *c);
+int64_t kfd_refused(struct kfd_call *c);
+int64_t kfd_set_scratch(struct kfd_call *c);
+int64_t kfd_tile_config(struct kfd_call *c);
+int64_t kfd_set_trap_handler(struct kfd_call *c);
+int64_t kfd_wave_state(struct kfd_call *c);
+int64_t kfd_dmabuf_info(struct kfd_call *c);
+int64_t kfd_import_dmabuf(struct kfd_call *c);
+int64_t kfd_alloc_gws(struct kfd_call *c);
+int64_t kfd_smi_events(struct kfd_call *c);
+int64_t kfd_svm(struct kfd_call *c);
+int64_t kfd_xnack(struct kfd_call *c);
+int64_t kfd_criu(struct kfd_call *c);
+int64_t kfd_export_dmabuf(struct kfd_call *c);
+int64_t kfd_create_process(struct kfd_call *c);
+int64_t kfd_profiler(struct kfd_call *c);
+int64_t kfd_not_modelled(struct kfd_call *c);
+
+/* kfd_memory.c */
+int64_t kfd_map_memory(struct kfd_call *c);
+int64_t kfd_available_memory(struct kfd_call *c);
+int64_t kfd_acquire_vm(struct kfd_call *c);
+int64_t kfd_alloc_memory(struct kfd_call *c);
+int64_t kfd_free_memory(struct kfd_call *c);
+int64_t kfd_apertures(struct kfd_call *c);
+int64_t kfd_apertures_old(struct kfd_call *c);
+
+/* kfd_debug.c */
+int64_t kfd_runtime_enable(struct kfd_call *c);
+int64_t kfd_dbg_trap(struct kfd_call *c);
+void kfd_raise(struct kfd_process *p, uint64_t mask, uint32_t gpu, struct kfd_queue *q);
+void kfd_end_debugging(struct kfd_process *target);
+
+/* kfd_suspend.c */
+int64_t kfd_suspend_queues(struct kfd_call *c, struct kfd_process *target);
+int64_t kfd_resume_queues(struct kfd_call *c, struct kfd_process *target);
+void kfd_resume_all(struct kfd_process *target);
+
+/* kfd_run.c */
+void kfd_save(struct kfd_process *p, struct kfd_queue *q);
+void kfd_restore(struct kfd_process *p, struct kfd_queue *q);
+
+#endif

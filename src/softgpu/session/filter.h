@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RBT_SOFTGPU_SESSION_FILTER_H
+#define RBT_SOFTGPU_SESSION_FILTER_H
+
+/*
+ * Puts this process and all its descendants under the filter: opens, readlinks and the drivers'
+ * ioctls wait for whoever listens on the returned fd (CLOEXEC). Returns it or -errno; -EBUSY when
+ * there is such a listener above us already.
+ */
+int filter_install(void);
+
+/*
+ * What a program can still tell from a real device, or get past us with: stat() and access() of the
+ * nodes and the listing of /dev (the nodes can only be opened), mmap() of a node, io_uring,
+ * programs of another instruction set, and programs that want such a listener for themselves.
+ */
+
+#endif

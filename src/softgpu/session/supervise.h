@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RBT_SOFTGPU_SESSION_SUPERVISE_H
+#define RBT_SOFTGPU_SESSION_SUPERVISE_H
+
+#include "softgpu/session/session.h"
+
+/*
+ * Runs argv in the session and returns its exit status as a shell would (128 + signal, 127, 126).
+ *
+ * Three processes: this one, which waits; the supervisor, its child and the parent of the command,
+ * which serves the command and all its descendants until the last of them has gone, also after this
+ * one has returned; and the command.
+ */
+int supervise(struct session *session, char *const argv[]);
+
+#endif
