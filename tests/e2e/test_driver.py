@@ -118,7 +118,7 @@ def test_another_slice_layout(s):
     s.softgpu("fault", "--cmd", SET_SLICE, "--size", 16)
     refused_altogether(s, "could not be set")
     one_line(s.rubato("renice", p.pid, "--class", "best-effort", code=1), "999.10")
-    assert s.ps()[p.pid]["managed"] is False, "what failed has changed nothing"
+    eventually("what failed has changed nothing", lambda: s.ps()[p.pid]["managed"] is False)
     assert s.is_default(p.pid)
 
 
