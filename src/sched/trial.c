@@ -6,6 +6,7 @@
 #define CYCLE_MOST    32 /* requests that would fit in the time from one to the next */
 #define SETTLE        8  /* requests before the first one is tried */
 #define IGNORED       4  /* of these, what is not counted: the company has just changed */
+#define FEW           6
 #define ENOUGH        16
 #define SPARED_MAX    96
 #define REFILL        128
@@ -145,9 +146,9 @@ static bool is_above(struct ranks r, int64_t halves)
 	return r.sum > 0 && 12 * r.sum * r.sum >= halves * halves * r.spread;
 }
 
-/* What a reserve costs the neighbours, as far as is known, in microseconds each; and whether that
- * it does is clear. */
-static uint64_t cost_us(const struct rbt_trial *t, bool *ret_is_clear)
+/* What a reserve costs the neighbours, as far as is known, in microseconds each; and whether it
+ * seems to cost anything, or clearly does (z >= 2). */
+static uint64_t cost_us(const struct rbt_trial *t, bool *ret_seems_so, bool *ret_is_clear)
 {
 	struct sorted without, with;
 
@@ -155,7 +156,10 @@ static uint64_t cost_us(const struct rbt_trial *t, bool *ret_is_clear)
 	sort(&t->pace[WITH], RBT_TRIAL_KEPT, &with);
 	uint64_t fast = mean_of(&without, without.n), slow = mean_of(&with, with.n);
 
-	*ret_is_clear = is_above(compare(&without, &with, 0), 4);
+	struct ranks faster = compare(&without, &with, 0);
+
+	*ret_seems_so = faster.sum > 0;
+	*ret_is_clear = is_above(faster, 4);
 	return with.n > 0 && fast > slow ? t->cycle_us * (fast - slow) / fast : 0;
 }
 
@@ -214,18 +218,20 @@ static void decide(struct rbt_trial *t, enum rbt_verdict verdict, bool was_clear
 static void judge(struct rbt_trial *t)
 {
 	uint32_t n = t->took[WITHOUT].n, m = t->took[WITH].n, n_rarer = n < m ? n : m;
-	bool costs;
+	bool may_cost, costs;
 	struct sorted without, with;
 
 	sort(&t->took[WITHOUT], RBT_TRIAL_KEPT, &without);
 	sort(&t->took[WITH], RBT_TRIAL_KEPT, &with);
-	uint64_t margin_us = cost_us(t, &costs) / WEIGHT;
+	uint64_t margin_us = cost_us(t, &may_cost, &costs) / WEIGHT;
 	uint64_t most_us = mean_of(&with, with.n) / MARGIN_SHARE;
 	t->margin_us = (uint32_t)(margin_us < most_us ? margin_us : most_us);
 	/* It may cost the requests themselves. */
-	costs = costs || is_above(compare(&with, &without, 0), 5);
+	struct ranks faster = compare(&with, &without, 0);
+	may_cost = may_cost || faster.sum > 0;
+	costs = costs || is_above(faster, 5);
 	bool leans = !costs && is_above(compare(&without, &with, t->margin_us), 2);
-	bool is_last = n_rarer >= (leans ? ENOUGH : RBT_TRIAL_KEPT);
+	bool is_last = n_rarer >= (!may_cost ? FEW : leans ? ENOUGH : RBT_TRIAL_KEPT);
 	if (are_slower(&without, &with, t->margin_us)) {
 		decide(t, RBT_VERDICT_WORTH_IT, true);
 	} else if (costs && n_rarer >= ENOUGH &&
