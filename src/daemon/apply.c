@@ -39,7 +39,8 @@ static bool slice_differs(struct daemon *d, const struct hold *h, uint32_t gpu, 
 	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 
 	return h->slice_us[gpu] != us ||
-	       (h->stale && (us != RBT_TIMESLICE_OWN || (mine != NULL && mine->slices_changed)));
+	       (h->stale &&
+		       (us != RBT_TIMESLICE_OWN || (mine != NULL && mine->applied.slices_changed)));
 }
 
 /* The same for its copy tasks: those that get their own slices back when `lengthen`. */
@@ -51,15 +52,15 @@ static void apply_copies(
 	bool is_short = (decision->short_copies >> gpu & 1) != 0;
 	uint64_t wanted = is_short ? p->params.tasks[gpu].copy_runlists : 0;
 	uint64_t had = h->copy_runlists[gpu];
-	bool is_in_doubt = h->stale && mine != NULL && mine->slices_changed;
+	bool is_in_doubt = h->stale && mine != NULL && mine->applied.slices_changed;
 
 	if (lengthen && wanted == 0 && (had != 0 || is_in_doubt)) {
-		note(p, hand_set_copy_slice(d, h, gpu, RBT_ALL_RUNLISTS, RBT_TIMESLICE_OWN));
+		note(p, hand_set_slice(d, h, gpu, RBT_ALL_RUNLISTS, RBT_TIMESLICE_OWN));
 	} else if (lengthen && (had & ~wanted) != 0) {
-		note(p, hand_set_copy_slice(d, h, gpu, had & ~wanted, RBT_TIMESLICE_OWN));
+		note(p, hand_set_slice(d, h, gpu, had & ~wanted, RBT_TIMESLICE_OWN));
 	} else if (!lengthen && wanted != 0 &&
 		   (had != wanted || h->copy_us[gpu] != decision->slice_us[gpu] || h->stale)) {
-		note(p, hand_set_copy_slice(d, h, gpu, wanted, decision->slice_us[gpu]));
+		note(p, hand_set_slice(d, h, gpu, wanted, decision->slice_us[gpu]));
 	}
 }
 
@@ -78,7 +79,7 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 				continue;
 			}
 			if (longer == lengthen && slice_differs(d, h, gpu, us)) {
-				note(p, hand_set_slice(d, h, gpu, us));
+				note(p, hand_set_slice(d, h, gpu, 0, us));
 			}
 			apply_copies(d, p, h, gpu, lengthen);
 		}

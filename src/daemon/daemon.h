@@ -536,10 +536,8 @@ void gpulock_check(struct daemon *d);
 int hand_ensure(struct daemon *d);
 int hand_hold(struct daemon *d, struct hold *h);
 int hand_drop(struct daemon *d, uint32_t id);
-int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us);
-/* The same for its copy tasks on these runlists, as rbt_holding_set_copy_slice(). */
-int hand_set_copy_slice(
-	struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us);
+/* Of its compute tasks, or, with runlists, of its copy tasks on these: as RBT_ACT_SET_SLICE. */
+int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us);
 /* how: not RBT_ON. */
 int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns);
 int hand_resume(struct daemon *d, struct hold *h);

@@ -151,11 +151,11 @@ static int restore_by_hand(struct daemon *d, struct hold *h)
 	int first = 0, r;
 
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (h->slice_us[gpu] != 0 && (r = hand_set_slice(d, h, gpu, 0)) < 0) {
+		if (h->slice_us[gpu] != 0 && (r = hand_set_slice(d, h, gpu, 0, 0)) < 0) {
 			first = r;
 		}
 		if (h->copy_runlists[gpu] != 0 &&
-			(r = hand_set_copy_slice(d, h, gpu, RBT_ALL_RUNLISTS, 0)) < 0) {
+			(r = hand_set_slice(d, h, gpu, RBT_ALL_RUNLISTS, 0)) < 0) {
 			first = r;
 		}
 	}
@@ -325,14 +325,16 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 	}
 	enum left left = state_take(d, p->pid, h->backend, h->client);
 	/* Its own slices are said again: this record knows them. */
-	mine->slices_changed = mine->slices_changed || left != LEFT_NOTHING;
+	if (left != LEFT_NOTHING) {
+		rbt_holding_assume_slices(mine);
+	}
 	if (left == LEFT_CHANGED) {
 		/* Left behind by a scheduler that was killed: put it back before anything else. */
-		mine->suspended = true;
+		rbt_holding_assume_off(mine);
 		rbt_holding_restore(mine);
 		/* What the driver refused is tried again with the rest. */
-		h->off = mine->suspended ? RBT_OFF_COMMAND : h->off;
-		h->rest_off = mine->suspended || h->rest_off;
+		h->off = mine->applied.is_off ? RBT_OFF_COMMAND : h->off;
+		h->rest_off = mine->applied.is_off || h->rest_off;
 	}
 	/* Nothing is half suspended: what it has made since would run on. */
 	if (p->suspended && program_is_partial(d, p)) {
