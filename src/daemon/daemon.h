@@ -58,30 +58,24 @@ struct peer {
 	LIST_ENTRY(peer) link;
 };
 
-/* One client of a program: a record held by us and by the hand, and what was done to it. */
+/* One client of a program: a record held by us and by the hand. What was applied to it is in
+ * mine->applied, and nowhere else. */
 struct hold {
 	uint32_t id;
+	struct rbt_holding *mine; /* in the daemon's table */
 	struct program *program;
 	uint32_t backend, client;
-	bool in_hand;     /* the hand has the current record */
-	enum rbt_off off; /* applied */
-	bool rest_off;    /* applied: its other tasks too, as with RBT_OFF_COMMAND */
-	bool is_roused;   /* since it was last let back: once is enough */
-	bool was_off;     /* when that was last noted: rouse.c */
-	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
-	bool refused;     /* the driver refused it something: said again with the next change */
-	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
-	uint64_t slice_us[RBT_MAX_GPUS]; /* applied to compute tasks; 0: the tasks' own */
-	/* Applied to copy tasks on these runlists, a bit each; 0: all have their own. */
-	uint64_t copy_us[RBT_MAX_GPUS], copy_runlists[RBT_MAX_GPUS];
-	uint32_t watch_us;       /* applied: how often its queues are looked at; 0: not */
-	uint32_t level;          /* applied: of the backend's set_level(); 1: its own */
-	uint64_t watch_retry_ns; /* they could not be: not before this */
+	bool in_hand; /* the hand has the current record */
+	bool was_off; /* when that was last noted: rouse.c */
+	/* What is wanted is to be said again, even if it was applied: the record names tasks that
+	 * have not heard of it, or the hand or the driver has undone or refused some of it. */
+	bool stale;
+	bool refused; /* the driver refused it something: said again with the next change */
+	uint64_t new_since_ns;   /* its program is setting up a task; 0: not */
+	uint64_t watch_retry_ns; /* its queues could not be looked at: not before this */
 	int board_fd;            /* where that goes, if it is not the program's own; -1 */
 	LIST_ENTRY(hold) link;
 };
-
-#define HOLD_LEVEL_OWN 1
 
 struct program {
 	struct source pidfd;
@@ -421,9 +415,6 @@ void program_set_wish(struct program *p, const struct wish *wish);
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */
 bool program_is_changed(const struct program *p);
-/* Whether slices of our making are in force there; and that they are no more, on any GPU. */
-bool hold_has_slices(const struct hold *h, uint32_t gpu);
-void hold_forget_slices(struct hold *h);
 /* Whether a compute task of it is not to be touched yet; and until when, at the latest. */
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* One that has had its time for that is like any other. */

@@ -42,28 +42,19 @@
 #define OLD_HAND_NS RBT_NS_PER_S
 #define OLD_STEP_US 1000
 
-static void forget_one(struct daemon *d, struct hold *h)
+static void forget_one(struct hold *h)
 {
-	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	static const struct rbt_action no_watch = {.op = RBT_ACT_WATCH};
+	static const struct rbt_action own_level = {.op = RBT_ACT_LEVEL, .value = RBT_LEVEL_OWN};
 
 	h->in_hand = false;
-	h->watch_us = 0;
-	h->level = HOLD_LEVEL_OWN;
+	rbt_holding_apply(h->mine, &no_watch, 0);
+	rbt_holding_apply(h->mine, &own_level, 0);
 	/* What the driver did not let us restore is still so, and the next hand goes on with it. */
-	if (mine != NULL && mine->applied.is_off) {
-		h->stale = true;
-	} else {
-		h->off = RBT_ON;
-		h->rest_off = false;
-	}
-	if (mine != NULL && mine->applied.slices_changed) {
-		h->stale = true;
-	} else {
-		hold_forget_slices(h);
-	}
+	h->stale = h->stale || h->mine->applied.is_off || h->mine->applied.slices_changed;
 }
 
-/* Everything is back at its default, or nearly: say so in the model. */
+/* Everything is back at its default, or nearly: what is still wanted is to be said again. */
 static void forget_applied(struct daemon *d)
 {
 	struct program *p;
@@ -71,7 +62,7 @@ static void forget_applied(struct daemon *d)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			forget_one(d, h);
+			forget_one(h);
 		}
 	}
 }
@@ -297,11 +288,8 @@ int hand_hold(struct daemon *d, struct hold *h)
 		struct rbt_hand_request req;
 		char bytes[sizeof(struct rbt_hand_request) + RBT_RECORD_MSG_MAX];
 	} buf;
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	const struct rbt_holding *mine = h->mine;
 
-	if (mine == NULL) {
-		return -ENOENT;
-	}
 	buf.req = (struct rbt_hand_request){
 		.op = RBT_HAND_HOLD,
 		.id = h->id,
@@ -326,22 +314,6 @@ int hand_drop(struct daemon *d, uint32_t id)
 	return call(d, &req, sizeof(req), -1, NULL);
 }
 
-/* What others still read of it. */
-static void mirror(struct hold *h, const struct rbt_applied *a)
-{
-	h->off = !a->is_off                    ? RBT_ON
-		 : a->scope == RBT_SCOPE_ALL   ? RBT_OFF_COMMAND
-		 : a->mode == RBT_SUSPEND_FULL ? RBT_OFF_FULL
-					       : RBT_OFF_SCHEDULING;
-	h->rest_off = a->rest_is_off;
-	h->is_roused = a->is_roused;
-	memcpy(h->slice_us, a->slice_us, sizeof(h->slice_us));
-	memcpy(h->copy_us, a->copy_us, sizeof(h->copy_us));
-	memcpy(h->copy_runlists, a->copy_runlists, sizeof(h->copy_runlists));
-	h->watch_us = a->watch_us;
-	h->level = a->level;
-}
-
 /*
  * Has the hand carry out an action, and notes it in our own copy of the holding, as the hand does
  * in its own. If the hand dies on the way (-ENOTCONN), hand_lost() has put everything back, as far
@@ -351,22 +323,17 @@ static int act(struct daemon *d, struct hold *h, const struct rbt_action *action
 	struct rbt_hist *hist)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_ACT, .id = h->id, .action = *action};
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 	struct rbt_hand_reply reply;
 
-	if (mine == NULL) {
-		return -ENOENT;
-	}
 	if (d->hand_pid <= 0) {
 		return -ENOTCONN;
 	}
-	rbt_holding_apply(mine, action, RBT_UNDERWAY);
+	rbt_holding_apply(h->mine, action, RBT_UNDERWAY);
 	int r = call(d, &req, sizeof(req), fd, &reply);
 	if (r == -ENOTCONN) {
 		return r;
 	}
-	rbt_holding_apply(mine, action, r);
-	mirror(h, &mine->applied);
+	rbt_holding_apply(h->mine, action, r);
 	if (r == 0 && hist != NULL) {
 		rbt_hist_add(hist, reply.took_ns);
 	}
@@ -424,7 +391,7 @@ int hand_resume(struct daemon *d, struct hold *h)
 	 * again. */
 	struct rbt_action action = {
 		.op = RBT_ACT_RESUME,
-		.scope = h->rest_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+		.scope = h->mine->applied.rest_is_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
 		.at_ns = rbt_now_ns(),
 	};
 	int r = act_again(d, h, &action, &h->program->account.resume);
@@ -450,10 +417,7 @@ int hand_rouse(struct daemon *d, struct hold *h)
 
 	/* The hand rouses after its answer, and does not say when it has. */
 	if (r == 0) {
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-
-		rbt_holding_apply(mine, &req.action, RBT_UNDERWAY);
-		mirror(h, &mine->applied);
+		rbt_holding_apply(h->mine, &req.action, RBT_UNDERWAY);
 	}
 	return r;
 }
@@ -483,11 +447,17 @@ int hand_lock(struct daemon *d, uint32_t gpu, bool keep)
 int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_RENEW, .value = deadline_ns};
+	struct rbt_action renewal = {.op = RBT_ACT_RENEW, .value = deadline_ns};
 	struct rbt_hand_reply reply;
 	int r = call(d, &req, sizeof(req), -1, &reply);
 
 	if (r < 0) {
 		return r;
+	}
+	for (size_t i = 0; i < d->mine.n; i++) {
+		if (d->mine.list[i]->applied.is_off) {
+			rbt_holding_apply(d->mine.list[i], &renewal, 0);
+		}
 	}
 	*ret_failed = reply.failed > 0;
 	return (int)reply.lapsed;

@@ -23,7 +23,8 @@ static void rouse(struct daemon *d, struct program *p)
 
 	LIST_FOREACH (h, &p->holds, link) {
 		const struct rbt_backend *b = rbt_backend_by_id(h->backend);
-		if (h->off != RBT_ON || h->is_roused || b == NULL || b->rouse == NULL) {
+		if (h->mine->applied.is_off || h->mine->applied.is_roused || b == NULL ||
+			b->rouse == NULL) {
 			continue;
 		}
 		rbt_debug("process %d is roused", (int)p->pid);
@@ -50,7 +51,7 @@ void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns)
 	LIST_FOREACH (h, &p->holds, link) {
 		bool was_off = h->was_off;
 
-		h->was_off = h->off != RBT_ON;
+		h->was_off = h->mine->applied.is_off;
 		is_off = is_off || h->was_off;
 		has_gone = has_gone || (h->was_off && !was_off);
 		is_back = is_back || (was_off && !h->was_off);

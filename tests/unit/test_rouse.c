@@ -12,6 +12,7 @@
 static struct daemon d;
 static struct program prog;
 static struct hold holds[N_HOLDS];
+static struct rbt_holding mine[N_HOLDS];
 static unsigned rouses[N_HOLDS];
 static int errors[N_HOLDS];
 
@@ -39,21 +40,31 @@ static void begin(void)
 	memset(&d, 0, sizeof(d));
 	memset(&prog, 0, sizeof(prog));
 	memset(holds, 0, sizeof(holds));
+	memset(mine, 0, sizeof(mine));
 	memset(rouses, 0, sizeof(rouses));
 	memset(errors, 0, sizeof(errors));
 	d.rouse_ns = UINT64_MAX;
 	LIST_INSERT_HEAD(&d.programs, &prog, link);
 	for (uint32_t i = N_HOLDS; i-- > 0;) {
 		holds[i].id = i;
+		holds[i].mine = &mine[i];
 		holds[i].backend = RBT_BACKEND_NVIDIA;
 		LIST_INSERT_HEAD(&prog.holds, &holds[i], link);
 	}
 }
 
-static void set(enum rbt_off first, enum rbt_off others)
+enum state { ON, OFF };
+
+static void set(enum state first, enum state others)
 {
 	for (uint32_t i = 0; i < N_HOLDS; i++) {
-		holds[i].off = i == 0 ? first : others;
+		bool is_off = (i == 0 ? first : others) == OFF;
+		struct rbt_action action = {.op = is_off ? RBT_ACT_SUSPEND : RBT_ACT_RESUME,
+			.scope = RBT_SCOPE_COMPUTE};
+
+		if (is_off != mine[i].applied.is_off) {
+			rbt_holding_apply(&mine[i], &action, 0);
+		}
 	}
 	rouse_applied(&d, &prog, rbt_now_ns());
 }
@@ -62,13 +73,13 @@ static void all_are_roused(void)
 {
 	begin();
 	holds[2].backend = RBT_BACKEND_AMD;
-	set(RBT_ON, RBT_ON);
+	set(ON, ON);
 	CHECK(rouses[0] == 0 && !prog.doubt.is_off);
-	set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
+	set(OFF, OFF);
 	CHECK(rouses[0] == 0 && prog.doubt.is_off);
-	set(RBT_ON, RBT_ON);
+	set(ON, ON);
 	CHECK(rouses[0] == 1 && rouses[1] == 1 && rouses[2] == 0);
-	set(RBT_ON, RBT_ON);
+	set(ON, ON);
 	CHECK(rouses[0] == 1 && rouses[1] == 1);
 }
 
@@ -77,13 +88,13 @@ static void others_are_roused_after_an_error(void)
 {
 	begin();
 	errors[0] = -ENOENT;
-	set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
-	set(RBT_ON, RBT_ON);
+	set(OFF, OFF);
+	set(ON, ON);
 	CHECK(rouses[1] == 1 && rouses[2] == 1);
 	/* Whereas a lost one has roused everybody. */
 	errors[0] = -ENOTCONN;
-	set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
-	set(RBT_ON, RBT_ON);
+	set(OFF, OFF);
+	set(ON, ON);
 	CHECK(rouses[1] == 1 && rouses[2] == 1);
 }
 
@@ -91,20 +102,20 @@ static void others_are_roused_after_an_error(void)
 static void one_is_off_for_good(void)
 {
 	begin();
-	set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
+	set(OFF, OFF);
 	for (unsigned i = 1; i <= 3; i++) {
-		set(RBT_OFF_SCHEDULING, RBT_ON);
+		set(OFF, ON);
 		CHECK(rouses[0] == 0 && rouses[1] == i && rouses[2] == i);
-		set(RBT_OFF_SCHEDULING, RBT_ON);
+		set(OFF, ON);
 		CHECK(rouses[1] == i && !prog.doubt.is_off);
-		set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
+		set(OFF, OFF);
 		CHECK(prog.doubt.is_off);
 	}
-	set(RBT_OFF_SCHEDULING, RBT_ON);
-	set(RBT_ON, RBT_ON);
+	set(OFF, ON);
+	set(ON, ON);
 	CHECK_INT(rouses[0], 1);
 	/* It goes while it is off. */
-	set(RBT_OFF_SCHEDULING, RBT_ON);
+	set(OFF, ON);
 	CHECK(prog.doubt.is_off);
 	LIST_REMOVE(&holds[0], link);
 	rouse_applied(&d, &prog, rbt_now_ns());

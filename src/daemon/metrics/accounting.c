@@ -163,7 +163,7 @@ void accounting_applied(struct daemon *d, struct program *p, uint64_t now_ns)
 	bool is_off = false;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		is_off = is_off || h->off == RBT_OFF_SCHEDULING || h->off == RBT_OFF_FULL;
+		is_off = is_off || rbt_applied_is_in_turns(&h->mine->applied);
 	}
 	if (!account_set_off(&p->account, is_off, rbt_sched_is_wanting(p->sched), now_ns)) {
 		return;
