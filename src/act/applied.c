@@ -81,6 +81,7 @@ static void note_rouse(struct rbt_applied *a, const struct rbt_action *action, i
 void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, int result)
 {
 	struct rbt_applied *a = &h->applied;
+	unsigned before = rbt_applied_state(a);
 
 	switch (action->op) {
 	case RBT_ACT_SET_SLICE:
@@ -115,6 +116,7 @@ void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, i
 	default:
 		break;
 	}
+	a->edges ^= before ^ rbt_applied_state(a);
 }
 
 void rbt_holding_assume_off(struct rbt_holding *h)

@@ -20,10 +20,18 @@
 /* The level at which the device treats a program as the program itself asked for. */
 #define RBT_LEVEL_OWN 1
 
+/* Of rbt_applied_state() */
+enum {
+	RBT_IS_OFF = 1 << 0,
+	RBT_IS_IN_TURNS = 1 << 1, /* off in turns or for a reserve; not by command */
+};
+
 /* What has been applied to a holding. rbt_holding_apply() alone writes it; others read it, best by
  * the functions below. */
 struct rbt_applied {
-	bool is_off;                /* compute tasks were suspended; some may still run */
+	unsigned
+		edges; /* RBT_IS_*: changed, and changed back no more, since they were last taken */
+	bool is_off;   /* compute tasks were suspended; some may still run */
 	bool rest_is_off;           /* so were all other tasks */
 	enum rbt_scope scope;       /* of the last suspend. ALL: by command; COMPUTE: in turns */
 	enum rbt_suspend_mode mode; /* of the last suspend */
@@ -99,6 +107,21 @@ static inline bool rbt_applied_is_in_turns(const struct rbt_applied *a)
 static inline bool rbt_applied_is_by_command(const struct rbt_applied *a)
 {
 	return a->is_off && a->scope == RBT_SCOPE_ALL;
+}
+
+/* RBT_IS_* */
+static inline unsigned rbt_applied_state(const struct rbt_applied *a)
+{
+	return (a->is_off ? RBT_IS_OFF : 0u) | (rbt_applied_is_in_turns(a) ? RBT_IS_IN_TURNS : 0u);
+}
+
+/* For an owner that wants to know what has changed: the state as of the last call. */
+static inline unsigned rbt_applied_take_edges(struct rbt_applied *a)
+{
+	unsigned before = rbt_applied_state(a) ^ a->edges;
+
+	a->edges = 0;
+	return before;
 }
 
 /* Whether tasks of this kind are off. */

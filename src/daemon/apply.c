@@ -223,8 +223,9 @@ static void apply(struct daemon *d)
 		p->is_pending = false;
 		apply_slices(d, p, false);
 		p->denial = rbt_sched_decision(p->sched)->denial;
-		accounting_applied(d, p, now_ns);
-		rouse_applied(d, p, now_ns);
+		struct edge edge = edge_take(p);
+		accounting_applied(d, p, &edge, now_ns);
+		rouse_applied(d, p, &edge, now_ns);
 		mark_fresh(p);
 	}
 }

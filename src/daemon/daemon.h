@@ -66,7 +66,6 @@ struct hold {
 	struct program *program;
 	uint32_t backend, client;
 	bool in_hand; /* the hand has the current record */
-	bool was_off; /* when that was last noted: rouse.c */
 	/* What is wanted is to be said again, even if it was applied: the record names tasks that
 	 * have not heard of it, or the hand or the driver has undone or refused some of it. */
 	bool stale;
@@ -118,6 +117,7 @@ struct program {
 	struct rbt_sched_params params;     /* as told to the core */
 	uint64_t no_turns_until_ns;         /* the driver refused to take it off */
 	struct doubt doubt;                 /* whether it runs when it was let back */
+	unsigned released; /* edge.c: RBT_IS_*, of holds that were released since */
 	struct account account;
 	char name[64]; /* for metrics, as of named_ns; 0: not looked up yet */
 	uint64_t named_ns;
@@ -480,9 +480,19 @@ void apply_all(struct daemon *d);
 /* Kept off by turns or by a reserve, and not by command. */
 bool program_is_waiting(const struct program *p);
 
+/* edge.c: what has changed since it was last asked for, over all of a program's holds */
+struct edge {
+	unsigned was, is;    /* RBT_IS_*, of any hold: then and now */
+	unsigned gone, back; /* of a hold that was not so then, and of one that is not so now */
+};
+/* At the end of a round: until the next one, this is "then". */
+struct edge edge_take(struct program *p);
+/* Before a hold goes. */
+void edge_release(struct program *p, struct hold *h);
+
 /* rouse.c: a device may overlook whom it was given back */
 /* What is in force for p may have changed. */
-void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns);
+void rouse_applied(struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns);
 /* Looks at those whose time has come: d->rouse_ns. */
 void rouse_run(struct daemon *d);
 
@@ -493,7 +503,8 @@ void accounting_end(struct daemon *d, struct program *p);
 /* Before a new board takes the place of the one it has, if any. */
 void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_board *board);
 /* Its decision has been carried out. */
-void accounting_applied(struct daemon *d, struct program *p, uint64_t now_ns);
+void accounting_applied(
+	struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns);
 /* Whether programs are to be looked at now and then, and doing so. */
 bool accounting_needs_tick(const struct daemon *d);
 void accounting_tick(struct daemon *d);

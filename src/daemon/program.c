@@ -176,6 +176,7 @@ static void hold_release(struct daemon *d, struct program *p, struct hold *h)
 	if (r < 0 && r != -EPERM && r != -EACCES) {
 		state_keep(d, p, &h->mine->rec);
 	}
+	edge_release(p, h);
 	/* It may have an older record though it lacks the current one. */
 	if (d->hand_pid > 0) {
 		hand_drop(d, h->id);
