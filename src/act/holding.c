@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "act/replace.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -18,6 +19,7 @@
 static void destroy(struct rbt_holding *h)
 {
 	rbt_record_finish(&h->rec);
+	free(h->channel_off);
 	free(h);
 }
 
@@ -172,8 +174,9 @@ static int rouse(struct rbt_holding *h, const struct rbt_backend *b, enum rbt_sc
 static int suspend(
 	struct rbt_holding *h, const struct rbt_backend *b, const struct rbt_action *action)
 {
-	int r = b->suspend(&h->rec, action->scope, action->mode);
+	int r = rbt_holding_make_room(h);
 
+	r = r < 0 ? r : b->suspend(&h->rec, h->channel_off, action->scope, action->mode);
 	(void)renew(h, b, action->value);
 	return r;
 }
@@ -189,7 +192,7 @@ static int carry_out(
 	case RBT_ACT_SUSPEND:
 		return suspend(h, b, action);
 	case RBT_ACT_RESUME:
-		return b->resume(&h->rec, action->scope);
+		return b->resume(&h->rec, h->channel_off, action->scope);
 	case RBT_ACT_RENEW:
 		return renew(h, b, action->value);
 	case RBT_ACT_ROUSE:
@@ -362,7 +365,7 @@ static void subtract_gone(struct rbt_record *rec, const struct rbt_backend *b)
  * A program may have more tasks than its next record names (it holds no more, or one was not found
  * this time), and have them still when it is let back. Of the old record, that much is left.
  */
-static void undo_unnamed(struct rbt_holding *h, struct rbt_record *rec)
+static void undo_unnamed(struct rbt_holding *h, struct rbt_holding *next)
 {
 	int error;
 	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &error);
@@ -371,32 +374,34 @@ static void undo_unnamed(struct rbt_holding *h, struct rbt_record *rec)
 	/* Of a client without any, nothing is there; of one that is not there, each question is a
 	 * line in the kernel log. */
 	if (b == NULL || !b->acts_by_task || !is_changed ||
-		(rec->n_tasks == 0 && (rec->flags & RBT_RECORD_PARTIAL) == 0)) {
+		(next->rec.n_tasks == 0 && (next->rec.flags & RBT_RECORD_PARTIAL) == 0)) {
 		return;
 	}
-	rbt_record_subtract(&h->rec, rec);
+	rbt_holding_subtract(h, &next->rec);
 	subtract_gone(&h->rec, b);
 	struct rbt_holding left = *h;
 	/* What the driver refuses stays in the record, so that it is tried again. */
-	if (rbt_holding_restore(&left) < 0 && rbt_record_append(rec, &h->rec) < 0) {
-		rbt_warn("some tasks of client %#x are forgotten: no memory", rec->client);
+	if (rbt_holding_restore(&left) < 0 && rbt_holding_append(next, h) < 0) {
+		rbt_warn("some tasks of client %#x are forgotten: no memory", next->rec.client);
 	}
 	h->restore_failed = left.restore_failed;
 }
 
 int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec)
 {
-	struct rbt_holding *h = rbt_holdings_find(hs, id);
+	struct rbt_holding *h = rbt_holdings_find(hs, id), next = {.rec = *rec};
 
+	*rec = RBT_RECORD_INIT;
 	h = h != NULL ? h : add(hs, id);
-	if (h == NULL || rbt_record_inherit_off(rec, &h->rec) < 0) {
-		rbt_record_finish(rec);
+	if (h == NULL || rbt_holding_inherit_off(&next, h) < 0) {
+		rbt_record_finish(&next.rec);
 		return -ENOMEM;
 	}
-	undo_unnamed(h, rec);
+	undo_unnamed(h, &next);
 	rbt_record_finish(&h->rec);
-	h->rec = *rec;
+	free(h->channel_off);
+	h->rec = next.rec;
+	h->channel_off = next.channel_off;
 	h->force = force;
-	*rec = RBT_RECORD_INIT;
 	return 0;
 }

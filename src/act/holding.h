@@ -55,6 +55,11 @@ struct rbt_holding {
 	bool force;  /* write to unknown drivers too */
 	struct rbt_record rec;
 	struct rbt_applied applied;
+	/* Which channels the driver has disabled for this process, one per channel of the record;
+	 * owned; NULL: none. `applied` says what was asked for, of all tasks alike, and is the same
+	 * on both sides. This says which channels have obeyed; only the side that calls the driver
+	 * knows, and must, because a device may count. The backend writes it. */
+	bool *channel_off;
 	bool restore_failed; /* and that was said */
 };
 
@@ -97,6 +102,8 @@ void rbt_holding_assume_changed(struct rbt_holding *h);
 void rbt_holding_assume_off(struct rbt_holding *h);
 /* The same about slices alone. */
 void rbt_holding_assume_slices(struct rbt_holding *h);
+/* Another hand may have disabled any channel: none is to be disabled twice. 0 or -ENOMEM. */
+int rbt_holding_mark_channels(struct rbt_holding *h);
 
 /* Off in turns or for a reserve; not by command. */
 static inline bool rbt_applied_is_in_turns(const struct rbt_applied *a)

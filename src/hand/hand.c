@@ -75,7 +75,7 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 	if ((req->value & RBT_HAND_SUSPENDED) != 0 && !is_known) {
 		rbt_holding_assume_off(h);
 		set_deadline(h, rbt_now_ns() + RETRY_NS);
-		r = rbt_record_mark_off(&h->rec);
+		r = rbt_holding_mark_channels(h);
 		(void)rbt_holding_resume(h, RBT_SCOPE_ALL);
 	}
 	return r;

@@ -33,13 +33,14 @@ static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *ta
 	return answer;
 }
 
-static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
+	enum rbt_suspend_mode mode)
 {
 	seen.is_off = true;
 	return answer;
 }
 
-static int resume(struct rbt_record *rec, enum rbt_scope scope)
+static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
 {
 	seen.is_off = scope == RBT_SCOPE_REST && seen.is_off;
 	seen.is_roused = false;
