@@ -29,9 +29,9 @@ enum {
 /* What has been applied to a holding. rbt_holding_apply() alone writes it; others read it, best by
  * the functions below. */
 struct rbt_applied {
-	unsigned
-		edges; /* RBT_IS_*: changed, and changed back no more, since they were last taken */
-	bool is_off;   /* compute tasks were suspended; some may still run */
+	/* RBT_IS_*: what has changed an odd number of times since rbt_applied_take_edges(). */
+	unsigned edges;
+	bool is_off;                /* compute tasks were suspended; some may still run */
 	bool rest_is_off;           /* so were all other tasks */
 	enum rbt_scope scope;       /* of the last suspend. ALL: by command; COMPUTE: in turns */
 	enum rbt_suspend_mode mode; /* of the last suspend */

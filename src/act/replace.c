@@ -50,19 +50,23 @@ static const struct rbt_task *find_task(
 	return NULL;
 }
 
-/* So is a channel within its task. */
-static bool was_off(
-	const struct rbt_holding *before, const struct rbt_task *t, uint32_t channel, uint32_t at)
-{
-	const uint32_t *channels = &before->rec.channels[t->first_channel];
+#define NOWHERE UINT32_MAX
 
-	for (uint32_t i = at < t->n_channels && channels[at] == channel ? at : 0; i < t->n_channels;
-		i++) {
-		if (channels[i] == channel) {
-			return before->channel_off[t->first_channel + i];
+/* Where one of the task's channels stands in its record, mostly at the same place in the task. */
+static uint32_t find_channel(
+	const struct rbt_record *rec, const struct rbt_task *t, uint32_t channel, uint32_t at)
+{
+	uint32_t first = t->first_channel, end = first + t->n_channels;
+
+	if (at < t->n_channels && rec->channels[first + at] == channel) {
+		return first + at;
+	}
+	for (uint32_t i = first; i < end; i++) {
+		if (rec->channels[i] == channel) {
+			return i;
 		}
 	}
-	return false;
+	return NOWHERE;
 }
 
 int rbt_holding_inherit_off(struct rbt_holding *next, const struct rbt_holding *before)
@@ -77,7 +81,8 @@ int rbt_holding_inherit_off(struct rbt_holding *next, const struct rbt_holding *
 		const struct rbt_task *t = find_task(&before->rec, task, i);
 		for (uint32_t j = 0; t != NULL && j < task->n_channels; j++) {
 			uint32_t at = task->first_channel + j;
-			next->channel_off[at] = was_off(before, t, next->rec.channels[at], j);
+			uint32_t was = find_channel(&before->rec, t, next->rec.channels[at], j);
+			next->channel_off[at] = was != NOWHERE && before->channel_off[was];
 		}
 	}
 	return 0;
@@ -98,20 +103,6 @@ static const struct rbt_task *find_handle(
 	return NULL;
 }
 
-static bool has_channel(
-	const struct rbt_record *rec, const struct rbt_task *t, uint32_t channel, uint32_t at)
-{
-	const uint32_t *channels = &rec->channels[t->first_channel];
-
-	for (uint32_t i = at < t->n_channels && channels[at] == channel ? at : 0; i < t->n_channels;
-		i++) {
-		if (channels[i] == channel) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Of this task's channels, those that it does not have in rec, where it is `named`. */
 static void subtract_channels(struct rbt_holding *before, struct rbt_task *task,
 	const struct rbt_record *rec, const struct rbt_task *named)
@@ -120,7 +111,7 @@ static void subtract_channels(struct rbt_holding *before, struct rbt_task *task,
 
 	for (uint32_t i = 0; i < task->n_channels; i++) {
 		uint32_t from = task->first_channel + i, to = task->first_channel + n;
-		if (has_channel(rec, named, before->rec.channels[from], i)) {
+		if (find_channel(rec, named, before->rec.channels[from], i) != NOWHERE) {
 			continue;
 		}
 		before->rec.channels[to] = before->rec.channels[from];

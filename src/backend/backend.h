@@ -134,10 +134,10 @@ struct rbt_backend {
 	int (*set_timeslice)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint64_t us);
 
-	/* Mandatory. Takes a record's tasks off the device, puts them back. A device may count: both
-	 * are idempotent for a caller that keeps is_off, one per channel of the record, which says
-	 * which channels are off and is brought up to date. NULL: nothing is known of that. What is
-	 * off stays so in the way it was taken off. */
+	/* Mandatory. Takes a record's tasks off the device, puts them back. A device may count, so
+	 * the caller keeps is_off: one per channel of the record, brought up to date by both. With
+	 * it, both are idempotent. NULL: nothing is known, and all channels are told. What is off
+	 * stays so in the way it was taken off. */
 	int (*suspend)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
 		enum rbt_suspend_mode mode);
 	int (*resume)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope);

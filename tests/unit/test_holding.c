@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holdings: what has been applied to them, whatever the driver answers and whoever dies; that what is
- * resumed is also roused, by whoever is the last to be able to; and slices of copy tasks. */
+/* Holdings: what has been applied to them, whatever the driver answers and whoever dies; that what
+ * is resumed is also roused, by whoever is the last to be able to; and slices of copy tasks. */
 #include "act/holding.h"
 
 #include <errno.h>
