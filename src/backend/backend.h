@@ -134,11 +134,13 @@ struct rbt_backend {
 	int (*set_timeslice)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint64_t us);
 
-	/* Mandatory. Takes a record's tasks off the device, puts them back. Both are idempotent,
-	 * for whoever keeps the record: a device may count. What is off stays so in the way it was
-	 * taken off. */
-	int (*suspend)(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode);
-	int (*resume)(struct rbt_record *rec, enum rbt_scope scope);
+	/* Mandatory. Takes a record's tasks off the device, puts them back. A device may count, so
+	 * the caller keeps is_off: one per channel of the record, brought up to date by both. With
+	 * it, both are idempotent. NULL: nothing is known, and all channels are told. What is off
+	 * stays so in the way it was taken off. */
+	int (*suspend)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
+		enum rbt_suspend_mode mode);
+	int (*resume)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope);
 
 	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a
 	 * runlist visits the task. Privileged. */

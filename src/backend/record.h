@@ -73,30 +73,12 @@ struct rbt_record {
 	uint32_t n_tasks, n_channels;
 	struct rbt_task *tasks; /* owned */
 	uint32_t *channels;     /* owned; handles, grouped by task */
-	/* Owned, as many as channels: which of them suspend() has taken off. NULL: none. What one
-	 * process knows: it does not travel, nor is it copied. */
-	bool *is_off;
 };
 
 #define RBT_RECORD_INIT ((struct rbt_record){.fd = -1, .target_fd = -1})
 
 /* Frees the arrays and closes the fd; accepts an initialised, half-built or NULL record. */
 void rbt_record_finish(struct rbt_record *rec);
-
-/* Makes room to note what is off; and notes that all of it is. 0 or -ENOMEM. */
-int rbt_record_note_off(struct rbt_record *rec);
-int rbt_record_mark_off(struct rbt_record *rec);
-
-/* What is off stays so in a newer record of the same client. 0 or -ENOMEM. */
-int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *before);
-
-/* Leaves in an older record what a newer one of the same client does not name: tasks, and channels
- * of tasks that it does name, if it is partial. The slices of these are not known any more. */
-void rbt_record_subtract(struct rbt_record *before, const struct rbt_record *rec);
-
-/* Puts another's tasks behind a record's own, as far as there is room; what is off stays so. 0 or
- * -ENOMEM, with nothing put. */
-int rbt_record_append(struct rbt_record *rec, const struct rbt_record *more);
 
 /* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
 int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);

@@ -58,30 +58,23 @@ struct peer {
 	LIST_ENTRY(peer) link;
 };
 
-/* One client of a program: a record held by us and by the hand, and what was done to it. */
+/* One client of a program: a record held by us and by the hand. What was applied to it is in
+ * mine->applied, and nowhere else. */
 struct hold {
 	uint32_t id;
+	struct rbt_holding *mine; /* in the daemon's table */
 	struct program *program;
 	uint32_t backend, client;
-	bool in_hand;     /* the hand has the current record */
-	enum rbt_off off; /* applied */
-	bool rest_off;    /* applied: its other tasks too, as with RBT_OFF_COMMAND */
-	bool is_roused;   /* since it was last let back: once is enough */
-	bool was_off;     /* when that was last noted: rouse.c */
-	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
-	bool refused;     /* the driver refused it something: said again with the next change */
-	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
-	uint64_t slice_us[RBT_MAX_GPUS]; /* applied to compute tasks; 0: the tasks' own */
-	/* Applied to copy tasks on these runlists, a bit each; 0: all have their own. */
-	uint64_t copy_us[RBT_MAX_GPUS], copy_runlists[RBT_MAX_GPUS];
-	uint32_t watch_us;       /* applied: how often its queues are looked at; 0: not */
-	uint32_t level;          /* applied: of the backend's set_level(); 1: its own */
-	uint64_t watch_retry_ns; /* they could not be: not before this */
+	bool in_hand; /* the hand has the current record */
+	/* What is wanted is to be said again, even if it was applied: the record names tasks that
+	 * have not heard of it, or the hand or the driver has undone or refused some of it. */
+	bool stale;
+	bool refused; /* the driver refused it something: said again with the next change */
+	uint64_t new_since_ns;   /* its program is setting up a task; 0: not */
+	uint64_t watch_retry_ns; /* its queues could not be looked at: not before this */
 	int board_fd;            /* where that goes, if it is not the program's own; -1 */
 	LIST_ENTRY(hold) link;
 };
-
-#define HOLD_LEVEL_OWN 1
 
 struct program {
 	struct source pidfd;
@@ -124,6 +117,7 @@ struct program {
 	struct rbt_sched_params params;     /* as told to the core */
 	uint64_t no_turns_until_ns;         /* the driver refused to take it off */
 	struct doubt doubt;                 /* whether it runs when it was let back */
+	unsigned released; /* edge.c: RBT_IS_*, of holds that were released since */
 	struct account account;
 	char name[64]; /* for metrics, as of named_ns; 0: not looked up yet */
 	uint64_t named_ns;
@@ -421,9 +415,6 @@ void program_set_wish(struct program *p, const struct wish *wish);
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */
 bool program_is_changed(const struct program *p);
-/* Whether slices of our making are in force there; and that they are no more, on any GPU. */
-bool hold_has_slices(const struct hold *h, uint32_t gpu);
-void hold_forget_slices(struct hold *h);
 /* Whether a compute task of it is not to be touched yet; and until when, at the latest. */
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* One that has had its time for that is like any other. */
@@ -489,9 +480,19 @@ void apply_all(struct daemon *d);
 /* Kept off by turns or by a reserve, and not by command. */
 bool program_is_waiting(const struct program *p);
 
+/* edge.c: what has changed since it was last asked for, over all of a program's holds */
+struct edge {
+	unsigned was, is;    /* RBT_IS_*, of any hold: then and now */
+	unsigned gone, back; /* of a hold that was not so then, and of one that is not so now */
+};
+/* At the end of a round: until the next one, this is "then". */
+struct edge edge_take(struct program *p);
+/* Before a hold goes. */
+void edge_release(struct program *p, struct hold *h);
+
 /* rouse.c: a device may overlook whom it was given back */
 /* What is in force for p may have changed. */
-void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns);
+void rouse_applied(struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns);
 /* Looks at those whose time has come: d->rouse_ns. */
 void rouse_run(struct daemon *d);
 
@@ -502,7 +503,8 @@ void accounting_end(struct daemon *d, struct program *p);
 /* Before a new board takes the place of the one it has, if any. */
 void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_board *board);
 /* Its decision has been carried out. */
-void accounting_applied(struct daemon *d, struct program *p, uint64_t now_ns);
+void accounting_applied(
+	struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns);
 /* Whether programs are to be looked at now and then, and doing so. */
 bool accounting_needs_tick(const struct daemon *d);
 void accounting_tick(struct daemon *d);
@@ -536,10 +538,8 @@ void gpulock_check(struct daemon *d);
 int hand_ensure(struct daemon *d);
 int hand_hold(struct daemon *d, struct hold *h);
 int hand_drop(struct daemon *d, uint32_t id);
-int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us);
-/* The same for its copy tasks on these runlists, as rbt_holding_set_copy_slice(). */
-int hand_set_copy_slice(
-	struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us);
+/* Of its compute tasks, or, with runlists, of its copy tasks on these: as RBT_ACT_SET_SLICE. */
+int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us);
 /* how: not RBT_ON. */
 int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns);
 int hand_resume(struct daemon *d, struct hold *h);

@@ -98,15 +98,14 @@ static bool is_held_back(enum rbt_denial denial)
 	return denial != RBT_DENIED_NOTHING && denial != RBT_DENIED_SUSPENDED;
 }
 
-static void fill_task(const struct hold *h, const struct rbt_holding *mine, uint32_t i,
-	struct rbt_task_state *ret)
+static void fill_task(const struct rbt_holding *mine, uint32_t i, struct rbt_task_state *ret)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 	const struct rbt_task *t = &mine->rec.tasks[i];
-	bool is_off = t->kind == RBT_TASK_COMPUTE ? h->off != RBT_ON : h->rest_off;
 
-	*ret = (struct rbt_task_state){
-		.task = *t, .suspended = is_off, .backend = (uint16_t)mine->rec.backend};
+	*ret = (struct rbt_task_state){.task = *t,
+		.suspended = rbt_applied_is_off(&mine->applied, t->kind),
+		.backend = (uint16_t)mine->rec.backend};
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 
@@ -149,11 +148,11 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	snprintf(msg.note, sizeof(msg.note), "%s",
 		note[0] != '\0' ? note : accounting_reserve_note(d, p));
 	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		const struct rbt_holding *mine = h->mine;
 		for (uint32_t i = 0;
 			i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {
 			struct rbt_task_state state;
-			fill_task(h, mine, i, &state);
+			fill_task(mine, i, &state);
 			memcpy(buf + at, &state, sizeof(state));
 			at += sizeof(state);
 			msg.n_tasks++;

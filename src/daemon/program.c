@@ -148,18 +148,19 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 /* Negative when the hand could not do it, or there is none. */
 static int restore_by_hand(struct daemon *d, struct hold *h)
 {
+	const struct rbt_applied *a = &h->mine->applied;
 	int first = 0, r;
 
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (h->slice_us[gpu] != 0 && (r = hand_set_slice(d, h, gpu, 0)) < 0) {
+		if (a->slice_us[gpu] != 0 && (r = hand_set_slice(d, h, gpu, 0, 0)) < 0) {
 			first = r;
 		}
-		if (h->copy_runlists[gpu] != 0 &&
-			(r = hand_set_copy_slice(d, h, gpu, RBT_ALL_RUNLISTS, 0)) < 0) {
+		if (a->copy_runlists[gpu] != 0 &&
+			(r = hand_set_slice(d, h, gpu, RBT_ALL_RUNLISTS, 0)) < 0) {
 			first = r;
 		}
 	}
-	if (h->off != RBT_ON && (r = hand_resume(d, h)) < 0) {
+	if (a->is_off && (r = hand_resume(d, h)) < 0) {
 		first = r;
 	}
 	return first;
@@ -167,15 +168,15 @@ static int restore_by_hand(struct daemon *d, struct hold *h)
 
 static void hold_release(struct daemon *d, struct program *p, struct hold *h)
 {
-	int r = restore_by_hand(d, h);
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	int r = h->mine != NULL ? restore_by_hand(d, h) : 0;
 
 	/* By our own copy of its file; and if even that does not go, somebody must know. (Who may
 	 * not write has not changed anything before, either.) */
-	r = r < 0 && mine != NULL ? rbt_holding_restore(mine) : 0;
+	r = r < 0 ? rbt_holding_restore(h->mine) : 0;
 	if (r < 0 && r != -EPERM && r != -EACCES) {
-		state_keep(d, p, &mine->rec);
+		state_keep(d, p, &h->mine->rec);
 	}
+	edge_release(p, h);
 	/* It may have an older record though it lacks the current one. */
 	if (d->hand_pid > 0) {
 		hand_drop(d, h->id);
@@ -245,7 +246,6 @@ static struct hold *make_hold(
 	h->backend = rec->backend;
 	h->client = rec->client;
 	h->board_fd = -1;
-	h->level = HOLD_LEVEL_OWN;
 	p->n_holds++;
 	LIST_INSERT_HEAD(&p->holds, h, link);
 	return h;
@@ -314,7 +314,8 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 /* What a record that is new, or has changed, means for its program. */
 static void take_up(struct daemon *d, struct program *p, struct hold *h)
 {
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	static const struct rbt_action no_watch = {.op = RBT_ACT_WATCH};
+	struct rbt_holding *mine = h->mine;
 
 	if (!rbt_record_is_new(&mine->rec)) {
 		h->new_since_ns = 0;
@@ -325,14 +326,14 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 	}
 	enum left left = state_take(d, p->pid, h->backend, h->client);
 	/* Its own slices are said again: this record knows them. */
-	mine->slices_changed = mine->slices_changed || left != LEFT_NOTHING;
+	if (left != LEFT_NOTHING) {
+		rbt_holding_assume_slices(mine);
+	}
 	if (left == LEFT_CHANGED) {
 		/* Left behind by a scheduler that was killed: put it back before anything else. */
-		mine->suspended = true;
+		rbt_holding_assume_off(mine);
+		/* What the driver refuses stays marked, and is tried again with the rest. */
 		rbt_holding_restore(mine);
-		/* What the driver refused is tried again with the rest. */
-		h->off = mine->suspended ? RBT_OFF_COMMAND : h->off;
-		h->rest_off = mine->suspended || h->rest_off;
 	}
 	/* Nothing is half suspended: what it has made since would run on. */
 	if (p->suspended && program_is_partial(d, p)) {
@@ -345,7 +346,7 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 		byhand_note(d, p->pid, p->start_time, false);
 	}
 	h->in_hand = false;
-	h->watch_us = 0;
+	rbt_holding_apply(mine, &no_watch, 0);
 	h->stale = true;
 	d->dirty = true;
 }
@@ -377,6 +378,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		return r;
 	}
 	r = rbt_holdings_put(&d->mine, h->id, p->force, rec);
+	h->mine = rbt_holdings_find(&d->mine, h->id);
 	if (r < 0) {
 		hold_release(d, p, h);
 		return r;
@@ -506,25 +508,14 @@ bool program_is_plain(const struct program *p)
 	       p->limits.max_reserve_ms == 0 && p->limits.min_share_permille == 0;
 }
 
-bool hold_has_slices(const struct hold *h, uint32_t gpu)
-{
-	return h->slice_us[gpu] != 0 || h->copy_runlists[gpu] != 0;
-}
-
-void hold_forget_slices(struct hold *h)
-{
-	memset(h->slice_us, 0, sizeof(h->slice_us));
-	memset(h->copy_us, 0, sizeof(h->copy_us));
-	memset(h->copy_runlists, 0, sizeof(h->copy_runlists));
-}
-
 bool program_is_changed(const struct program *p)
 {
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			if (h->off != RBT_ON || hold_has_slices(h, gpu)) {
+			if (h->mine->applied.is_off ||
+				rbt_applied_has_slices(&h->mine->applied, gpu)) {
 				return true;
 			}
 		}

@@ -114,7 +114,7 @@ static void allow_force(struct daemon *d, struct program *p)
 
 	p->force = true;
 	LIST_FOREACH (h, &p->holds, link) {
-		rbt_holdings_find(&d->mine, h->id)->force = true;
+		h->mine->force = true;
 		h->in_hand = false;
 	}
 }
@@ -274,8 +274,7 @@ static void resume(struct program *p)
 	p->suspended = false;
 	p->resume_at_ns = 0;
 	LIST_FOREACH (h, &p->holds, link) {
-		h->off = RBT_OFF_COMMAND;
-		h->rest_off = true;
+		rbt_holding_assume_off(h->mine);
 	}
 }
 

@@ -40,16 +40,16 @@ static void test_offs(void)
 	struct account a;
 
 	account_start(&a, 5 * MS);
-	CHECK(!account_set_off(&a, false, true, 6 * MS));
+	CHECK(!account_set_off(&a, false, false, true, 6 * MS));
 	/* Idle when it was taken off: nothing was taken from it, but it is let on again. */
-	CHECK(!account_set_off(&a, true, false, 7 * MS));
-	CHECK(!account_set_off(&a, true, true, 8 * MS));
-	CHECK(account_set_off(&a, false, true, 9 * MS));
+	CHECK(!account_set_off(&a, false, true, false, 7 * MS));
+	CHECK(!account_set_off(&a, true, true, true, 8 * MS));
+	CHECK(account_set_off(&a, true, false, true, 9 * MS));
 	CHECK_INT(a.n_preemptions, 0);
 	CHECK_INT(rbt_hist_count(&a.off), 0);
-	CHECK(!account_set_off(&a, true, true, 10 * MS));
-	CHECK(!account_set_off(&a, true, false, 11 * MS)); /* said again */
-	CHECK(account_set_off(&a, false, false, 90 * MS));
+	CHECK(!account_set_off(&a, false, true, true, 10 * MS));
+	CHECK(!account_set_off(&a, true, true, false, 11 * MS)); /* said again */
+	CHECK(account_set_off(&a, true, false, false, 90 * MS));
 	CHECK_INT(a.n_preemptions, 1);
 	CHECK_INT(rbt_hist_count(&a.off), 1);
 	CHECK_INT(a.off.sum_ns, 80 * MS);

@@ -288,7 +288,9 @@ static_assert(
 	(uint32_t)RBT_AMD_COMPUTE == RBT_AGENT_COMPUTE && (uint32_t)RBT_AMD_SDMA == RBT_AGENT_REST,
 	"kinds are the same for both");
 
-static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+/* KFD does not count: is_off is not needed. */
+static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
+	enum rbt_suspend_mode mode)
 {
 	if (has_agent(rec)) {
 		return rbt_amd_link_suspend(rec, kinds_of(scope));
@@ -328,7 +330,7 @@ static int release_session(pid_t pid, uint32_t kinds)
 	return r;
 }
 
-static int resume(struct rbt_record *rec, enum rbt_scope scope)
+static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
 {
 	/* Also where there is an agent: it may have come after we attached from outside. */
 	int r = release_session((pid_t)rec->client, kinds_of(scope));

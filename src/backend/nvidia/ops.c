@@ -57,7 +57,8 @@ static int control(const struct rbt_record *rec, uint32_t object, uint32_t cmd, 
 
 /* What one walk over a record's channels does, and how it went. */
 struct walk {
-	struct rbt_record *rec;
+	const struct rbt_record *rec;
+	bool *is_off; /* of the record's channels; NULL: not known */
 	uint32_t subdevice;
 	struct nv_disable_channels_params params; /* the batch being filled */
 	uint32_t at[NV_DISABLE_CHANNELS_MAX];     /* where its channels stand in the record */
@@ -91,8 +92,8 @@ static void note_done(struct walk *w, uint32_t first, uint32_t count, int error)
 {
 	w->done += error == 0 ? count : 0;
 	for (uint32_t i = first; i < first + count && (error == 0 || error == -ENOENT); i++) {
-		if (w->rec->is_off != NULL) {
-			w->rec->is_off[w->at[i]] = w->params.disable && error == 0;
+		if (w->is_off != NULL) {
+			w->is_off[w->at[i]] = w->params.disable && error == 0;
 		}
 	}
 }
@@ -143,7 +144,7 @@ static void add_channels(struct walk *w, const struct rbt_task *task)
 {
 	for (uint32_t i = 0; i < task->n_channels; i++) {
 		uint32_t from = task->first_channel + i, at = w->params.count;
-		if (w->params.disable && w->rec->is_off[from]) {
+		if (w->params.disable && w->is_off != NULL && w->is_off[from]) {
 			continue;
 		}
 		w->params.count++;
@@ -185,10 +186,12 @@ static bool is_spared(const struct rbt_task *task, bool disable)
 
 /* Goes on after an error, so that a resume reaches everything it can. Channels that have gone are
  * no error as long as others obeyed. */
-static int switch_channels(struct rbt_record *rec, enum rbt_scope scope, bool disable, bool only)
+static int switch_channels(
+	const struct rbt_record *rec, bool *is_off, enum rbt_scope scope, bool disable, bool only)
 {
 	struct walk w = {
 		.rec = rec,
+		.is_off = is_off,
 		.params = {.disable = disable, .only_disable_scheduling = only},
 	};
 
@@ -217,19 +220,15 @@ static int switch_channels(struct rbt_record *rec, enum rbt_scope scope, bool di
 	return w.error;
 }
 
-static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
+	enum rbt_suspend_mode mode)
 {
-	int r = rbt_record_note_off(rec);
-
-	if (r < 0) {
-		return r;
-	}
-	return switch_channels(rec, scope, true, mode == RBT_SUSPEND_SCHEDULING_ONLY);
+	return switch_channels(rec, is_off, scope, true, mode == RBT_SUSPEND_SCHEDULING_ONLY);
 }
 
-static int resume(struct rbt_record *rec, enum rbt_scope scope)
+static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
 {
-	return switch_channels(rec, scope, false, false);
+	return switch_channels(rec, is_off, scope, false, false);
 }
 
 static int set_interleave(const struct rbt_record *rec, const struct rbt_task *task, uint32_t level)

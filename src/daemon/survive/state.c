@@ -88,7 +88,8 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 			.pid = p->pid,
 			.start_time = p->start_time,
 			.size = (uint32_t)n,
-			.is_left = !h->in_hand && (mine->suspended || mine->slices_changed),
+			.is_left = !h->in_hand &&
+				   (mine->applied.is_off || mine->applied.slices_changed),
 		};
 		if (fwrite(&e, sizeof(e), 1, f) != 1 || fwrite(buf, (size_t)n, 1, f) != 1) {
 			return -EIO;
@@ -177,8 +178,8 @@ static int heal_one(struct daemon *d, const struct unhealed *u)
 		rbt_record_finish(&rec);
 		return r;
 	}
-	struct rbt_holding h = {
-		.rec = rec, .force = true, .slices_changed = true, .suspended = true};
+	struct rbt_holding h = {.rec = rec, .force = true};
+	rbt_holding_assume_changed(&h);
 	r = rbt_holding_restore(&h);
 	rbt_record_finish(&h.rec);
 	return r;
