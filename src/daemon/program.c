@@ -14,6 +14,7 @@
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/proc.h"
 #include "util/time.h"
 
@@ -46,7 +47,7 @@ struct program *program_next(struct daemon *d, pid_t after)
 
 static void on_exit_of_program(struct daemon *d, struct source *s, uint32_t events)
 {
-	struct program *p = (struct program *)s; /* its first member */
+	struct program *p = RBT_OWNER_OF(s, struct program, pidfd);
 
 	if (p->peer != NULL) {
 		peer_destroy(d, p->peer); /* releases the program too */

@@ -111,7 +111,7 @@ static void set_long(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_long
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 
-		gpu->n_guard_long += is_long ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_guard_long, 1, is_long);
 		for (uint32_t i = 0; i < gpu->n_free; i++) {
 			rbt_unit_mark(s, gpu->free[i]);
 		}

@@ -18,14 +18,14 @@
 
 #include "sched/class.h"
 #include "sched/core.h"
+#include "sched/count.h"
 #include "sched/heap.h"
 #include "sched/learn.h"
 #include "sched/trial.h"
+#include "util/owner.h"
 
 #define RBT_LEVELS (RBT_PRIORITY_MAX + 1)
 #define RBT_NEVER  UINT64_MAX /* a time */
-
-#define RBT_OWNER_OF(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 struct rbt_timer {
 	struct rbt_heap_node node; /* major: when */

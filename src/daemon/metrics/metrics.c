@@ -22,6 +22,7 @@
 #include "daemon/metrics/listen.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/time.h"
 
 #define SHARED_NS  (100 * RBT_NS_PER_MS)
@@ -34,9 +35,9 @@
 #define MAX_USERS 16
 
 struct server {
-	struct source source; /* first: the loop hands it back */
-	struct http *http;    /* NULL: none */
-	bool is_deaf;         /* not watched for now */
+	struct source source;
+	struct http *http; /* NULL: none */
+	bool is_deaf;      /* not watched for now */
 };
 
 struct metrics {
@@ -289,7 +290,7 @@ static void on_again(struct daemon *d, struct source *s, uint32_t events)
 
 static void on_server(struct daemon *d, struct source *s, uint32_t events)
 {
-	struct server *server = (struct server *)s; /* its first member */
+	struct server *server = RBT_OWNER_OF(s, struct server, source);
 
 	run(d->metrics, server);
 	/* Who waits at the door would wake us for ever: look again later. */

@@ -17,6 +17,7 @@
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/proc.h"
 #include "util/time.h"
 
@@ -334,7 +335,7 @@ void peer_take(
 static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 {
 	static char buf[RBT_MSG_MAX];
-	struct peer *peer = (struct peer *)s; /* its first member */
+	struct peer *peer = RBT_OWNER_OF(s, struct peer, source);
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
 
