@@ -444,7 +444,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 static void fill_params(
 	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_sched_params *ret)
 {
-	uint64_t until_ns = 0;
+	uint64_t ignored;
 
 	*ret = (struct rbt_sched_params){0};
 	ret->priority = p->priority;
@@ -458,16 +458,29 @@ static void fill_params(
 	/* Half of it off would be worse than none. */
 	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p) ||
 			      !program_may(d, p, RBT_CAP_SUSPEND);
-	if (!program_is_in_setup(p, now_ns, &until_ns)) {
+	if (!program_is_in_setup(p, now_ns, &ignored)) {
 		count_tasks(d, p, ret);
-	} else if (d->retry_ns == 0 || until_ns < d->retry_ns) {
-		d->retry_ns = until_ns;
 	}
 	/* A slice longer than the driver's takes from others, as a priority above normal does. */
 	for (uint32_t gpu = 0; !p->is_trusted && gpu < RBT_SCHED_MAX_GPUS; gpu++) {
 		if (ret->tasks[gpu].n_compute > 0 && p->timeslice_us > ret->tasks[gpu].own_us) {
 			ret->timeslice_us = RBT_TIMESLICE_OWN;
 		}
+	}
+}
+
+/* The parameters of a program change by themselves when its setup ends, and when it may be taken
+ * off again: the core is to be told then. */
+static void plan_retell(struct daemon *d, const struct program *p, uint64_t now_ns)
+{
+	uint64_t at_ns = UINT64_MAX;
+
+	(void)program_is_in_setup(p, now_ns, &at_ns);
+	if (now_ns < p->no_turns_until_ns && p->no_turns_until_ns < at_ns) {
+		at_ns = p->no_turns_until_ns;
+	}
+	if (at_ns != UINT64_MAX && (d->retry_ns == 0 || at_ns < d->retry_ns)) {
+		d->retry_ns = at_ns;
 	}
 }
 
@@ -498,9 +511,7 @@ int schedule_tell(struct daemon *d, struct program *p)
 	int r = 0;
 
 	fill_params(d, p, now_ns, &params);
-	if (now_ns < p->no_turns_until_ns && d->retry_ns == 0) {
-		d->retry_ns = p->no_turns_until_ns;
-	}
+	plan_retell(d, p, now_ns);
 	if (p->sched == NULL) {
 		r = rbt_sched_add(d->sched, now_ns, &params, p, &p->sched);
 	} else if (!is_same(&params, &p->params)) {
