@@ -140,8 +140,9 @@ struct rbt_backend {
 	int (*suspend)(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode);
 	int (*resume)(struct rbt_record *rec, enum rbt_scope scope);
 
-	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a
-	 * runlist visits the task. Privileged. */
+	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a runlist visits the task.
+	 * Needs CAP_SYS_NICE. No command uses it yet: it is for scheduling policies in eBPF, whose
+	 * hooks return an interleave level. */
 	int (*set_interleave)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint32_t level);
 
