@@ -24,6 +24,7 @@
 #include <sys/types.h>
 
 #include "backend/record.h"
+#include "util/limits.h"
 
 enum rbt_suspend_mode {
 	RBT_SUSPEND_FULL,            /* preempts what runs */
@@ -63,7 +64,6 @@ struct rbt_gpu_info {
 	bool mig; /* partitioned into MIG instances */
 };
 
-#define RBT_MAX_GPUS 32
 struct rbt_device_info {
 	char driver_version[32];
 	bool driver_known; /* layouts for this version are known; others are tried before writing */

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "act/holding.h"
+#include "backend/gpus.h"
 #include "board/board.h"
 #include "board/waiter.h"
 #include "daemon/attach/rules.h"
@@ -70,6 +71,7 @@ struct hold {
 	bool was_off;     /* when that was last noted: rouse.c */
 	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
 	bool refused;     /* the driver refused it something: said again with the next change */
+	bool is_beyond;   /* it has a task on a GPU without an index: too many have one */
 	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
 	uint64_t slice_us[RBT_MAX_GPUS]; /* applied to compute tasks; 0: the tasks' own */
 	/* Applied to copy tasks on these runlists, a bit each; 0: all have their own. */
@@ -223,10 +225,10 @@ struct daemon {
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
 	struct rbt_holdings mine; /* with fds of our own: what we restore by when the hand dies */
+	struct rbt_gpu_table gpu_table; /* gives GPUs the index that all else here goes by */
 	int gpu_locks[RBT_MAX_GPUS];
 	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
 	struct rbt_sched_gpus gpus;
-	uint32_t amd_gpus; /* of the core's, those that have been AMD's */
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
 	uint64_t retry_ns;   /* when to reconcile again; 0: when something happens */
 	uint64_t last_group; /* so many that none is ever used again */
@@ -424,6 +426,9 @@ bool program_is_changed(const struct program *p);
 /* Whether slices of our making are in force there; and that they are no more, on any GPU. */
 bool hold_has_slices(const struct hold *h, uint32_t gpu);
 void hold_forget_slices(struct hold *h);
+/* Whether it has tasks on a GPU that cannot be scheduled, since RBT_MAX_GPUS others are. Such a
+ * program is left alone. */
+bool program_is_beyond(const struct program *p);
 /* Whether a compute task of it is not to be touched yet; and until when, at the latest. */
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* One that has had its time for that is like any other. */

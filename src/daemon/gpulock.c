@@ -16,7 +16,9 @@ void gpulock_init(struct daemon *d)
 
 static void take_one(struct daemon *d, uint32_t gpu)
 {
-	int fd = rbt_gpu_lock(RBT_BACKEND_NVIDIA, gpu);
+	char name[RBT_GPU_NAME_MAX];
+	struct rbt_gpu node = rbt_gpu_of_index(&d->gpu_table, gpu);
+	int fd = rbt_gpu_lock(node.backend, node.minor);
 
 	if (fd >= 0) {
 		d->gpu_locks[gpu] = fd;
@@ -25,10 +27,10 @@ static void take_one(struct daemon *d, uint32_t gpu)
 		hand_lock(d, gpu, true);
 		return;
 	}
-	rbt_debug("lock of GPU %u: %s", gpu, strerror(-fd));
+	rbt_debug("lock of GPU %s: %s", rbt_gpu_name(node, name), strerror(-fd));
 	d->retry_ns = rbt_now_ns() + RETRY_NS;
 	if (d->gpu_marks[gpu] < 0) {
-		d->gpu_marks[gpu] = rbt_gpu_mark(RBT_BACKEND_NVIDIA, gpu);
+		d->gpu_marks[gpu] = rbt_gpu_mark(node.backend, node.minor);
 	}
 }
 

@@ -363,7 +363,7 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SET_SLICE,
 		.id = h->id,
-		.gpu = gpu,
+		.gpu = rbt_gpu_of_index(&d->gpu_table, gpu).minor,
 		.value = us,
 	};
 	int r = call_simple(d, req);
@@ -395,7 +395,7 @@ int hand_set_copy_slice(
 	struct rbt_hand_request req = {
 		.op = RBT_HAND_SET_SLICE,
 		.id = h->id,
-		.gpu = gpu,
+		.gpu = rbt_gpu_of_index(&d->gpu_table, gpu).minor,
 		.value = us,
 		.runlists = runlists,
 	};

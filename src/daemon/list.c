@@ -77,6 +77,11 @@ const char *list_note(struct daemon *d, const struct program *p)
 	if (p->error < 0) {
 		return strerror(-p->error);
 	}
+	if (program_is_beyond(p)) {
+		snprintf(text, sizeof(text), "left alone: Rubato schedules %u other GPUs already",
+			RBT_MAX_GPUS);
+		return text;
+	}
 	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
 		return "has more tasks than are known: not all of them obey";
 	}

@@ -14,16 +14,17 @@ enum rbt_hand_op {
 	 * the same id; what was done to tasks that it does not name is undone */
 	RBT_HAND_HOLD = 1,
 	RBT_HAND_DROP, /* id. Nothing is restored */
-	/* id, gpu, value = µs, 0 for the tasks' own; runlists: of copy tasks, 0: compute tasks */
+	/* id, gpu (minor number), value = µs, 0 for the tasks' own; runlists: of copy tasks, 0:
+	 * compute tasks */
 	RBT_HAND_SET_SLICE,
 	RBT_HAND_SUSPEND, /* id, scope, mode, value = deadline_ns (monotonic clock) */
 	/* id, scope: ALL, or COMPUTE where nothing else was suspended; REST: compute stays off */
 	RBT_HAND_RESUME,
 	/* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
 	RBT_HAND_RENEW,
-	/* gpu; one fd: the GPU's lock, held by both so that it outlives either */
+	/* gpu (index, backend/gpus.h); one fd: its lock, held by both so that it outlives either */
 	RBT_HAND_KEEP_LOCK,
-	RBT_HAND_DROP_LOCK, /* gpu */
+	RBT_HAND_DROP_LOCK, /* gpu (index) */
 	/* id, value = interval_us, 0: no more; perhaps one fd, the board to put it on */
 	RBT_HAND_WATCH,
 	RBT_HAND_LEVEL, /* id, value: of the backend's set_level() */

@@ -351,7 +351,7 @@ void rbt_unit_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
 		 * and frees a task elsewhere would always be first. */
 		uint32_t fresh = u->level != level_before ? UINT32_MAX : u->mask & ~mask_before;
 
-		for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if (fresh >> gpu & 1) {
 				u->vtime_ns[gpu] = 0;
 			}
