@@ -19,6 +19,15 @@ enum rbt_denial rbt_rule_judge_gpu(const struct rbt_sched_gpus *gpus, uint32_t g
 	return (gpus->marked & bit) != 0 ? RBT_DENIED_RIVAL : RBT_DENIED_NOTHING;
 }
 
+enum rbt_denial rbt_rule_judge(
+	const struct rbt_sched_gpus *gpus, uint32_t gpu, uint32_t n_own, uint32_t n_short)
+{
+	if (n_short > 1) {
+		return n_own > 1 ? RBT_DENIED_TASKS : RBT_DENIED_COMPANY;
+	}
+	return rbt_rule_judge_gpu(gpus, gpu);
+}
+
 void rbt_rule_count(struct rbt_rule_tally *tally, uint64_t runlists, bool begins)
 {
 	if (runlists == 0) {
