@@ -23,7 +23,7 @@ static int open_node(struct rbt_gpu gpu, int (*take)(int fd))
 	const struct rbt_backend *b = rbt_backend_by_id(gpu.backend);
 	char path[64];
 
-	if (b == NULL) {
+	if (b == NULL || !b->has_lock) {
 		return -EOPNOTSUPP;
 	}
 	int r = b->lock_path(gpu.minor, path, sizeof(path));

@@ -294,8 +294,8 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 	if (b == NULL) {
 		return -EOPNOTSUPP;
 	}
-	if (rec->backend == RBT_BACKEND_AMD &&
-		(rec->client != (uint32_t)p->pid || has_agent != from_shim)) {
+	if ((b->client_is_pid && rec->client != (uint32_t)p->pid) ||
+		(b->check_file != NULL && has_agent != from_shim)) {
 		return -EBADMSG;
 	}
 	if (has_agent && rec->fd < 0 && old != NULL && (old->flags & RBT_RECORD_AGENT) != 0) {
