@@ -80,7 +80,7 @@ const char *list_note(struct daemon *d, const struct program *p)
 		return strerror(-p->error);
 	}
 	if (program_is_beyond(p)) {
-		snprintf(text, sizeof(text), "left alone: Rubato schedules %u other GPUs already",
+		snprintf(text, sizeof(text), "left alone: Rubato schedules %d other GPUs already",
 			RBT_MAX_GPUS);
 		return text;
 	}

@@ -327,7 +327,7 @@ static void number_gpus(
 			       rbt_gpu_index(&d->gpu_table, gpu.backend, gpu.minor) < 0;
 		if (h->is_beyond && !was_beyond && user_may_be_named(p->user)) {
 			rbt_warn("process %d is left alone: it uses GPU %s, and Rubato schedules "
-				 "%u other GPUs already, which is its maximum",
+				 "%d other GPUs already, which is its maximum",
 				(int)p->pid, rbt_gpu_name(gpu, name), RBT_MAX_GPUS);
 		}
 	}
