@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum rbt_action_op {
-	/* gpu, value = µs, 0: the tasks' own slices; runlists: the copy tasks on these runlists, a
+	/* gpu, minor, value = µs, 0: the tasks' own slices; runlists: the copy tasks on these runlists, a
 	 * bit each; 0: the compute tasks */
 	RBT_ACT_SET_SLICE = 1,
 	RBT_ACT_SUSPEND, /* scope (ALL or COMPUTE), mode, value = deadline_ns */
@@ -30,13 +30,16 @@ enum rbt_action_op {
 
 struct rbt_action {
 	uint32_t op; /* enum rbt_action_op */
-	uint32_t gpu;
+	/* Of the GPU: its index, by which the action is noted, and its minor number, by which the
+	 * tasks of a record know it (backend/gpus.h). */
+	uint32_t gpu, minor;
 	uint32_t scope, mode; /* enum rbt_scope, enum rbt_suspend_mode */
+	uint32_t pad;
 	uint64_t value;
 	uint64_t runlists;
 	uint64_t at_ns; /* when the daemon asked for it, on the monotonic clock */
 };
-static_assert(sizeof(struct rbt_action) == 40, "travels between processes");
+static_assert(sizeof(struct rbt_action) == 48, "travels between processes");
 
 /* Copy tasks on all runlists, also those whose runlist is not known. */
 #define RBT_ALL_RUNLISTS UINT64_MAX

@@ -115,7 +115,7 @@ static bool gets_slice(const struct rbt_task *t, const struct rbt_action *action
 {
 	uint64_t us = action->value;
 
-	if (t->gpu != action->gpu) {
+	if (t->gpu != action->minor) {
 		return false;
 	}
 	if (action->runlists == 0) {

@@ -24,6 +24,7 @@
 #include <sys/types.h>
 
 #include "backend/record.h"
+#include "util/limits.h"
 
 enum rbt_suspend_mode {
 	RBT_SUSPEND_FULL,            /* preempts what runs */
@@ -63,7 +64,6 @@ struct rbt_gpu_info {
 	bool mig; /* partitioned into MIG instances */
 };
 
-#define RBT_MAX_GPUS 32
 struct rbt_device_info {
 	char driver_version[32];
 	bool driver_known; /* layouts for this version are known; others are tried before writing */
@@ -96,6 +96,13 @@ struct rbt_backend {
 	/* Its device number, where the driver always has the same; 0: as the node says. */
 	uint32_t control_major, control_minor;
 
+	/* What the device is like. Whoever acts on devices asks these, and never for the vendor. */
+	bool has_slices; /* its tasks have timeslices that can be set */
+	/* Schedulers must not meet on it, so that there is a lock: where there are short slices. */
+	bool has_lock;
+	/* A record's client is its program's pid, as it is called here, whatever it is called where
+	 * the program lives. */
+	bool client_is_pid;
 	/* Whether suspend() and resume() act on a record's tasks, and on no others; else on all
 	 * that its program has. */
 	bool acts_by_task;
@@ -125,7 +132,8 @@ struct rbt_backend {
 	/* Optional (NULL). One line on why may_write() has said -EPROTONOSUPPORT. */
 	void (*why_not)(uint32_t cap, char *buf, size_t size);
 
-	/* Mandatory. The path of the GPU's device node: what the GPU lock is taken on. */
+	/* Mandatory with has_lock, else NULL. The path of the GPU's device node: what the GPU lock
+	 * is taken on. */
 	int (*lock_path)(uint32_t gpu, char *buf, size_t size);
 
 	/* Mandatory. */
@@ -142,8 +150,9 @@ struct rbt_backend {
 		enum rbt_suspend_mode mode);
 	int (*resume)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope);
 
-	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a
-	 * runlist visits the task. Privileged. */
+	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a runlist visits the task.
+	 * Needs CAP_SYS_NICE. No command uses it yet: it is for scheduling policies in eBPF, whose
+	 * hooks return an interleave level. */
 	int (*set_interleave)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint32_t level);
 
@@ -159,8 +168,9 @@ struct rbt_backend {
 	 * where it does: 0 low, 1 as the program has it, 2 high. Does not wait. */
 	int (*set_level)(const struct rbt_record *rec, uint32_t level);
 
-	/* Optional (NULL). 0 when the record's file is what it should be, though it is not the
-	 * control node: a way to an agent. Without this, or with another record, -EBADF. */
+	/* Optional (NULL): for devices on which an agent inside the program acts, if the program is
+	 * one under `rubato run`. 0 when the record's file is the way to such an agent, else
+	 * -EBADF. */
 	int (*check_file)(const struct rbt_record *rec);
 
 	/* Optional (NULL). Asks the device about tasks that somebody else has named: those that are

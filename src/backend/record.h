@@ -18,9 +18,6 @@
 #define RBT_RECORD_MAX_TASKS    256
 #define RBT_RECORD_MAX_CHANNELS 2048
 
-/* The byte of a GPU's node on which schedulers that were refused its lock leave their mark. */
-#define RBT_GPU_MARK_OFFSET 0x52554241
-
 enum rbt_backend_id { RBT_BACKEND_NVIDIA = 1, RBT_BACKEND_AMD = 2 };
 
 enum rbt_task_kind { RBT_TASK_COMPUTE, RBT_TASK_COPY, RBT_TASK_OTHER };

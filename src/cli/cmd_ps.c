@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/gpus.h"
 #include "cli/cli.h"
-#include "cli/gpu.h"
 #include "cli/listing.h"
 #include "sched/class.h"
 #include "util/json.h"
@@ -75,21 +75,21 @@ static const char *state_text(const struct listed *l, char *buf, size_t size)
 /* GPUs the program has tasks on: "0", "0,1", "amd0". */
 static const char *gpus_text(const struct listed *l, char *buf, size_t size)
 {
-	char name[GPU_NAME_MAX];
-	uint64_t seen = 0;
+	char name[RBT_GPU_NAME_MAX];
+	struct rbt_gpu_table seen = {0};
 	size_t at = 0;
 
 	buf[0] = '\0';
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;
-		uint32_t slot = gpu_slot(l->tasks[i].backend, t->gpu);
-		if ((t->valid & RBT_TASK_HAS_GPU) == 0 || slot == GPU_SLOTS ||
-			(seen >> slot & 1) != 0) {
+		struct rbt_gpu gpu = {.backend = l->tasks[i].backend, .minor = t->gpu};
+		if ((t->valid & RBT_TASK_HAS_GPU) == 0 ||
+			rbt_gpu_find(&seen, gpu.backend, gpu.minor) >= 0 ||
+			rbt_gpu_index(&seen, gpu.backend, gpu.minor) < 0) {
 			continue;
 		}
-		seen |= UINT64_C(1) << slot;
 		int n = snprintf(
-			buf + at, size - at, "%s%s", at > 0 ? "," : "", gpu_name(slot, name));
+			buf + at, size - at, "%s%s", at > 0 ? "," : "", rbt_gpu_name(gpu, name));
 		if (n < 0 || (size_t)n >= size - at) {
 			break;
 		}
@@ -231,13 +231,14 @@ static void json_known(struct rbt_json *j, const char *key, bool known, uint64_t
 static void json_task(struct rbt_json *j, const struct listed *l, const struct rbt_task_state *t)
 {
 	bool has_gpu = (t->task.valid & RBT_TASK_HAS_GPU) != 0;
-	char label[GPU_NAME_MAX];
+	struct rbt_gpu gpu = {.backend = t->backend, .minor = t->task.gpu};
+	char label[RBT_GPU_NAME_MAX];
 
 	rbt_json_object(j, NULL);
 	rbt_json_string(j, "kind", kind_name(t->task.kind));
 	json_known(j, "gpu", has_gpu, t->task.gpu);
 	if (has_gpu) {
-		rbt_json_string(j, "gpu_label", gpu_name(gpu_slot(t->backend, t->task.gpu), label));
+		rbt_json_string(j, "gpu_label", rbt_gpu_name(gpu, label));
 	} else {
 		rbt_json_null(j, "gpu_label");
 	}

@@ -30,9 +30,9 @@ static void count_programs(struct daemon *d, uint32_t *ret_n)
 {
 	struct program *p;
 
-	memset(ret_n, 0, RBT_SCHED_MAX_GPUS * sizeof(*ret_n));
+	memset(ret_n, 0, RBT_MAX_GPUS * sizeof(*ret_n));
 	LIST_FOREACH (p, &d->programs, link) {
-		for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			ret_n[gpu] += p->params.tasks[gpu].n_compute > 0;
 		}
 	}
@@ -40,7 +40,7 @@ static void count_programs(struct daemon *d, uint32_t *ret_n)
 
 static bool has_company(const struct program *p, const uint32_t *n)
 {
-	for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		if (p->params.tasks[gpu].n_compute > 0 && n[gpu] > 1) {
 			return true;
 		}
@@ -92,7 +92,8 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 		return;
 	}
 	bool has_agent = (mine->rec.flags & RBT_RECORD_AGENT) != 0;
-	uint32_t us = poll_us != 0 ? poll_us : has_agent ? ALONE_POLL_US : 0;
+	uint32_t alone_us = has_agent && !program_is_beyond(p) ? ALONE_POLL_US : 0;
+	uint32_t us = poll_us != 0 ? poll_us : alone_us;
 	if (us == mine->applied.watch_us || rbt_now_ns() < h->watch_retry_ns) {
 		return;
 	}
@@ -115,7 +116,8 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
-	uint32_t level = (uint32_t)rbt_class_of(p->priority);
+	uint32_t level =
+		program_is_beyond(p) ? RBT_LEVEL_OWN : (uint32_t)rbt_class_of(p->priority);
 
 	if (b != NULL && b->set_level != NULL && h->in_hand &&
 		hold_may(h->mine, RBT_CAP_TIMESLICE) && level != h->mine->applied.level) {
@@ -125,7 +127,7 @@ static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 
 void activity_update(struct daemon *d)
 {
-	uint32_t n[RBT_SCHED_MAX_GPUS];
+	uint32_t n[RBT_MAX_GPUS];
 	uint32_t poll_us = d->config.queue_poll_us != 0 ? d->config.queue_poll_us : DEFAULT_POLL_US;
 	struct program *p;
 	struct hold *h;

@@ -76,8 +76,9 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 			uint64_t us = decision->slice_us[gpu], had_us = a->slice_us[gpu];
 			bool longer = us == RBT_TIMESLICE_OWN || (had_us != 0 && us > had_us);
 
-			if (p->params.tasks[gpu].n_compute == 0 &&
-				!rbt_applied_has_slices(a, gpu)) {
+			if (rbt_gpu_of_index(&d->gpu_table, gpu).backend != h->backend ||
+				(p->params.tasks[gpu].n_compute == 0 &&
+					!rbt_applied_has_slices(a, gpu))) {
 				continue;
 			}
 			if (longer == lengthen && slice_differs(h, gpu, us)) {

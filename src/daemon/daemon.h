@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "act/holding.h"
+#include "backend/gpus.h"
 #include "board/board.h"
 #include "board/waiter.h"
 #include "daemon/attach/rules.h"
@@ -69,7 +70,8 @@ struct hold {
 	/* What is wanted is to be said again, even if it was applied: the record names tasks that
 	 * have not heard of it, or the hand or the driver has undone or refused some of it. */
 	bool stale;
-	bool refused; /* the driver refused it something: said again with the next change */
+	bool refused;   /* the driver refused it something: said again with the next change */
+	bool is_beyond; /* it has a task on a GPU without an index: too many have one */
 	uint64_t new_since_ns;   /* its program is setting up a task; 0: not */
 	uint64_t watch_retry_ns; /* its queues could not be looked at: not before this */
 	int board_fd;            /* where that goes, if it is not the program's own; -1 */
@@ -217,10 +219,10 @@ struct daemon {
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
 	struct rbt_holdings mine; /* with fds of our own: what we restore by when the hand dies */
+	struct rbt_gpu_table gpu_table; /* gives GPUs the index that all else here goes by */
 	int gpu_locks[RBT_MAX_GPUS];
 	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
 	struct rbt_sched_gpus gpus;
-	uint32_t amd_gpus; /* of the core's, those that have been AMD's */
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
 	uint64_t retry_ns;   /* when to reconcile again; 0: when something happens */
 	uint64_t last_group; /* so many that none is ever used again */
@@ -415,6 +417,9 @@ void program_set_wish(struct program *p, const struct wish *wish);
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */
 bool program_is_changed(const struct program *p);
+/* Whether it has tasks on a GPU that cannot be scheduled, since RBT_MAX_GPUS others are. Such a
+ * program is left alone. */
+bool program_is_beyond(const struct program *p);
 /* Whether a compute task of it is not to be touched yet; and until when, at the latest. */
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* One that has had its time for that is like any other. */

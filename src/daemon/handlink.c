@@ -361,7 +361,12 @@ static void plan_retry(struct daemon *d, int r)
 int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us)
 {
 	struct rbt_action action = {
-		.op = RBT_ACT_SET_SLICE, .gpu = gpu, .runlists = runlists, .value = us};
+		.op = RBT_ACT_SET_SLICE,
+		.gpu = gpu,
+		.minor = rbt_gpu_of_index(&d->gpu_table, gpu).minor,
+		.runlists = runlists,
+		.value = us,
+	};
 	int r = act_again(d, h, &action, NULL);
 
 	/* A process that may not write has not changed anything before, either. */

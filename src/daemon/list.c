@@ -49,11 +49,13 @@ bool list_has_no_slices(struct daemon *d, const struct program *p)
 	return any;
 }
 
-static bool is_amd(struct daemon *d, const struct program *p)
+/* Such a device; not one that has only not said yet what slices its tasks have. */
+static bool is_without_slices(const struct program *p)
 {
 	const struct hold *h = LIST_FIRST(&p->holds);
+	const struct rbt_backend *b = h != NULL ? rbt_backend_by_id(h->backend) : NULL;
 
-	return h != NULL && rbt_holdings_find(&d->mine, h->id)->rec.backend == RBT_BACKEND_AMD;
+	return b != NULL && !b->has_slices;
 }
 
 /* Whether one of them does not count. */
@@ -77,10 +79,15 @@ const char *list_note(struct daemon *d, const struct program *p)
 	if (p->error < 0) {
 		return strerror(-p->error);
 	}
+	if (program_is_beyond(p)) {
+		snprintf(text, sizeof(text), "left alone: Rubato schedules %d other GPUs already",
+			RBT_MAX_GPUS);
+		return text;
+	}
 	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
 		return "has more tasks than are known: not all of them obey";
 	}
-	if (p->denial == RBT_DENIED_NOTHING && p->timeslice_us != 0 && is_amd(d, p) &&
+	if (p->denial == RBT_DENIED_NOTHING && p->timeslice_us != 0 && is_without_slices(p) &&
 		list_has_no_slices(d, p)) {
 		return LIST_NO_SLICES;
 	}

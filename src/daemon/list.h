@@ -13,7 +13,7 @@
 struct daemon;
 struct program;
 
-#define LIST_NO_SLICES "AMD queues have no timeslice: set a class or priority"
+#define LIST_NO_SLICES "this GPU has no timeslices that can be set: set a class or priority"
 #define LIST_RAISING   "needs root or membership of group %s"
 
 /* What LIST_RAISING is said of. */

@@ -14,6 +14,7 @@
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/proc.h"
 #include "util/time.h"
 
@@ -46,7 +47,7 @@ struct program *program_next(struct daemon *d, pid_t after)
 
 static void on_exit_of_program(struct daemon *d, struct source *s, uint32_t events)
 {
-	struct program *p = (struct program *)s; /* its first member */
+	struct program *p = RBT_OWNER_OF(s, struct program, pidfd);
 
 	if (p->peer != NULL) {
 		peer_destroy(d, p->peer); /* releases the program too */
@@ -293,8 +294,8 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 	if (b == NULL) {
 		return -EOPNOTSUPP;
 	}
-	if (rec->backend == RBT_BACKEND_AMD &&
-		(rec->client != (uint32_t)p->pid || has_agent != from_shim)) {
+	if ((b->client_is_pid && rec->client != (uint32_t)p->pid) ||
+		(b->check_file != NULL && has_agent != from_shim)) {
 		return -EBADMSG;
 	}
 	if (has_agent && rec->fd < 0 && old != NULL && (old->flags & RBT_RECORD_AGENT) != 0) {
@@ -311,6 +312,27 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 	return r == 0 && is_anothers(d, p, rec) ? -EBUSY : r;
 }
 
+/* Gives its GPUs their index. Says so if there are too many, and has not been before. */
+static void number_gpus(
+	struct daemon *d, struct program *p, struct hold *h, const struct rbt_record *rec)
+{
+	bool was_beyond = program_is_beyond(p);
+	char name[RBT_GPU_NAME_MAX];
+
+	h->is_beyond = false;
+	for (uint32_t i = 0; i < rec->n_tasks && !h->is_beyond; i++) {
+		struct rbt_gpu gpu = {.backend = rec->backend, .minor = rec->tasks[i].gpu};
+
+		h->is_beyond = rec->tasks[i].kind != RBT_TASK_OTHER &&
+			       rbt_gpu_index(&d->gpu_table, gpu.backend, gpu.minor) < 0;
+		if (h->is_beyond && !was_beyond && user_may_be_named(p->user)) {
+			rbt_warn("process %d is left alone: it uses GPU %s, and Rubato schedules "
+				 "%d other GPUs already, which is its maximum",
+				(int)p->pid, rbt_gpu_name(gpu, name), RBT_MAX_GPUS);
+		}
+	}
+}
+
 /* What a record that is new, or has changed, means for its program. */
 static void take_up(struct daemon *d, struct program *p, struct hold *h)
 {
@@ -324,6 +346,7 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 	} else if (rbt_now_ns() >= h->new_since_ns + SETUP_NS) {
 		rbt_record_make_old(&mine->rec);
 	}
+	number_gpus(d, p, h, &mine->rec);
 	enum left left = state_take(d, p->pid, h->backend, h->client);
 	/* Its own slices are said again: this record knows them. */
 	if (left != LEFT_NOTHING) {
@@ -457,6 +480,18 @@ bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret
 	LIST_FOREACH (h, &p->holds, link) {
 		if (h->new_since_ns != 0 && now_ns < h->new_since_ns + SETUP_NS) {
 			*ret_until_ns = h->new_since_ns + SETUP_NS;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool program_is_beyond(const struct program *p)
+{
+	const struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		if (h->is_beyond) {
 			return true;
 		}
 	}

@@ -122,7 +122,7 @@ static void allow_force(struct daemon *d, struct program *p)
 /* Whether a task of the program would get more than its driver gives. */
 static bool is_longer(const struct program *p, uint64_t timeslice_us)
 {
-	for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
 		if (tasks->n_compute > 0 && timeslice_us > tasks->own_us) {
 			return true;

@@ -21,9 +21,10 @@ enum rbt_hand_op {
 	RBT_HAND_ACT,
 	/* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
 	RBT_HAND_RENEW,
-	/* value = GPU; one fd: the GPU's lock, held by both so that it outlives either */
+	/* value = index (backend/gpus.h) of a GPU; one fd: its lock, held by both so that it
+	 * outlives either */
 	RBT_HAND_KEEP_LOCK,
-	RBT_HAND_DROP_LOCK, /* value = GPU */
+	RBT_HAND_DROP_LOCK, /* value = index of a GPU */
 };
 
 /* Of a HOLD: what was done to it before, by a hand that is gone, and could not be undone. */
@@ -40,7 +41,7 @@ struct rbt_hand_request {
 	uint64_t value;
 	struct rbt_action action;
 };
-static_assert(sizeof(struct rbt_hand_request) == 64, "travels between processes");
+static_assert(sizeof(struct rbt_hand_request) == 72, "travels between processes");
 
 struct rbt_hand_reply {
 	uint32_t seq;

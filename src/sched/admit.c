@@ -60,7 +60,7 @@ void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p)
 /* Two with long slices would wait for each other; but nobody for one that is suspended. */
 static void find_sole(struct rbt_sched *s)
 {
-	uint32_t counts[RBT_SCHED_MAX_GPUS] = {0};
+	uint32_t counts[RBT_MAX_GPUS] = {0};
 
 	for (uint32_t i = 0; i < s->n_latency; i++) {
 		const struct rbt_sched_prog *p = s->latency[i];
@@ -86,7 +86,7 @@ static void find_sole(struct rbt_sched *s)
 
 void rbt_admit(struct rbt_sched *s)
 {
-	uint32_t counts[RBT_SCHED_MAX_GPUS] = {0};
+	uint32_t counts[RBT_MAX_GPUS] = {0};
 	uint32_t limit = s->config.max_latency;
 
 	for (uint32_t i = 0; i < s->n_latency; i++) {

@@ -94,7 +94,7 @@ void rbt_sched_destroy(struct rbt_sched *s)
 		LIST_REMOVE(u, link);
 		unit_free(u);
 	}
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		rbt_heap_finish(&s->gpus[g].ready);
 		free(s->gpus[g].free);
 	}
@@ -172,7 +172,7 @@ uint32_t rbt_sched_locks_wanted(const struct rbt_sched *s)
 {
 	uint32_t wanted = 0;
 
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		wanted |= (uint32_t)(s->gpus[g].n_short > 0) << g;
 	}
 	return wanted;
@@ -191,7 +191,7 @@ static uint32_t mask_of(const struct rbt_sched_params *params)
 {
 	uint32_t mask = 0;
 
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		mask |= (uint32_t)(params->tasks[g].n_compute > 0) << g;
 	}
 	return mask;

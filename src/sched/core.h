@@ -30,8 +30,7 @@
 #include "sched/class.h"
 #include "sched/policy.h"
 #include "sched/rule.h"
-
-#define RBT_SCHED_MAX_GPUS 32
+#include "util/limits.h"
 
 /* A machine, and a program on it. */
 struct rbt_sched;
@@ -135,7 +134,7 @@ struct rbt_sched_params {
 	/* The device will not take its tasks off: it takes no turns and cannot be kept off. To be
 	 * set also after a suspend has failed. */
 	bool cannot_suspend;
-	struct rbt_sched_tasks tasks[RBT_SCHED_MAX_GPUS];
+	struct rbt_sched_tasks tasks[RBT_MAX_GPUS];
 };
 
 enum rbt_off {
@@ -153,7 +152,7 @@ struct rbt_decision {
 	/* GPUs, a bit each, on which its copy tasks (those of copy_runlists) have the slice of its
 	 * compute tasks, which is a short one. All other copy tasks have their own. */
 	uint32_t short_copies;
-	uint64_t slice_us[RBT_SCHED_MAX_GPUS]; /* RBT_TIMESLICE_OWN: leave or restore its own */
+	uint64_t slice_us[RBT_MAX_GPUS]; /* RBT_TIMESLICE_OWN: leave or restore its own */
 };
 
 /* For accounting, since the program was added. Times as of the last event; of a program whose

@@ -77,10 +77,7 @@ static enum rbt_denial judge(const struct rbt_sched *s, const struct rbt_sched_p
 	if (p->params.suspended) {
 		return RBT_DENIED_SUSPENDED;
 	}
-	if (count_company(s, p, g) > 1) {
-		return p->params.tasks[g].n_compute > 1 ? RBT_DENIED_TASKS : RBT_DENIED_COMPANY;
-	}
-	return rbt_rule_judge_gpu(&s->locks, g);
+	return rbt_rule_judge(&s->locks, g, p->params.tasks[g].n_compute, count_company(s, p, g));
 }
 
 /* Copy tasks stay on when their program is kept off, so all that wish for short slices are company

@@ -111,7 +111,7 @@ static void set_long(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_long
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 
-		gpu->n_guard_long += is_long ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_guard_long, 1, is_long);
 		for (uint32_t i = 0; i < gpu->n_free; i++) {
 			rbt_unit_mark(s, gpu->free[i]);
 		}
@@ -165,8 +165,8 @@ void rbt_guard_end(struct rbt_sched *s, struct rbt_sched_unit *u)
 
 void rbt_guard_scan(struct rbt_sched *s)
 {
-	struct rbt_sched_unit *most[RBT_SCHED_MAX_GPUS] = {NULL}, *u;
-	uint64_t debts_ns[RBT_SCHED_MAX_GPUS] = {0};
+	struct rbt_sched_unit *most[RBT_MAX_GPUS] = {NULL}, *u;
+	uint64_t debts_ns[RBT_MAX_GPUS] = {0};
 	uint32_t taken = 0;
 
 	LIST_FOREACH (u, &s->units, link) {
@@ -182,7 +182,7 @@ void rbt_guard_scan(struct rbt_sched *s)
 			debts_ns[g] = debt_ns;
 		}
 	}
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		if (most[g] != NULL && (most[g]->mask & taken) == 0) {
 			taken |= most[g]->mask;
 			begin(s, most[g], debts_ns[g]);

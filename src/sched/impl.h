@@ -18,14 +18,14 @@
 
 #include "sched/class.h"
 #include "sched/core.h"
+#include "sched/count.h"
 #include "sched/heap.h"
 #include "sched/learn.h"
 #include "sched/trial.h"
+#include "util/owner.h"
 
 #define RBT_LEVELS (RBT_PRIORITY_MAX + 1)
 #define RBT_NEVER  UINT64_MAX /* a time */
-
-#define RBT_OWNER_OF(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 struct rbt_timer {
 	struct rbt_heap_node node; /* major: when */
@@ -113,17 +113,17 @@ struct rbt_sched_unit {
 	struct rbt_timer timer; /* end of its turn, of its guard or of its wait; or a probe */
 
 	/* turns.c */
-	struct rbt_heap_node ready[RBT_SCHED_MAX_GPUS];
+	struct rbt_heap_node ready[RBT_MAX_GPUS];
 	bool is_current, is_counted_ready;
 	bool had_turn;    /* when it left, to be changed */
 	bool was_wanting; /* the same */
 	uint64_t left_ns; /* of its turn */
 	bool is_over;     /* nothing is left of its turn, and nobody has looked at that yet */
 	uint64_t order;   /* when it came, for first come first served and for ties */
-	uint64_t vtime_ns[RBT_SCHED_MAX_GPUS]; /* fair.c */
-	bool is_forced;                        /* has waited long enough for all its GPUs at once */
-	bool is_stuck;     /* it is its turn on all its GPUs, and some are in use */
-	uint64_t stuck_ns; /* since when */
+	uint64_t vtime_ns[RBT_MAX_GPUS]; /* fair.c */
+	bool is_forced;                  /* has waited long enough for all its GPUs at once */
+	bool is_stuck;                   /* it is its turn on all its GPUs, and some are in use */
+	uint64_t stuck_ns;               /* since when */
 	bool is_probing;
 	bool is_idle_for_sure;
 	uint64_t probe_ns; /* how long to wait for the next probe; 0: not guessed to be idle */
@@ -135,9 +135,9 @@ struct rbt_sched_unit {
 	uint64_t guard_ns;  /* for how long */
 	uint64_t served_ns, off_ns;
 	uint64_t seen_at_ns, seen_served_ns, seen_off_ns; /* when last it was owed nothing */
-	uint64_t seen_above_ns[RBT_SCHED_MAX_GPUS];
+	uint64_t seen_above_ns[RBT_MAX_GPUS];
 
-	uint32_t free_pos[RBT_SCHED_MAX_GPUS]; /* in the GPU's list of free units, from 1 */
+	uint32_t free_pos[RBT_MAX_GPUS]; /* in the GPU's list of free units, from 1 */
 };
 
 struct rbt_sched_gpu {
@@ -183,7 +183,7 @@ struct rbt_sched {
 	uint32_t touched;                /* GPUs settled since guard.c last looked */
 	struct rbt_sched_prog **latency; /* programs of the class, in the order they came */
 	uint32_t n_latency, latency_capacity;
-	struct rbt_sched_gpu gpus[RBT_SCHED_MAX_GPUS];
+	struct rbt_sched_gpu gpus[RBT_MAX_GPUS];
 };
 
 static inline uint32_t rbt_first_bit(uint32_t mask)

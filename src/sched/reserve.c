@@ -83,7 +83,7 @@ static void count(struct rbt_sched *s, struct rbt_sched_prog *p, bool begins)
 		unsigned before = rbt_reserve_level(gpu);
 
 		rbt_gpu_settle(s, gpu);
-		gpu->n_reserve[level] += begins ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_reserve[level], 1, begins);
 		gpu->reserve_bits &= ~(UINT32_C(1) << level);
 		gpu->reserve_bits |= (uint32_t)(gpu->n_reserve[level] > 0) << level;
 		if (rbt_reserve_level(gpu) != before) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rule that prevents collapse, by itself; decide.c applies it. Pure.
+ * The rule that prevents collapse, by itself. decide.c applies it to all programs, and without a
+ * daemon the shim applies it to its own (shim/apply.c). Pure.
  *
  * Two tasks with short slices that are runnable together on one runlist all but stop it (26.5 it/s
  * fell to 2.95 at 100 µs each, on an H200), so a slice shorter than the driver's own is granted
@@ -36,6 +37,11 @@ bool rbt_rule_is_short(uint64_t wanted_us, uint64_t own_us);
 
 /* Whether the GPU's lock and marks allow a short slice there. */
 enum rbt_denial rbt_rule_judge_gpu(const struct rbt_sched_gpus *gpus, uint32_t gpu);
+
+/* Whether a program's compute tasks on a GPU, n_own of them, may have a short slice if n_short
+ * compute tasks are then runnable there with one, those n_own included. */
+enum rbt_denial rbt_rule_judge(
+	const struct rbt_sched_gpus *gpus, uint32_t gpu, uint32_t n_own, uint32_t n_short);
 
 /* Runlists of a GPU are sets of 64 bits: a task on a runlist beyond has an unknown one. */
 #define RBT_RULE_RUNLISTS 64

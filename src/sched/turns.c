@@ -53,7 +53,7 @@ static void count_ready(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_r
 	}
 	u->is_counted_ready = is_ready;
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
-		rbt_first_gpu(s, m)->n_ready[u->level] += is_ready ? 1 : UINT32_MAX;
+		rbt_count(&rbt_first_gpu(s, m)->n_ready[u->level], 1, is_ready);
 	}
 }
 

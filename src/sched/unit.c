@@ -122,7 +122,7 @@ static void count_wanting(struct rbt_sched *s, const struct rbt_sched_unit *u, b
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 
-		gpu->n_wanting[u->level] += begins ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_wanting[u->level], 1, begins);
 		set_bit(&gpu->wanting_bits, u->level, gpu->n_wanting[u->level] > 0);
 	}
 }
@@ -145,8 +145,8 @@ static void update_busy(struct rbt_sched *s, struct rbt_sched_unit *u)
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 
-		gpu->n_busy[u->level] += is_busy ? 1 : UINT32_MAX;
-		gpu->n_busy_all += is_busy ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_busy[u->level], 1, is_busy);
+		rbt_count(&gpu->n_busy_all, 1, is_busy);
 		set_bit(&gpu->busy_bits, u->level, gpu->n_busy[u->level] > 0);
 	}
 }
@@ -310,7 +310,7 @@ static void count_one(
 	if (n == 0) {
 		return;
 	}
-	gpu->n_short += begins ? n : UINT32_MAX - n + 1;
+	rbt_count(&gpu->n_short, n, begins);
 	rbt_rule_count(&gpu->tally, p->params.tasks[g].compute_runlists, begins);
 	if (copies != 0) {
 		rbt_rule_count(&gpu->tally, copies, begins);
@@ -351,7 +351,7 @@ void rbt_unit_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
 		 * and frees a task elsewhere would always be first. */
 		uint32_t fresh = u->level != level_before ? UINT32_MAX : u->mask & ~mask_before;
 
-		for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if (fresh >> gpu & 1) {
 				u->vtime_ns[gpu] = 0;
 			}

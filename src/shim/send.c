@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "backend/record.h"
 #include "shim/shim.h"
 #include "shim/submit.h"
 
@@ -187,37 +186,33 @@ static void describe(struct shim *s, const struct shim_obj *obj, struct rbt_task
 	};
 }
 
-static size_t build_record(struct shim *s, const struct shim_obj *client, unsigned char *buf)
+/* Into s->message, which has room for any record. Its size. */
+static size_t build_record(struct shim *s, const struct shim_obj *client)
 {
-	struct rbt_msg_record msg = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RECORD},
+	struct rbt_record rec = {
 		.flags = s->lossy ? RBT_RECORD_PARTIAL : 0,
 		.backend = RBT_BACKEND_NVIDIA,
 		.client = client->handle,
 		.target_fd = shim_fd_get(&client->c.file),
 	};
-	unsigned char *tasks = buf + sizeof(msg);
 	uint16_t order[RBT_RECORD_MAX_TASKS];
 	bool all;
 
-	msg.n_tasks = put_order(s, client, order, &all);
-	msg.flags |= all ? 0 : RBT_RECORD_PARTIAL;
-	uint32_t *channels = (uint32_t *)(tasks + msg.n_tasks * sizeof(struct rbt_task));
-	for (uint32_t i = 0; i < msg.n_tasks; i++) {
+	rec.n_tasks = put_order(s, client, order, &all);
+	rec.flags |= all ? 0 : RBT_RECORD_PARTIAL;
+	rbt_record_lay_out(&rec, s->message);
+	for (uint32_t i = 0; i < rec.n_tasks; i++) {
 		const struct shim_obj *obj = &s->objs[order[i]];
-		struct rbt_task task;
-		describe(s, obj, &task);
-		task.first_channel = msg.n_channels;
-		if (!put_channels(s, obj, channels + msg.n_channels,
-			    RBT_RECORD_MAX_CHANNELS - msg.n_channels, &task.n_channels)) {
-			msg.flags |= RBT_RECORD_PARTIAL;
+		struct rbt_task *task = &rec.tasks[i];
+		describe(s, obj, task);
+		task->first_channel = rec.n_channels;
+		if (!put_channels(s, obj, rec.channels + rec.n_channels,
+			    RBT_RECORD_MAX_CHANNELS - rec.n_channels, &task->n_channels)) {
+			rec.flags |= RBT_RECORD_PARTIAL;
 		}
-		msg.n_channels += task.n_channels;
-		memcpy(tasks + i * sizeof(task), &task, sizeof(task));
+		rec.n_channels += task->n_channels;
 	}
-	memcpy(buf, &msg, sizeof(msg));
-	return sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task) +
-	       msg.n_channels * sizeof(uint32_t);
+	return (size_t)rbt_record_encode(&rec, RBT_MSG_RECORD, s->message, sizeof(s->message));
 }
 
 static int send_gone(int sock, const struct shim_obj *client)
@@ -239,7 +234,7 @@ static int send_client(struct shim *s, struct shim_obj *client)
 	int r = 0;
 
 	if (live) {
-		size_t size = build_record(s, client, s->message);
+		size_t size = build_record(s, client);
 		r = shim_sys_send(sock, s->message, size, shim_fd_get(&client->c.file));
 	} else if (client->c.told) {
 		r = send_gone(sock, client);

@@ -18,8 +18,7 @@
 #include <stdint.h>
 
 #include "backend/nvidia/rm_abi.h"
-#include "backend/record.h"
-#include "proto/protocol.h"
+#include "proto/encode.h"
 #include "shim/kfd.h"
 #include "shim/sys.h"
 
@@ -28,9 +27,6 @@
 #define SHIM_HASH_SIZE 4096
 #define SHIM_MAX_LATE  256
 #define SHIM_LOOK_NS   500000000ull
-#define SHIM_MESSAGE_MAX                                                                           \
-	(sizeof(struct rbt_msg_record) + RBT_RECORD_MAX_TASKS * sizeof(struct rbt_task) +          \
-		RBT_RECORD_MAX_CHANNELS * sizeof(uint32_t))
 
 /* Each kind has parents of one kind only, so that the tree is four deep at most:
  * client > device > subdevice, and client > device > task > channel. */
@@ -129,7 +125,7 @@ struct shim {
 	uint16_t first[SHIM_CHANNEL + 1];
 	uint16_t hash[SHIM_HASH_SIZE];
 	struct shim_obj objs[SHIM_MAX_OBJS + 1]; /* 0 stands for none */
-	unsigned char message[SHIM_MESSAGE_MAX];
+	_Alignas(struct rbt_task) unsigned char message[RBT_RECORD_MSG_MAX];
 	struct shim_kfd kfd;
 };
 

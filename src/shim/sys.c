@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -234,19 +233,6 @@ int shim_sys_peek(void *to, const void *from, size_t size)
 bool shim_sys_thread_alive(uint32_t tid)
 {
 	return syscall(SYS_tgkill, shim_sys_getpid(), tid, 0) == 0 || errno != ESRCH;
-}
-
-int shim_sys_flock(int fd)
-{
-	return syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-}
-
-int shim_sys_mark(int fd, int64_t offset)
-{
-	struct flock lock = {
-		.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
-
-	return syscall(SYS_fcntl, fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
 }
 
 /* The directory may be in /tmp, where anybody can make it once it is gone; we send whoever listens

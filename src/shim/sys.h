@@ -89,11 +89,6 @@ uint32_t shim_sys_peek_words(uint64_t *to, const struct iovec *from, uint32_t n)
 /* Whether a thread of this process exists. */
 bool shim_sys_thread_alive(uint32_t tid);
 
-int shim_sys_flock(int fd);
-
-/* A shared lock on one byte, which belongs to the open description. 0 or -errno. */
-int shim_sys_mark(int fd, int64_t offset);
-
 /* A non-blocking connection to root or the program's user, not yet moved up; or -errno. */
 int shim_sys_connect(const char *path);
 

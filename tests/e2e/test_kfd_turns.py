@@ -122,6 +122,45 @@ def test_vendors_count_their_own_gpus(s):
     assert labels == {p.pid: ["amd0"], q.pid: ["0"], outside.pid: ["amd0"]}, labels
 
 
+@device("--gpus", "2", *AMD)
+def test_gpus_may_be_met_in_any_order(s):
+    """Indices are given out as GPUs are seen; what is done is done on the right one all the same."""
+    amd = run(s, *BEST_EFFORT)
+    eventually("it is known", lambda: are_linked(s, amd))
+    programs = []
+    for gpu in 1, 0:
+        programs.append(s.run(*BEST_EFFORT, args=("--gpu", gpu)))
+        eventually("its slice is short", lambda: s.slices(programs[-1].pid) == [1])
+    rival = s.run(*BEST_EFFORT, args=("--gpu", 1))
+    for p in programs[0], rival:
+        eventually("it waits", lambda: s.is_off(p.pid))
+        eventually("it runs", lambda: s.is_running(p.pid))
+    assert s.is_running(programs[1].pid) and is_on(s, amd.pid), "GPUs have nothing to do with each other"
+    for p in programs:
+        s.rubato("renice", p.pid, "--class", "normal")
+        eventually("its own slice again", lambda: s.is_default(p.pid))
+
+
+@device("--gpus", "32", *AMD)
+def test_more_gpus_than_are_scheduled(s):
+    """The programs on a 33rd GPU are left alone, with a line each; the others do not notice."""
+    others = [s.run(*BEST_EFFORT, args=("--gpu", gpu)) for gpu in range(32)]
+    for p in others:
+        eventually("its slice is short", lambda: s.slices(p.pid) == [1])
+    beyond = [run(s, *BEST_EFFORT), run(s, *BEST_EFFORT)]
+    for p in beyond:
+        eventually("ps says so", lambda: s.ps().get(p.pid, {}).get("note") == "left alone: Rubato schedules 32 other GPUs already")
+        line = (f"process {p.pid} is left alone: it uses GPU amd0, and Rubato schedules 32 other GPUs already, "
+                "which is its maximum\n")
+        assert s.log().count(line) == 1, s.log()
+        s.rubato("renice", p.pid, "--priority", "1")
+    rival = s.run(*BEST_EFFORT, args=("--gpu", 31))
+    for p in others[31], rival:
+        eventually("it waits", lambda: s.is_off(p.pid))
+        assert all(is_own(s, q.pid) for q in beyond), "they take no turns, and keep their priority"
+        eventually("it runs", lambda: s.is_running(p.pid))
+
+
 @device(*AMD)
 def test_two_take_turns(s):
     programs = [run(s, *BEST_EFFORT), run(s, *BEST_EFFORT)]

@@ -139,7 +139,7 @@ static const char *check_prog(
 {
 	const char *why = check_off(p);
 
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS && why == NULL; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS && why == NULL; g++) {
 		if ((p->mask & UINT32_C(1) << g) == 0) {
 			why = p->decision.slice_us[g] != 0 ||
 					      (p->decision.short_copies >> g & 1) != 0
@@ -326,7 +326,7 @@ static const char *check_gpu(const struct rbt_sched *s, uint32_t g, const struct
 
 const char *sched_verify(const struct rbt_sched *s)
 {
-	struct tally tallies[RBT_SCHED_MAX_GPUS];
+	struct tally tallies[RBT_MAX_GPUS];
 	const struct rbt_sched_unit *u;
 	const struct rbt_sched_prog *p;
 	const char *why = NULL;
@@ -342,7 +342,7 @@ const char *sched_verify(const struct rbt_sched *s)
 			why = why == NULL ? prog_why : why;
 		}
 	}
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS && why == NULL; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS && why == NULL; g++) {
 		/* The others cannot have anything: it would be somebody's. */
 		why = (used & UINT32_C(1) << g) != 0 ? check_gpu(s, g, &tallies[g]) : NULL;
 	}

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -72,22 +71,6 @@ static int may_write(uint32_t cap, bool force)
 	int r = check_driver();
 
 	return r == -EPROTONOSUPPORT && force ? 0 : r;
-}
-
-/* Not the render node: opening that wakes a GPU that sleeps. */
-static int lock_path(uint32_t gpu, char *buf, size_t size)
-{
-	struct rbt_amd_topology t;
-	int r = rbt_amd_topology_read(KFD_SYSFS_PATH, &t);
-
-	for (uint32_t i = 0; r == 0 && i < t.n; i++) {
-		if (t.gpus[i].number == gpu) {
-			int n = snprintf(buf, size, KFD_SYSFS_PATH "/topology/nodes/%u/properties",
-				t.gpus[i].node);
-			return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
-		}
-	}
-	return r < 0 ? r : -ENODEV;
 }
 
 static bool has_agent(const struct rbt_record *rec)
@@ -479,11 +462,11 @@ const struct rbt_backend rbt_backend_amd = {
 	.name = "amd",
 	.id = RBT_BACKEND_AMD,
 	.control_node = KFD_PATH,
+	.client_is_pid = true,
 	.probe = rbt_amd_probe,
 	.discover = rbt_amd_discover,
 	.check_driver = check_driver,
 	.may_write = may_write,
-	.lock_path = lock_path,
 	.get_timeslice = get_timeslice,
 	.set_timeslice = set_timeslice,
 	.suspend = suspend,

@@ -59,7 +59,7 @@ static void ask_subdevice(struct inquiry *in, uint32_t subdevice)
 	for (size_t i = 0; i < NV_MAX_GPUS; i++) {
 		if (in->cards[i].valid && in->cards[i].gpu_id == id.gpu_id) {
 			in->gpu = in->cards[i].minor_number;
-			in->has_gpu = in->gpu < RBT_MAX_GPUS;
+			in->has_gpu = true;
 		}
 	}
 }
@@ -77,7 +77,7 @@ static bool find_gpu(struct inquiry *in, struct rbt_task *task)
 	}
 	task->subdevice = 0;
 	task->gpu = in->only_minor;
-	return in->n_cards == 1 && in->only_minor < RBT_MAX_GPUS;
+	return in->n_cards == 1;
 }
 
 static bool is_named_before(const struct rbt_record *rec, uint32_t n, uint32_t handle)

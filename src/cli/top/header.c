@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 
-#include "cli/gpu.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
 
@@ -126,20 +126,26 @@ static int draw_memory(
 /* What the names of the GPUs take. */
 static int name_width(const struct top_model *m)
 {
-	bool has_amd = m->n_gpus > 0 && m->gpus[m->n_gpus - 1].gpu >= GPU_SLOTS_EACH;
+	char name[RBT_GPU_NAME_MAX];
+	int width = 2;
 
-	return has_amd ? 4 : 2;
+	for (size_t i = 0; i < m->n_gpus; i++) {
+		struct rbt_gpu gpu = rbt_gpu_of_index(&m->table, m->gpus[i].index);
+		int n = (int)strlen(rbt_gpu_name(gpu, name));
+		width = n > width ? n : width;
+	}
+	return width;
 }
 
-static void draw_gpu(struct top_canvas *c, int y, const struct top_gpu *gpu,
-	const struct top_use *u, int name_columns)
+static void draw_gpu(struct top_canvas *c, int y, const struct top_model *m,
+	const struct top_gpu *gpu, const struct top_use *u)
 {
-	char name[GPU_NAME_MAX];
+	char name[RBT_GPU_NAME_MAX];
 	bool known;
 	double sum = sum_of(u, &known);
 	int width = c->width / 3 < 12 ? 12 : c->width / 3;
-	int x = top_putf(c, 0, y, c->width, TOP_STYLE_BOLD, "GPU %-*s", name_columns,
-		gpu_name(gpu->gpu, name));
+	int x = top_putf(c, 0, y, c->width, TOP_STYLE_BOLD, "GPU %-*s", name_width(m),
+		rbt_gpu_name(rbt_gpu_of_index(&m->table, gpu->index), name));
 
 	draw_bar(c, x + 1, y, width, u);
 	x += 1 + width;
@@ -205,8 +211,8 @@ int top_header_draw(struct top_canvas *c, const struct top_model *m, const struc
 			top_putf(c, 0, y, c->width, TOP_STYLE_DIM, "and %d more GPUs", n_gpus - i);
 			return y + 1;
 		}
-		top_model_use(m, m->gpus[i].gpu, &use);
-		draw_gpu(c, y, &m->gpus[i], &use, name_width(m));
+		top_model_use(m, m->gpus[i].index, &use);
+		draw_gpu(c, y, m, &m->gpus[i], &use);
 		if (each == 2) {
 			draw_legend(c, 5 + name_width(m), y + 1, &use);
 		}

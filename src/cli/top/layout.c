@@ -153,7 +153,7 @@ static void draw_table(
 		const struct top_row *row = &m->rows[ui->shown[at]];
 		enum top_style style = top_row_style(row);
 		for (size_t k = 0; k < n; k++) {
-			top_cell_draw(c, y + 1 + i, &places[k], row, style);
+			top_cell_draw(c, y + 1 + i, &places[k], m, row, style);
 		}
 		if (!ui->plain && at == ui->selected) {
 			top_restyle(c, y + 1 + i, TOP_STYLE_SELECT);

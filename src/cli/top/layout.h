@@ -28,9 +28,9 @@ size_t top_layout_columns(int width, uint32_t wanted, struct top_place ret[TOP_N
 const char *top_column_title(enum top_by column);
 const char *top_column_name(enum top_by column); /* in words, for menu and JSON */
 
-/* cells.c: one cell of the table. */
-void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p, const struct top_row *r,
-	enum top_style style);
+/* cells.c: one cell of the table, of one of the model's rows. */
+void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p,
+	const struct top_model *m, const struct top_row *r, enum top_style style);
 /* "512K", "32.0G": at most 5 columns. */
 void top_format_bytes(uint64_t bytes, char *buf, size_t size);
 /* "290us", "1.8ms", "12s": at most 5 columns. */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/gpu.h"
 #include "sched/class.h"
 #include "util/time.h"
 
@@ -206,7 +205,8 @@ static void make_row(const struct top_row *old, const struct top_reading *r, str
 
 /* Who is on each GPU, by priority: those who are kept off, and those who are let on. */
 struct crowd {
-	uint32_t waiting[GPU_SLOTS][RBT_PRIORITY_MAX + 1], running[GPU_SLOTS][RBT_PRIORITY_MAX + 1];
+	uint32_t waiting[RBT_MAX_GPUS][RBT_PRIORITY_MAX + 1],
+		running[RBT_MAX_GPUS][RBT_PRIORITY_MAX + 1];
 };
 
 static unsigned priority_of(const struct top_row *r)
@@ -219,7 +219,7 @@ static void count_crowd(const struct top_model *m, struct crowd *ret)
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_rows; i++) {
 		const struct top_row *r = &m->rows[i];
-		for (uint32_t gpu = 0; gpu < GPU_SLOTS; gpu++) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if ((r->now.gpus >> gpu & 1) != 0 && r->now.managed && !r->now.suspended) {
 				(r->now.waiting ? ret->waiting
 						: ret->running)[gpu][priority_of(r)]++;
@@ -229,10 +229,10 @@ static void count_crowd(const struct top_model *m, struct crowd *ret)
 }
 
 /* Whether there is anybody of these priorities on one of these GPUs. */
-static bool is_anybody(const uint32_t who[GPU_SLOTS][RBT_PRIORITY_MAX + 1], uint64_t gpus,
+static bool is_anybody(const uint32_t who[RBT_MAX_GPUS][RBT_PRIORITY_MAX + 1], uint32_t gpus,
 	unsigned low, unsigned high)
 {
-	for (uint32_t gpu = 0; gpu < GPU_SLOTS; gpu++) {
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		for (unsigned p = low; (gpus >> gpu & 1) != 0 && p <= high; p++) {
 			if (who[gpu][p] > 0) {
 				return true;
@@ -297,6 +297,7 @@ int top_model_update(struct top_model *m, const struct top_sample *s)
 	m->rows = rows;
 	m->n_rows = s->n_readings;
 	m->daemon = s->daemon;
+	m->table = s->table;
 	m->n_gpus = s->n_gpus;
 	memcpy(m->gpus, s->gpus, sizeof(m->gpus));
 	count_crowd(m, &crowd);
@@ -321,7 +322,7 @@ static bool reserves_more(const struct top_row *a, const struct top_row *b)
 static void add_use(struct top_use *u, const struct top_row *r)
 {
 	u->n_programs++;
-	if (r->now.has_memory && __builtin_popcountll(r->now.gpus) == 1) {
+	if (r->now.has_memory && __builtin_popcount(r->now.gpus) == 1) {
 		u->memory_bytes += r->now.memory_bytes;
 		u->has_memory = true;
 	}
@@ -345,7 +346,7 @@ void top_model_use(const struct top_model *m, uint32_t gpu, struct top_use *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_rows; i++) {
-		if (gpu < GPU_SLOTS && (m->rows[i].now.gpus >> gpu & 1) != 0) {
+		if (gpu < RBT_MAX_GPUS && (m->rows[i].now.gpus >> gpu & 1) != 0) {
 			add_use(ret, &m->rows[i]);
 		}
 	}

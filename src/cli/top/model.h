@@ -11,10 +11,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backend/gpus.h"
 #include "proto/protocol.h"
 
-#define TOP_MAX_GPUS 64
-#define TOP_HISTORY  64
+#define TOP_HISTORY 64
 
 /* What one sample says of a program. */
 struct top_reading {
@@ -26,7 +26,7 @@ struct top_reading {
 	bool unseen; /* its tasks could not be looked at: its state is not known */
 	bool has_memory, has_turns, has_account;
 	unsigned priority;
-	uint64_t gpus; /* a bit for each GPU it has tasks on (cli/gpu.h) */
+	uint32_t gpus; /* a bit for each GPU it has tasks on, by index in the sample's table */
 	uint64_t suspended_left_ms, memory_bytes;
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
@@ -36,7 +36,7 @@ struct top_reading {
 };
 
 struct top_gpu {
-	uint32_t gpu; /* which, as in `gpus` */
+	uint32_t index; /* in the table */
 	bool has_memory;
 	uint64_t memory_bytes;
 	char name[64];
@@ -54,8 +54,9 @@ struct top_sample {
 	enum top_daemon daemon; /* our own */
 	size_t n_readings, capacity;
 	struct top_reading *readings; /* owned */
+	struct rbt_gpu_table table;
 	size_t n_gpus;
-	struct top_gpu gpus[TOP_MAX_GPUS];
+	struct top_gpu gpus[RBT_MAX_GPUS];
 };
 
 struct top_sample *top_sample_create(void);
@@ -113,8 +114,9 @@ struct top_model {
 	size_t n_rows;
 	uint64_t last_ns, interval_ns; /* between samples; 0 before there were two */
 	enum top_daemon daemon;
+	struct rbt_gpu_table table;
 	size_t n_gpus;
-	struct top_gpu gpus[TOP_MAX_GPUS];
+	struct top_gpu gpus[RBT_MAX_GPUS];
 };
 
 void top_model_init(struct top_model *m);

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "backend/gpus.h"
 #include "cli/cli.h"
-#include "cli/gpu.h"
 #include "cli/listing.h"
 #include "cli/look.h"
 #include "util/fd.h"
@@ -53,8 +53,9 @@ struct top_source {
 		char name[32];
 	} names[32];
 	size_t n_names;
+	struct rbt_gpu_table table;
 	size_t n_gpus;
-	struct top_gpu gpus[TOP_MAX_GPUS];
+	struct top_gpu gpus[RBT_MAX_GPUS];
 	struct top_sample *sample; /* being filled */
 	pid_t *listed;             /* whom the daemons have named for it */
 	size_t n_listed, listed_capacity;
@@ -63,11 +64,13 @@ struct top_source {
 static void add_gpu(struct top_source *s, const struct rbt_gpu_info *g, const struct rbt_backend *b,
 	const char *driver)
 {
-	if (s->n_gpus == TOP_MAX_GPUS) {
+	int index = rbt_gpu_index(&s->table, b->id, g->gpu);
+
+	if (index < 0) {
 		return;
 	}
 	struct top_gpu *gpu = &s->gpus[s->n_gpus++];
-	*gpu = (struct top_gpu){.gpu = gpu_slot(b->id, g->gpu),
+	*gpu = (struct top_gpu){.index = (uint32_t)index,
 		.has_memory = (g->valid & RBT_GPU_HAS_MEMORY) != 0,
 		.memory_bytes = g->memory_bytes};
 	snprintf(gpu->name, sizeof(gpu->name), "%s",
@@ -182,9 +185,11 @@ static void fill(struct top_source *s, const struct listed *l, struct top_readin
 	};
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;
-		uint32_t slot = gpu_slot(l->tasks[i].backend, t->gpu);
-		if ((t->valid & RBT_TASK_HAS_GPU) != 0 && slot < GPU_SLOTS) {
-			r->gpus |= UINT64_C(1) << slot;
+		int index = (t->valid & RBT_TASK_HAS_GPU) != 0
+				    ? rbt_gpu_index(&s->table, l->tasks[i].backend, t->gpu)
+				    : -1;
+		if (index >= 0) {
+			r->gpus |= UINT32_C(1) << index;
 		}
 	}
 	fill_user_name(s, l->uid, r->user, sizeof(r->user));
@@ -402,6 +407,7 @@ int top_source_sample(struct top_source *s, struct top_sample **ret)
 	}
 	s->sample->daemon = own_daemon(s);
 	add_outsiders(s);
+	s->sample->table = s->table;
 	s->sample->n_gpus = s->n_gpus;
 	memcpy(s->sample->gpus, s->gpus, sizeof(s->gpus));
 	*ret = s->sample;

@@ -17,6 +17,7 @@
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/proc.h"
 #include "util/time.h"
 
@@ -147,6 +148,14 @@ static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t
 	return 0;
 }
 
+/* A pid is another one where the program lives. */
+static uint32_t client_of(const struct peer *peer, uint32_t backend, uint32_t client)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(backend);
+
+	return b != NULL && b->client_is_pid ? (uint32_t)peer->pid : client;
+}
+
 static int on_record(
 	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
 {
@@ -159,9 +168,7 @@ static int on_record(
 	if (r < 0) {
 		return r;
 	}
-	if (rec.backend == RBT_BACKEND_AMD) {
-		rec.client = (uint32_t)peer->pid; /* whatever it is called where it lives */
-	}
+	rec.client = client_of(peer, rec.backend, rec.client);
 	rec.fd = n_fds == 1 ? fds[0] : -1;
 	fds[0] = -1;
 	return program_put_record(d, peer->program, &rec, true);
@@ -175,10 +182,8 @@ static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, 
 		return -EBADMSG;
 	}
 	memcpy(&msg, buf, sizeof(msg));
-	if (msg.backend == RBT_BACKEND_AMD) {
-		msg.client = (uint32_t)peer->pid;
-	}
-	program_drop_client(d, peer->program, msg.backend, msg.client);
+	program_drop_client(
+		d, peer->program, msg.backend, client_of(peer, msg.backend, msg.client));
 	return 0;
 }
 
@@ -334,7 +339,7 @@ void peer_take(
 static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 {
 	static char buf[RBT_MSG_MAX];
-	struct peer *peer = (struct peer *)s; /* its first member */
+	struct peer *peer = RBT_OWNER_OF(s, struct peer, source);
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
 
