@@ -188,8 +188,6 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 	uint32_t n_used = slots_used(b);
 	struct rbt_board_reading r = {
 		.requests_open = get32(&b->requests_open),
-		.n_edges = get64(&b->n_edges),
-		.n_bursts = get64(&b->n_bursts),
 		.n_requests = get64(&b->n_requests),
 		.n_late = get64(&b->n_late),
 		.request_ns = get64(&b->request_ns),
@@ -313,9 +311,4 @@ bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w)
 bool rbt_board_awake(struct rbt_board *b)
 {
 	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) != 1;
-}
-
-void rbt_board_set_window(struct rbt_board *b, uint64_t window_ns)
-{
-	atomic_store_explicit(&b->window_ns, window_ns, memory_order_relaxed);
 }
