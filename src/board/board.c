@@ -241,7 +241,7 @@ bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint6
 
 void rbt_board_sleep(struct rbt_board *b)
 {
-	atomic_store_explicit(&b->asleep, 1, memory_order_relaxed);
+	atomic_store_explicit(&b->asleep, RBT_BOARD_ASLEEP, memory_order_relaxed);
 	/* Released after: who sees the new tick sees that we sleep. */
 	next_tick(b);
 }
@@ -310,5 +310,5 @@ bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w)
 
 bool rbt_board_awake(struct rbt_board *b)
 {
-	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) != 1;
+	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) == 0;
 }

@@ -106,7 +106,7 @@ bool rbt_board_await_end(struct rbt_board *b);
  * look. Waits as rbt_board_rest() does. */
 bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w);
 
-/* Not any more. Returns whether the program had been quicker. */
+/* Ends the sleep, of whatever kind it is. Returns whether the program had ended it before. */
 bool rbt_board_awake(struct rbt_board *b);
 
 #endif
