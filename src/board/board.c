@@ -137,12 +137,20 @@ static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
 }
 
 /*
- * One slot into the sums; w remembers it. Read in the order opposite to that in which the program
- * writes at the end of a synchronisation: one that is counted is not seen to go on, or its end
- * would be waited for when it has been; who is seen not to wait has left its time, and the time
- * goes with n_synced, or is of a later moment. In the latter case the counters, which are read last
- * and written before any time, have gone on as well, or the time is a later synchronisation's of
- * nothing: so it is taken for exact only where it is.
+ * Adds one slot to the sums, and remembers it in w.
+ *
+ * When a synchronisation returns, the program writes last_ns, n_synced, in_sync and n_syncs, in
+ * this order, each with release (shim_sync_end()). This function reads them in the opposite order, each
+ * with acquire, and the submission counters last. So a value that it reads comes with everything
+ * that the program wrote before that value:
+ *
+ * - If n_syncs counts a synchronisation, in_sync does not include it any more. Otherwise the daemon
+ *   would wait for the return of a synchronisation that has returned already.
+ * - If in_sync is 0, the last synchronisation has left its last_ns and n_synced.
+ * - last_ns belongs to the synchronisation that wrote n_synced, or was written after it. If a
+ *   submission wrote it, then the counters, which a submission writes before its time, are above
+ *   n_synced, and the time is not taken for exact. If another synchronisation wrote it without a
+ *   submission in between, the time is exact: it is when the last synchronisation returned.
  */
 static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
 	uint64_t now_ns, struct rbt_board_reading *ret, struct ends *ends)
@@ -188,8 +196,6 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 	uint32_t n_used = slots_used(b);
 	struct rbt_board_reading r = {
 		.requests_open = get32(&b->requests_open),
-		.n_edges = get64(&b->n_edges),
-		.n_bursts = get64(&b->n_bursts),
 		.n_requests = get64(&b->n_requests),
 		.n_late = get64(&b->n_late),
 		.request_ns = get64(&b->request_ns),
@@ -243,7 +249,7 @@ bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint6
 
 void rbt_board_sleep(struct rbt_board *b)
 {
-	atomic_store_explicit(&b->asleep, 1, memory_order_relaxed);
+	atomic_store_explicit(&b->asleep, RBT_BOARD_ASLEEP, memory_order_relaxed);
 	/* Released after: who sees the new tick sees that we sleep. */
 	next_tick(b);
 }
@@ -312,10 +318,5 @@ bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w)
 
 bool rbt_board_awake(struct rbt_board *b)
 {
-	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) != 1;
-}
-
-void rbt_board_set_window(struct rbt_board *b, uint64_t window_ns)
-{
-	atomic_store_explicit(&b->window_ns, window_ns, memory_order_relaxed);
+	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) == 0;
 }

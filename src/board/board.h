@@ -2,17 +2,17 @@
 /*
  * The two ends of a board (layout.h): the program makes one, the daemon maps and reads it.
  *
- * Who waits for whom: nobody, but for the daemon, which may sleep until a program becomes busy:
+ * The program never waits. The daemon may sleep until a program becomes busy:
  *
- *   daemon                                  program, at a submission
- *   rbt_board_sleep(): asleep = 1, ++tick   counter + 1
- *   ... at least RBT_BOARD_SETTLE_NS ...    tick has changed? then asleep: 1 -> 0, wake
- *   rbt_board_look(): counters as before?
+ *   daemon: rbt_board_rest()                program, at a submission
+ *   asleep = 1, ++tick                      counter + 1
+ *   2 us pass                               tick has changed? then asleep: 1 -> 0, wake
+ *   counters as before? then sleep
  *
- * There is no barrier between the program's store and its load: it would cost more than all the
- * rest. Its store may therefore become visible a moment after it has read the old tick, and nobody
- * is woken; so the daemon must look once more after that moment has passed, and only then rely on
- * being woken.
+ * The program has no barrier between its store and its load, because a barrier would cost more than
+ * the rest of the submission. Its store may therefore become visible a moment after it has read the
+ * old tick, and then it wakes nobody. So the daemon checks the counters once more after that moment
+ * has passed, and only then relies on being woken.
  */
 #ifndef RBT_BOARD_BOARD_H
 #define RBT_BOARD_BOARD_H
@@ -21,9 +21,6 @@
 #include <stdint.h>
 
 #include "board/layout.h"
-
-/* A store leaves a core's buffer within a microsecond, and at the latest when the thread stops. */
-#define RBT_BOARD_SETTLE_NS 20000u
 
 /* create.c, for the program; system calls only. */
 
@@ -52,7 +49,6 @@ struct rbt_board_reading {
 	bool in_flight;     /* there may be submissions after the last returned synchronisation */
 	bool in_request;    /* requests are open, and no deadline has passed */
 	uint32_t requests_open;
-	uint64_t n_edges, n_bursts;
 	uint64_t n_requests, n_late, request_ns, deadline_ns;
 	uint64_t n_pending;
 	uint32_t gaps[RBT_BOARD_GAPS];
@@ -110,9 +106,7 @@ bool rbt_board_await_end(struct rbt_board *b);
  * look. Waits as rbt_board_rest() does. */
 bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w);
 
-/* Not any more. Returns whether the program had been quicker. */
+/* Ends the sleep, of whatever kind it is. Returns whether the program had ended it before. */
 bool rbt_board_awake(struct rbt_board *b);
-
-void rbt_board_set_window(struct rbt_board *b, uint64_t window_ns);
 
 #endif

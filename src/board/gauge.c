@@ -35,7 +35,6 @@ void rbt_gauge_add(struct rbt_gauge *g, struct rbt_gauge_queue *q, enum rbt_gaug
 static void note_gap(struct rbt_board *b, uint64_t last_ns, uint64_t now_ns)
 {
 	uint64_t gap_ns = now_ns - last_ns;
-	uint64_t window_ns = atomic_load_explicit(&b->window_ns, memory_order_relaxed);
 
 	if (last_ns == 0 || last_ns >= now_ns) {
 		return;
@@ -43,20 +42,13 @@ static void note_gap(struct rbt_board *b, uint64_t last_ns, uint64_t now_ns)
 	atomic_fetch_add_explicit(
 		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], 1,
 		memory_order_relaxed);
-	if (window_ns != 0 && gap_ns > window_ns) {
-		atomic_fetch_add_explicit(&b->n_bursts, 1, memory_order_relaxed);
-	}
 }
 
 static bool wakes(struct rbt_board *b, uint32_t way)
 {
 	uint32_t expected = way;
 
-	if (!atomic_compare_exchange_strong(&b->asleep, &expected, 0)) {
-		return false;
-	}
-	atomic_fetch_add_explicit(&b->n_edges, 1, memory_order_relaxed);
-	return true;
+	return atomic_compare_exchange_strong(&b->asleep, &expected, 0);
 }
 
 bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struct rbt_gauge *g,

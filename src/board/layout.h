@@ -70,14 +70,12 @@ struct rbt_board {
 	 * thing to look at. RBT_BOARD_AWAITS_END: until the last open request has ended.
 	 * RBT_BOARD_AWAITS_SYNC: until a synchronisation returns, or a request is told. */
 	_Atomic uint32_t asleep;
-	_Atomic uint64_t window_ns; /* learnt: a pause longer than this ends a burst; 0: unknown */
-	uint8_t pad1[48];
+	uint8_t reserved1[56]; /* older libraries read the first 8 bytes, which must stay 0 */
 
 	/* The program's, seldom written. */
 	_Atomic uint32_t n_used;        /* slots [0, n_used) may have been in use */
 	_Atomic uint32_t requests_open; /* told by the program: begun and not ended */
-	_Atomic uint64_t n_edges;       /* times the daemon was woken */
-	_Atomic uint64_t n_bursts;      /* submissions after a pause longer than the window */
+	uint8_t reserved2[16];          /* older libraries write counters here */
 	_Atomic uint64_t n_requests;    /* told by the program: ended */
 	_Atomic uint64_t n_late;        /* of these, after their deadline */
 	_Atomic uint64_t request_ns;    /* of these, all together */
@@ -106,8 +104,9 @@ static_assert(offsetof(struct rbt_board_slot, tick) == 52, "board");
 static_assert(offsetof(struct rbt_board_slot, n_polls) == 56, "board");
 static_assert(offsetof(struct rbt_board_slot, n_synced) == 60, "board");
 static_assert(offsetof(struct rbt_board, tick) == 64, "board");
-static_assert(offsetof(struct rbt_board, window_ns) == 72, "board");
+static_assert(offsetof(struct rbt_board, asleep) == 68, "board");
 static_assert(offsetof(struct rbt_board, n_used) == 128, "board");
+static_assert(offsetof(struct rbt_board, n_requests) == 152, "board");
 static_assert(offsetof(struct rbt_board, deadline_ns) == 176, "board");
 static_assert(offsetof(struct rbt_board, gaps) == 192, "board");
 static_assert(offsetof(struct rbt_board, request_times) == 256, "board");

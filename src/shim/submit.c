@@ -191,7 +191,6 @@ void shim_wake(struct rbt_board *b, uint32_t way)
 		return;
 	}
 	int saved_errno = errno;
-	atomic_fetch_add_explicit(&b->n_edges, 1, memory_order_relaxed);
 	shim_sys_futex_wake(&b->asleep);
 	errno = saved_errno;
 }
@@ -220,15 +219,13 @@ static uint64_t last_activity_ns(struct rbt_board *b)
 
 /* When somebody was last active, or a moment before that if it makes no difference to the gap: the
  * other slots need not be looked at for a gap of the shortest class, which theirs are within. */
-static uint64_t before_gap_ns(struct rbt_board_slot *s, uint64_t window_ns, uint64_t now_ns)
+static uint64_t before_gap_ns(struct rbt_board_slot *s, uint64_t now_ns)
 {
 	uint64_t own_ns = atomic_load_explicit(&s->last_ns, memory_order_relaxed);
-	uint64_t limit_ns = window_ns != 0 && window_ns < RBT_BOARD_GAP_UNIT_NS
-				    ? window_ns
-				    : RBT_BOARD_GAP_UNIT_NS;
 
-	return own_ns != 0 && now_ns - own_ns < limit_ns ? own_ns
-							 : last_activity_ns(shim_board_of(s));
+	return own_ns != 0 && now_ns - own_ns < RBT_BOARD_GAP_UNIT_NS
+		       ? own_ns
+		       : last_activity_ns(shim_board_of(s));
 }
 
 /* For how many a gap that was asked for counts; and whether all are to be asked for from now on. Of
@@ -251,8 +248,7 @@ static uint32_t weigh_gap(struct rbt_board_slot *s, uint64_t gap_ns, uint64_t no
 static void note_gap(struct rbt_board_slot *s, uint64_t now_ns)
 {
 	struct rbt_board *b = shim_board_of(s);
-	uint64_t window_ns = atomic_load_explicit(&b->window_ns, memory_order_relaxed);
-	uint64_t last_ns = before_gap_ns(s, window_ns, now_ns);
+	uint64_t last_ns = before_gap_ns(s, now_ns);
 
 	if (last_ns == 0 || last_ns >= now_ns) {
 		return;
@@ -262,9 +258,6 @@ static void note_gap(struct rbt_board_slot *s, uint64_t now_ns)
 	atomic_fetch_add_explicit(
 		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], n,
 		memory_order_relaxed);
-	if (window_ns != 0 && gap_ns > window_ns) {
-		atomic_fetch_add_explicit(&b->n_bursts, n, memory_order_relaxed);
-	}
 }
 
 /* A gap that was not asked for. It is not counted: long ones, in which a daemon is likelier to have
@@ -534,7 +527,6 @@ static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 {
 	rbt_board_init(to);
 	copy32(&to->n_used, &from->n_used);
-	copy64(&to->n_bursts, &from->n_bursts);
 	copy64(&to->n_requests, &from->n_requests);
 	copy64(&to->n_late, &from->n_late);
 	copy64(&to->request_ns, &from->request_ns);

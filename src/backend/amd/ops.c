@@ -463,6 +463,7 @@ const struct rbt_backend rbt_backend_amd = {
 	.id = RBT_BACKEND_AMD,
 	.control_node = KFD_PATH,
 	.client_is_pid = true,
+	.is_experimental = true,
 	.probe = rbt_amd_probe,
 	.discover = rbt_amd_discover,
 	.check_driver = check_driver,
