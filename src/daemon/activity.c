@@ -116,7 +116,7 @@ static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
 	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-	uint32_t level = (uint32_t)rbt_class_of(p->priority);
+	uint32_t level = (uint32_t)rbt_class_of(p->treat.priority);
 
 	if (b != NULL && b->set_level != NULL && h->in_hand && hold_may(mine, RBT_CAP_TIMESLICE) &&
 		level != h->level) {

@@ -401,7 +401,7 @@ int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret
 		}
 	}
 	if (rbt_treatment_check(&t, why) < 0) {
-		return -EBADMSG;
+		return -EINVAL;
 	}
 	/* Nothing behind a name's end: treatments are compared as bytes. */
 	size_t n = strlen(t.group);

@@ -84,8 +84,8 @@ int rbt_treatment_check(const struct rbt_treatment *t, char why[RBT_TREAT_WHY_MA
 
 /*
  * Reads a treatment of `size` bytes that another process has written, perhaps of another version:
- * what is behind our struct is ignored, and keys that it has no room for are not said. 0, or
- * -EBADMSG when its size is not `size` or a key is out of range.
+ * what is behind our struct is ignored, and keys that it has no room for are not said. 0, -EBADMSG
+ * when its size is not `size`, or -EINVAL when a key is out of range.
  */
 int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret);
 

@@ -204,7 +204,7 @@ def test_a_name_is_no_way_round_a_rule(s):
     os.symlink(binary("rmclient"), path)
     named = harness.Program(s, [*as_user(NOBODY), path])
     s.programs.append(named)
-    said = m.plain(env=["RUBATO_PRIORITY=7"])
+    said = m.plain(env=["RUBATO_TREAT=priority=7", "RUBATO_PRIORITY=7"])
     for p in (named, said):
         eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
     named.end()

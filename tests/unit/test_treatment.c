@@ -218,7 +218,7 @@ static void test_decode(void)
 		bad.said = UINT32_C(1) << i;
 		/* All bits of a share: none. */
 		CHECK_INT(rbt_treatment_decode(&bad, sizeof(bad), &t),
-			i == RBT_TREAT_MIN_SHARE ? 0 : -EBADMSG);
+			i == RBT_TREAT_MIN_SHARE ? 0 : -EINVAL);
 	}
 	bad = RBT_TREATMENT_INIT;
 	bad.said = RBT_TREAT_BIT(CLASS) | RBT_TREAT_BIT(GROUP);
@@ -229,7 +229,7 @@ static void test_decode(void)
 	CHECK(t.said == RBT_TREAT_BIT(GROUP) && t.group[20] == '\0');
 	CHECK_INT(t.reset, RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS) & ~RBT_TREAT_BIT(GROUP));
 	bad.group[3] = '\n';
-	CHECK_INT(rbt_treatment_decode(&bad, sizeof(bad), &t), -EBADMSG);
+	CHECK_INT(rbt_treatment_decode(&bad, sizeof(bad), &t), -EINVAL);
 }
 
 static const char *get(void *ctx, const char *name)

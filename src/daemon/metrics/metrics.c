@@ -115,7 +115,7 @@ static void take_program(
 {
 	*ret = (struct metrics_program){
 		.pid = p->pid,
-		.priority = p->priority,
+		.priority = p->treat.priority,
 		.is_suspended = p->suspended,
 		.is_waiting = program_is_waiting(p),
 		.has_turns = p->sched != NULL,
