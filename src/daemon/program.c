@@ -130,6 +130,8 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 	p->group_is_shared = is_shared;
 	memset(p->treat.group, 0, sizeof(p->treat.group));
 	memcpy(p->treat.group, name, strnlen(name, sizeof(p->treat.group) - 1));
+	p->treat.said &= ~RBT_TREAT_BIT(GROUP);
+	p->treat.said |= name[0] != '\0' ? RBT_TREAT_BIT(GROUP) : 0;
 	p->group = 0;
 	d->dirty = true;
 	if (name[0] == '\0') {

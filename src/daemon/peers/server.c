@@ -86,6 +86,7 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 		program_set_group(d, p, false, asked->group);
 	}
 	memcpy(t.group, p->treat.group, sizeof(t.group));
+	t.said = (t.said & ~RBT_TREAT_BIT(GROUP)) | (p->treat.said & RBT_TREAT_BIT(GROUP));
 	t.force = (asked->force != 0 && is_trusted) || (said != NULL && said->treat.force != 0);
 	d->dirty = d->dirty || granted != p->granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
 	p->treat = t;
