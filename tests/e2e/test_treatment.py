@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a program is to be treated, by the environment, and by shims from before an upgrade."""
+import errno
 import os
 import signal
+import socket
+import struct
 
-from harness import binary, eventually, main
+from harness import MAGIC, binary, eventually, main, renice_message
 
 
 def text_of(s, p):
@@ -99,6 +102,23 @@ def test_older_shims_take_turns_with_new_ones(s):
     old = old_program(s, "RUBATO_PRIORITY=2", "RUBATO_TIMESLICE_US=5")
     assert text_of(s, old) == "priority=2,timeslice_us=5"
     eventually("turns", lambda: s.ps()[old.pid]["turns"] > 2 and s.ps()[new.pid]["turns"] > 2)
+
+
+def test_tools_of_other_versions(s):
+    """A treatment may be longer or shorter than ours; what is not understood or wrong is refused, and changes nothing."""
+    p = s.run()
+    eventually("known", lambda: p.pid in s.ps())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as tool:
+        tool.settimeout(10)
+        tool.connect(f"{s.run_dir}/control.sock")
+        for message, error, priority in ((renice_message(p.pid, 5, size=120), 0, 5), (renice_message(p.pid, 4, size=16), 0, 4),
+                                         (renice_message(p.pid, 16), -errno.EINVAL, 4),
+                                         (renice_message(p.pid, 3)[:-1], -errno.EBADMSG, 4),
+                                         # of version 0.1.0
+                                         (struct.pack("<IIiIIIQII", MAGIC, 5, p.pid, 3, 0, 0, 0, 0, 0), -errno.EBADMSG, 4)):
+            tool.send(message)
+            assert struct.unpack_from("<i", tool.recv(4096), 8)[0] == error, message
+            assert s.ps()[p.pid]["priority"] == priority, message
 
 
 def test_what_was_said_outlives_the_daemon(s):
