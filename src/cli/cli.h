@@ -54,13 +54,13 @@ int no_device_error(const struct command *cmd, int error);
 /* EXIT_OK where there is a driver; else says what is missing, as above. */
 int device_check(const struct command *cmd);
 
-/* nice.c: how a program is to be treated, from one option for each key of struct rbt_treatment. */
+/* nice.c: one option for each key of struct rbt_treatment */
 struct option;
-/* The options of `keys` (bits), and then `more` with its end. */
+/* Fills in the options of `keys` (RBT_TREAT_BIT), then `more` up to its end. */
 #define TREAT_OPTIONS_MAX 32
 #define TREAT_LETTERS     "c:p:t:w:"
 void treat_options(uint32_t keys, const struct option *more, struct option *ret);
-/* Takes one of those options. 0, or EXIT_USAGE with the error said. */
+/* Takes one of these options. Returns 0, or EXIT_USAGE with the error printed. */
 int treat_option(const struct command *cmd, struct rbt_treatment *t, int option, const char *arg);
 
 /* client.c: a connection to a daemon */

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "sched/class.h"
 
-/* Not its group, which its launcher has chosen. */
+/* A running program cannot change its group. */
 #define KEYS (RBT_TREAT_ALL & ~RBT_TREAT_BIT(GROUP))
 
 static int renice_one(pid_t pid, const void *data)

@@ -172,9 +172,9 @@ static const char *get(void *ctx, const char *name)
 }
 
 /*
- * What the environment says goes below what the options say: keys by variables of their own, which
- * are for whoever sets up a container, and the group. The rest of RUBATO_TREAT is that of a `rubato
- * run` around this one, for another program.
+ * Options override the environment. From the environment come the keys that have a variable of
+ * their own, which a container's setup may have set, and the group. The other keys of RUBATO_TREAT
+ * are left out: they belong to a `rubato run` around this one.
  */
 static struct rbt_treatment add_environment(const struct rbt_treatment *options)
 {
@@ -196,7 +196,7 @@ static struct rbt_treatment add_environment(const struct rbt_treatment *options)
 	return all;
 }
 
-/* All of it is in one variable for the shim; what stood in others is in that. */
+/* The shim reads one variable; the others are merged into it. */
 static void set_treatment(const struct rbt_treatment *t)
 {
 	char text[RBT_TREAT_TEXT_MAX], name[RBT_TREAT_ENV_MAX];

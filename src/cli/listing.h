@@ -33,7 +33,7 @@ struct listed {
 	bool has_reserve;
 	struct rbt_program_reserve reserve;
 	bool has_treat;
-	struct rbt_treatment treat; /* what was said of it */
+	struct rbt_treatment treat; /* how it is to be treated */
 	bool is_older;              /* its shim is of version 0.1.0 */
 	char note[128];
 	char command[512];

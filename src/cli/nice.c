@@ -4,10 +4,9 @@
 
 #include "cli/cli.h"
 
-/* Behind all letters. */
+/* Options without a letter have larger values than any letter. */
 #define FIRST_VALUE 0x100
 
-/* Those that have one. */
 static const char letters[RBT_TREAT_KEYS] = {
 	[RBT_TREAT_CLASS] = 'c',
 	[RBT_TREAT_PRIORITY] = 'p',

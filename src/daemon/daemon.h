@@ -55,8 +55,8 @@ struct peer {
 	struct program *program;    /* the one it speaks for; NULL for tools */
 	struct program *attached;   /* what a tool attached and may still say what it wants of */
 	unsigned answer_priority;   /* of what a tool last reniced */
-	struct rbt_treatment asked; /* for the program it speaks for, whatever became of that */
-	bool is_older;              /* a shim from before TREAT */
+	struct rbt_treatment asked; /* what a shim wants for its program */
+	bool is_older;              /* a shim of version 0.1.0 */
 	LIST_ENTRY(peer) link;
 };
 
@@ -96,10 +96,10 @@ struct program {
 	struct peer *peer;          /* its shim; NULL when attached from outside */
 	bool awaited;               /* `rubato run` became it, and its shim has not spoken yet */
 	struct rbt_treatment treat; /* how it is to be treated */
-	/* Keys of it that somebody has said who may raise; PRIORITY: the program may have more than
-	 * everybody may, a reserve and longer slices. */
+	/* Keys that a user with the right to raise has said. PRIORITY among them means that the
+	 * program may have a reserve, and slices longer than the driver's. */
 	uint32_t granted;
-	uint32_t refused;         /* keys of which it has asked for more than its user may have */
+	uint32_t refused;         /* keys for which it wants more than its user may have */
 	uint64_t group;           /* whose turns it shares, for the core; 0: nobody's */
 	bool group_is_shared;     /* between users: said by a rule */
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
@@ -341,9 +341,9 @@ void owners_read(struct daemon *d);
 uid_t owners_find(const struct daemon *d, uid_t uid);
 void owners_forget(struct daemon *d);
 
-/* older.c: what shims of version 0.1.0 say, in place of TREAT */
-/* The keys that one of their messages says or resets, and whether it is HELLO, with the time it has:
- * 0 for the oldest. 0, or -EBADMSG for what they would not say. */
+/* older.c: messages of shims of version 0.1.0, which do not know TREAT */
+/* Turns one of their messages into a treatment. *ret_loaded_ns is only valid for HELLO, and 0 if
+ * the shim does not send it. Returns 0 or -EBADMSG. */
 int older_decode(const void *buf, size_t size, struct rbt_treatment *ret, bool *ret_is_hello,
 	uint64_t *ret_loaded_ns);
 
@@ -407,8 +407,8 @@ uint32_t program_missing_cap(struct daemon *d, const struct program *p);
 /* program_may() of all drivers here, for programs still to come: 0, or -EPROTONOSUPPORT and why. */
 int drivers_may(uint32_t cap, bool force, char *buf, size_t size);
 
-/* Another treatment and the grants that go with it. The program keeps its group, and what was forced
- * stays forced. */
+/* Replaces the program's treatment and its grants. The program keeps its group, and a program that
+ * was forced stays forced. */
 void program_set_treatment(struct program *p, const struct rbt_treatment *t, uint32_t granted);
 /* Whether anything about it differs from an unmanaged program. */
 bool program_is_plain(const struct program *p);

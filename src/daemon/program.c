@@ -482,7 +482,7 @@ void program_set_treatment(struct program *p, const struct rbt_treatment *t, uin
 	struct rbt_treatment old = p->treat;
 
 	p->treat = *t;
-	/* Its launcher or its rule says it. */
+	/* The launcher or the rule chooses the group. */
 	memcpy(p->treat.group, old.group, sizeof(old.group));
 	p->treat.said = (t->said & ~group) | (old.said & group);
 	/* What was forced must be undone by force, too. */

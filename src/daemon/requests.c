@@ -177,7 +177,8 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 	return true;
 }
 
-/* Whoever has no rights may change a limit that was granted: it has not become more. */
+/* A limit stays granted if a user without the right to raise changes it: check_rights() has made
+ * sure that it did not become more. */
 static uint32_t new_grants(const struct peer *peer, uint32_t old, const struct rbt_treatment *over)
 {
 	const uint32_t trust = RBT_TREAT_BIT(PRIORITY);
@@ -190,7 +191,7 @@ static uint32_t new_grants(const struct peer *peer, uint32_t old, const struct r
 	return granted;
 }
 
-/* Reads the treatment at the end of a message; after an answer if it is wrong. */
+/* Reads the treatment at the end of a message; answers and returns false if it is wrong. */
 static bool read_treatment(
 	struct peer *peer, const void *buf, size_t size, struct rbt_treatment *ret)
 {
@@ -225,7 +226,7 @@ static void on_may(struct daemon *d, struct peer *peer, const void *buf, size_t 
 	answer(peer, r, "%s", r < 0 ? why : "");
 }
 
-/* A change, with what it is to be undone by. */
+/* Changes the treatment, or leaves the old one if the driver refuses. */
 static void treat(struct daemon *d, struct peer *peer, struct program *p,
 	const struct rbt_treatment *over, bool force)
 {
@@ -248,7 +249,7 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 		byhand_note(d, pid, start_time, true);
 	}
 	if (r == 0 && p != NULL) {
-		/* What it was started with and could not have is made up for by this. */
+		/* The note about keys refused at the start is out of date. */
 		p->refused &= ~over->said;
 	} else if (r < 0 && p != NULL) {
 		program_set_treatment(p, &old, granted);
@@ -269,7 +270,7 @@ static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void
 		return;
 	}
 	bool force = over.force != 0;
-	/* A group is its launcher's or its rule's to say. */
+	/* The program's launcher or rule chooses its group. */
 	over.said &= ~(RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(FORCE));
 	over.reset &= ~(RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(FORCE));
 	/* What does not count any more is no reason to have it again. */

@@ -62,7 +62,7 @@ enum rbt_msg_type {
 	 * place of any that was sent before. After HELLO. */
 	RBT_MSG_BOARD,
 
-	/* from shims of version 0.1.0, whose HELLO is longer, too: daemon/peers/older.c */
+	/* from shims of version 0.1.0: daemon/peers/older.c */
 	RBT_MSG_WEIGHT,
 	RBT_MSG_GROUP,
 	RBT_MSG_LIMITS,
@@ -71,8 +71,8 @@ enum rbt_msg_type {
 	 * RESULT: whether a program of the sender's may have that. */
 	RBT_MSG_MAY,
 
-	/* from a shim, struct rbt_msg_treat, not answered, in place of any that was sent before.
-	 * After HELLO; without it, as a program of which nothing is said. */
+	/* from a shim, struct rbt_msg_treat, not answered. It comes after HELLO, and replaces an
+	 * earlier one. */
 	RBT_MSG_TREAT,
 };
 
@@ -81,7 +81,7 @@ struct rbt_msg_header {
 	uint32_t type; /* enum rbt_msg_type */
 };
 
-/* Shims of version 0.1.0 have 24 or 32 bytes: no later one may. */
+/* A HELLO of 24 or 32 bytes is from a shim of version 0.1.0 (daemon/peers/older.c). */
 struct rbt_msg_hello {
 	struct rbt_msg_header h;
 	/* When the program was loaded, on the monotonic clock: what users said of the process
@@ -89,10 +89,10 @@ struct rbt_msg_hello {
 	uint64_t loaded_ns;
 };
 
-/* How a program was told to be treated. */
+/* How the program is to be treated, by its environment. */
 struct rbt_msg_treat {
 	struct rbt_msg_header h;
-	struct rbt_treatment treat; /* last: of the sender's size */
+	struct rbt_treatment treat; /* last, because its size depends on the sender's version */
 };
 
 /* Replaces what was known of this client of this program. */
@@ -126,12 +126,12 @@ struct rbt_msg_pid {
 	uint32_t flags; /* of a LIST: RBT_LIST_* */
 };
 
-/* What is neither said nor reset stays as it is. */
+/* A key that is neither said nor reset stays as it is. */
 struct rbt_msg_renice {
 	struct rbt_msg_header h;
 	int32_t pid;
 	uint32_t pad;
-	struct rbt_treatment treat; /* last: of the sender's size */
+	struct rbt_treatment treat; /* last, because its size depends on the sender's version */
 };
 
 struct rbt_msg_suspend {

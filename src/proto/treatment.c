@@ -12,16 +12,16 @@
 enum kind { CLASS, NUMBER, SHARE, NAME, FLAG };
 
 /*
- * All there is to know of a key. `label` is what it is called in sentences, `expects` ends the
- * sentence about a wrong value. A key that is not said has the value `unset`: some that others
- * decide then (a timeslice by the priority, limits by the configuration, the group by the launcher).
+ * The table of keys. Sentences call a key by its `label`; `expects` says which values are right.
+ * A key that is not said has the value `unset`. For three keys that means that something else
+ * decides: the priority gives the timeslice, the configuration the limits, the launcher the group.
  */
 static const struct key {
 	const char *name, *label, *expects, *unit;
 	enum kind kind;
 	size_t offset, size;
 	uint32_t min, max, unset;
-	bool has_default; /* takes `default`, which resets it */
+	bool has_default; /* the value `default` resets the key */
 } keys[RBT_TREAT_KEYS] = {
 #define FIELD(member)                                                                              \
 	.offset = offsetof(struct rbt_treatment, member),                                          \
@@ -68,7 +68,7 @@ static uint32_t number_of(const struct rbt_treatment *t, const struct key *k)
 	return v;
 }
 
-/* What fits of it; without printf(), which the preloaded library does not call. */
+/* Appends as much as fits, without printf(), which the preloaded library does not call. */
 static void append(char *buf, size_t size, const char *text)
 {
 	size_t n = strlen(buf), len = strlen(text);
@@ -247,7 +247,7 @@ void rbt_treatment_parse(struct rbt_treatment *t, const char *text, char why[RBT
 	}
 }
 
-/* The value as text that rbt_treatment_set() takes. */
+/* Prints the value as rbt_treatment_set() reads it. */
 static void print_value(const struct rbt_treatment *t, const struct key *k, char buf[VALUE_MAX])
 {
 	uint32_t v = k->kind == NAME ? 0 : number_of(t, k);
@@ -344,7 +344,7 @@ void rbt_treatment_merge(struct rbt_treatment *t, const struct rbt_treatment *ov
 	}
 }
 
-/* Groups that launchers name have more characters than those that people name. */
+/* Names from launchers may have characters that rbt_rankgroup_is_name() refuses to users. */
 static bool is_group(const char *name)
 {
 	size_t n = strnlen(name, RBT_GROUP_NAME_MAX);
@@ -376,7 +376,7 @@ int rbt_treatment_check(const struct rbt_treatment *t, char why[RBT_TREAT_WHY_MA
 	return 0;
 }
 
-/* Where the keys begin: all versions have what is before it. */
+/* All versions have the fields before the first key. */
 #define HEAD_SIZE offsetof(struct rbt_treatment, priority)
 
 int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret)
@@ -392,7 +392,7 @@ int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret
 		return -EBADMSG;
 	}
 	t.size = sizeof(t);
-	/* A class is text, and none comes here. */
+	/* Peers send priorities: a class is text. */
 	t.said &= RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS);
 	t.reset &= RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS) & ~t.said;
 	for (int i = RBT_TREAT_CLASS + 1; i < RBT_TREAT_KEYS; i++) {
@@ -403,7 +403,7 @@ int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret
 	if (rbt_treatment_check(&t, why) < 0) {
 		return -EINVAL;
 	}
-	/* Nothing behind a name's end: treatments are compared as bytes. */
+	/* Treatments are compared as bytes, so nothing may stand behind the name's end. */
 	size_t n = strlen(t.group);
 	memset(t.group + n, 0, sizeof(t.group) - n);
 	*ret = t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Treatments in the environment. Several parties may each say one key by a variable of its own (two
- * container devices, say) and do not overwrite each other, as they would with one variable for all.
+ * Treatments in the environment. Each key also has a variable of its own, so that two parties (two
+ * container devices, for example) can each set a key without overwriting the other's.
  */
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 #define PREFIX RBT_ENV_TREAT "_"
 
-/* One variable for each key in version 0.1.0. Programs that `rubato run` of that version has started
- * have children, and users were told of RUBATO_GROUP; to be dropped in the version after this. */
+/* Version 0.1.0 had these variables. Its `rubato run` may have started programs that still make
+ * children, and its manual named RUBATO_GROUP. The next version drops them. */
 static const char *const old_names[RBT_TREAT_KEYS] = {
 	[RBT_TREAT_PRIORITY] = "RUBATO_PRIORITY",
 	[RBT_TREAT_TIMESLICE] = "RUBATO_TIMESLICE_US",
@@ -38,7 +38,7 @@ void rbt_treat_key_env(enum rbt_treat_key key, char ret[RBT_TREAT_ENV_MAX])
 	ret[n] = '\0';
 }
 
-/* Thousandths to percent: 25 is 2.5. */
+/* Converts thousandths to percent: 25 becomes 2.5. */
 static const char *percent(const char *permille, char buf[16])
 {
 	size_t n = strlen(permille);
@@ -54,8 +54,8 @@ static const char *percent(const char *permille, char buf[16])
 	return buf;
 }
 
-/* Wrong values in them were never spoken of. True if RUBATO_PRIORITY is there, without which the
- * others had no meaning; but the group, which had one for rules. */
+/* Version 0.1.0 ignored wrong values silently. Returns whether RUBATO_PRIORITY is set: without it,
+ * the library did nothing. */
 static bool read_old(
 	const char *(*get)(void *ctx, const char *name), void *ctx, struct rbt_treatment *ret)
 {
@@ -103,7 +103,7 @@ bool rbt_treatment_read_env(const char *(*get)(void *ctx, const char *name), voi
 
 	why[0] = '\0';
 	bool is_there = read_old(get, ctx, &old);
-	/* A new `rubato run` says all that it has to say by the new one. */
+	/* Beside RUBATO_TREAT the old variables are left over; but users may set the group. */
 	old.said &= text != NULL ? RBT_TREAT_BIT(GROUP) : UINT32_MAX;
 	if (text != NULL) {
 		rbt_treatment_parse(&said, text, why);

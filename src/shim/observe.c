@@ -395,7 +395,8 @@ static void learn(struct shim *s, const struct shim_event *ev)
 	}
 }
 
-/* Once, and only in a program that uses a GPU: all others inherit the environment, too. */
+/* Names a mistake in the environment once, and only in programs that use a GPU: their shells and
+ * helpers inherit the environment, too. */
 static void say_ignored(void)
 {
 	if (shim_config.ignored[0] != '\0') {

@@ -141,7 +141,7 @@ struct shim_config {
 	uint64_t loaded_ns;              /* when this was read: after any exec */
 	uint64_t wanted_us;              /* the slice asked for; 0: the driver's own */
 	char socket[108];                /* empty: none */
-	char ignored[RBT_TREAT_WHY_MAX]; /* what is wrong with what the user said; empty: nothing */
+	char ignored[RBT_TREAT_WHY_MAX]; /* the first mistake in the environment; empty: none */
 };
 extern struct shim_config shim_config;
 

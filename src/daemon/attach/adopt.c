@@ -142,8 +142,8 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 		rbt_debug("process %d: rule %s", (int)p->pid, rule->name);
 	}
 	strcpy(p->rule, rule->name);
-	/* The configuration may raise; but a program that nobody has started with a class is not
-	 * trusted with more, unless the rule has chosen its slice. */
+	/* The configuration has the right to raise. The right to longer slices comes with a slice
+	 * that the rule sets. */
 	bool has_slice = (rule->treat.said & RBT_TREAT_BIT(TIMESLICE)) != 0;
 	program_set_treatment(p, &rule->treat,
 		(rule->treat.said & ~RBT_TREAT_BIT(PRIORITY)) |

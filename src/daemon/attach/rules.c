@@ -137,7 +137,7 @@ int rules_set(struct rules *rules, const char *key, const char *value, char *why
 		}
 	}
 	int k = rbt_treat_key_find(key);
-	/* What is forced is one user's risk. */
+	/* A driver is forced for one program at a time, by its user. */
 	if (k < 0 || k == RBT_TREAT_FORCE) {
 		snprintf(why, why_size, "no such key of a rule: %s", key);
 		return -EINVAL;
@@ -149,8 +149,8 @@ int rules_set(struct rules *rules, const char *key, const char *value, char *why
 	return r;
 }
 
-/* What a program calls itself is its user's choice: it must not be all it takes to be raised. A key
- * raises unless it is known not to. */
+/* A rule that raises programs must not depend on names alone, which users choose themselves. Keys
+ * that are not listed here count as raising. */
 static bool raises(const struct rbt_treatment *t)
 {
 	const uint32_t harmless = RBT_TREAT_BIT(CLASS) | RBT_TREAT_BIT(PRIORITY) |

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shims of version 0.1.0, which programs keep loaded for as long as they run, also after an upgrade.
- * They say how to treat their program by HELLO, WEIGHT, LIMITS and GROUP; each becomes a treatment
- * here, and nothing else in the daemon knows of them.
+ * Shims of version 0.1.0. A program keeps its shim loaded for as long as it runs, also after an
+ * upgrade. These shims say by HELLO, WEIGHT, LIMITS and GROUP how to treat their program. This file
+ * turns each of these messages into a treatment; the rest of the daemon does not know their layout.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ struct old_hello {
 	uint32_t priority;
 	uint32_t force;
 	uint64_t timeslice_us; /* 0: by its priority */
-	uint64_t loaded_ns;    /* the oldest end before this */
+	uint64_t loaded_ns;    /* the first shims do not send this field */
 };
 
 struct old_weight {
@@ -63,7 +63,7 @@ static bool is_size_right(uint32_t type, size_t size)
 	}
 }
 
-/* Says it, or, with 0, takes it back. */
+/* A value of 0 resets the key. */
 static void put(struct rbt_treatment *t, uint32_t bit, uint32_t *to, uint32_t value)
 {
 	if (value != 0) {

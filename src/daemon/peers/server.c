@@ -44,9 +44,9 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	}
 }
 
-/* As far as its user may have it; the program runs all the same. The keys that it may not have are in
- * *ret_refused. */
-static struct rbt_treatment allowed_of(
+/* What the program gets of that: a program that wants more than its user may have runs without it.
+ * *ret_refused has the keys that were refused. */
+static struct rbt_treatment allow(
 	const struct peer *peer, const struct rbt_treatment *asked, uint32_t *ret_refused)
 {
 	struct rbt_treatment t = *asked;
@@ -55,7 +55,7 @@ static struct rbt_treatment allowed_of(
 		t.priority = RBT_PRIORITY_NORMAL;
 		*ret_refused |= RBT_TREAT_BIT(PRIORITY);
 	}
-	/* A share taken from other users is a privilege. */
+	/* A larger share takes from other users. */
 	if (t.weight > 1 && !may_raise(peer, RBT_PRIORITY_MAX)) {
 		t.weight = 1;
 		*ret_refused |= RBT_TREAT_BIT(WEIGHT);
@@ -63,8 +63,8 @@ static struct rbt_treatment allowed_of(
 	return t;
 }
 
-/* What its shim has asked for. What is no news makes no work: it may come as often as somebody
- * likes. */
+/* Treats the program as its shim wants. A message that changes nothing causes no work, because a
+ * program may send it as often as it likes. */
 static void take_treatment(struct daemon *d, const struct peer *peer)
 {
 	struct program *p = peer->program;
@@ -72,13 +72,13 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
 	struct rbt_treatment t = p->treat;
 	uint32_t granted = p->granted;
-	/* What takes from other users, or reaches into a driver that is not known, is a privilege. */
+	/* Taking from other users and writing to an unknown driver are privileges. */
 	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
 
-	/* What users have said since goes before what it was started with. */
+	/* A renice since then goes before the options that the program was started with. */
 	if (said == NULL || !said->has_treat) {
 		p->refused = 0;
-		t = allowed_of(peer, asked, &p->refused);
+		t = allow(peer, asked, &p->refused);
 		granted = is_trusted ? asked->said | RBT_TREAT_BIT(PRIORITY) : 0;
 	}
 	if ((asked->said & RBT_TREAT_BIT(GROUP)) != 0 &&

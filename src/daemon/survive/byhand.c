@@ -19,10 +19,10 @@
 #include "util/time.h"
 
 #define BYHAND_MAGIC 0x34646e68u
-/* More than any version's treatment will need. */
+/* No version has a larger treatment. */
 #define TREAT_SIZE_MAX 4096
 
-/* On disk; a treatment follows, of the size that it begins with. */
+/* On disk. A treatment follows, which begins with its size. */
 struct entry {
 	uint32_t magic;
 	int32_t pid;
@@ -213,7 +213,7 @@ void byhand_write(struct daemon *d)
 	d->byhand_is_lost = !is_written;
 }
 
-/* False at the end, and at what no daemon has written. */
+/* Returns false at the end of the file, and at an entry that is damaged or of another version. */
 static bool read_entry(FILE *f, struct entry *ret, struct rbt_treatment *ret_treat)
 {
 	static char buf[TREAT_SIZE_MAX];
