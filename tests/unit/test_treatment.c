@@ -194,7 +194,8 @@ static void test_versions(void)
 	CHECK_INT(t.size, sizeof(t));
 	check_text(&t, "priority=3,weight=7,group=abc");
 	/* One that ends in the midst of a name has none. */
-	for (uint32_t size = offsetof(struct rbt_treatment, priority); size < sizeof(t); size++) {
+	const uint32_t group_end = offsetof(struct rbt_treatment, group) + sizeof(t.group);
+	for (uint32_t size = offsetof(struct rbt_treatment, priority); size < group_end; size++) {
 		newer.t.size = size;
 		CHECK_INT(rbt_treatment_decode(&newer, size, &t), 0);
 		check_text(&t, size < 16 ? "" : size < 20 ? "priority=3" : "priority=3,weight=7");
