@@ -256,6 +256,11 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 		return -EBADMSG;
 	}
 	result.text[sizeof(result.text) - 1] = '\0';
+	/* A daemon of version 0.1.0 says no more than "not understood". */
+	if (result.error == -EBADMSG) {
+		snprintf(result.text, sizeof(result.text), "%s",
+			"this rubatod and this command are of different versions: restart rubatod");
+	}
 	*ret = result;
 	return 0;
 }

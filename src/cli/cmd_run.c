@@ -135,7 +135,9 @@ static void warn_of_refusal(int sock, const struct rbt_treatment *t)
 		daemon_request(sock, &may, sizeof(may), NULL, 0, &result) < 0) {
 		return;
 	}
-	if (result.error == -EPERM || result.error == -EPROTONOSUPPORT) {
+	if (result.error == -EBADMSG) {
+		rbt_warn("run: %s; until then the program runs unmanaged", result.text);
+	} else if (result.error == -EPERM || result.error == -EPROTONOSUPPORT) {
 		rbt_warn("run: %s: the program goes without %s", result.text,
 			result.error == -EPERM ? "it" : "its class (see `rubato doctor`)");
 	}

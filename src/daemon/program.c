@@ -486,7 +486,10 @@ void program_set_treatment(struct program *p, const struct rbt_treatment *t, uin
 	memcpy(p->treat.group, old.group, sizeof(old.group));
 	p->treat.said = (t->said & ~group) | (old.said & group);
 	/* What was forced must be undone by force, too. */
-	p->treat.force = old.force | t->force;
+	if ((old.force | t->force) != 0) {
+		p->treat.force = 1;
+		p->treat.said |= RBT_TREAT_BIT(FORCE);
+	}
 	p->granted = granted;
 }
 

@@ -202,7 +202,7 @@ static bool read_treatment(
 	if (r == -EINVAL) {
 		answer(peer, r, "priority, timeslice, weight or limit out of range");
 	} else if (r < 0) {
-		answer(peer, r, "not understood: this tool and rubatod are of different versions");
+		answer(peer, r, "not understood");
 	}
 	return r == 0;
 }

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 
 from harness import MAGIC, binary, eventually, main, renice_message
 
@@ -119,6 +120,26 @@ def test_tools_of_other_versions(s):
             tool.send(message)
             assert struct.unpack_from("<i", tool.recv(4096), 8)[0] == error, message
             assert s.ps()[p.pid]["priority"] == priority, message
+
+
+def test_a_daemon_of_another_version(s):
+    """It answers that it does not understand; the tool says what that means, and what to do."""
+    p = s.program()
+    folder = os.path.join(s.dir, "other")
+    os.mkdir(folder, 0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(os.path.join(folder, "control.sock"))
+        server.listen()
+        server.settimeout(20)
+        tool = subprocess.Popen(s.inside(["env", "RUBATO_RUNTIME_DIR=" + folder, binary("rubato"), "renice", str(p.pid), "--class",
+                                          "normal"]), env=s.env, stderr=subprocess.PIPE, text=True)
+        peer = server.accept()[0]
+        peer.settimeout(20)
+        while peer.recv(65536):
+            peer.send(struct.pack("<IIiI240s", MAGIC, 9, -errno.EBADMSG, 0, b"not understood"))
+        error = tool.communicate(timeout=20)[1]
+        peer.close()
+    assert tool.returncode == 1 and "are of different versions: restart rubatod" in error, error
 
 
 def test_what_was_said_outlives_the_daemon(s):

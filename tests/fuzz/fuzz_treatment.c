@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever text says how to treat a program, what is taken of it is within range, and printed it
- * says the same again. Whatever bytes arrive as a treatment, the same. */
+ * says the same again. Whatever bytes arrive as a treatment, or from a shim of version 0.1.0, the
+ * same. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/daemon.h"
 #include "proto/treatment.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -50,6 +52,19 @@ static void try_bytes(const uint8_t *data, size_t size)
 	}
 }
 
+static void try_older(const uint8_t *data, size_t size)
+{
+	struct rbt_treatment t;
+	uint64_t loaded_ns;
+	bool is_hello;
+
+	/* The caller has looked at the header. */
+	if (size >= sizeof(struct rbt_msg_header) &&
+		older_decode(data, size, &t, &is_hello, &loaded_ns) == 0) {
+		require_sound(&t);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1);
@@ -61,5 +76,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	free(text);
 	try_bytes(data, size);
+	try_older(data, size);
 	return 0;
 }

@@ -107,7 +107,7 @@ int older_decode(const void *buf, size_t size, struct rbt_treatment *ret, bool *
 			msg.limits.limits.min_share_permille);
 		break;
 	default:
-		memcpy(t.group, msg.group.name, sizeof(t.group));
+		memcpy(t.group, msg.group.name, strnlen(msg.group.name, sizeof(t.group)));
 		t.said |= RBT_TREAT_BIT(GROUP);
 		if (t.group[0] == '\0') {
 			return -EBADMSG;

@@ -70,6 +70,7 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	struct program *p = peer->program;
 	const struct rbt_treatment *asked = &peer->asked;
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
+	const uint32_t group = RBT_TREAT_BIT(GROUP), force = RBT_TREAT_BIT(FORCE);
 	struct rbt_treatment t = p->treat;
 	uint32_t granted = p->granted;
 	/* Taking from other users and writing to an unknown driver are privileges. */
@@ -81,13 +82,12 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 		t = allow(peer, asked, &p->refused);
 		granted = is_trusted ? asked->said | RBT_TREAT_BIT(PRIORITY) : 0;
 	}
-	if ((asked->said & RBT_TREAT_BIT(GROUP)) != 0 &&
-		strcmp(p->treat.group, asked->group) != 0) {
+	if ((asked->said & group) != 0 && strcmp(p->treat.group, asked->group) != 0) {
 		program_set_group(d, p, false, asked->group);
 	}
 	memcpy(t.group, p->treat.group, sizeof(t.group));
-	t.said = (t.said & ~RBT_TREAT_BIT(GROUP)) | (p->treat.said & RBT_TREAT_BIT(GROUP));
 	t.force = (asked->force != 0 && is_trusted) || (said != NULL && said->treat.force != 0);
+	t.said = (t.said & ~(group | force)) | (p->treat.said & group) | (t.force != 0 ? force : 0);
 	d->dirty = d->dirty || granted != p->granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
 	p->treat = t;
 	p->granted = granted;
