@@ -54,30 +54,14 @@ int no_device_error(const struct command *cmd, int error);
 /* EXIT_OK where there is a driver; else says what is missing, as above. */
 int device_check(const struct command *cmd);
 
-/* nice.c: how a program is to be treated, from --class, --priority, --timeslice-us, --weight,
- * --max-reserve-ms and --min-share. */
-struct niceness {
-	bool has_class, has_priority, has_timeslice, has_weight;
-	struct rbt_limits limits; /* as in struct rbt_msg_renice */
-	unsigned class_index;
-	uint64_t priority;
-	uint64_t timeslice_us;
-	uint64_t weight;
-};
-/* clang-format off */
-#define NICENESS_OPTIONS \
-	{"class", required_argument, NULL, 'c'}, \
-	{"priority", required_argument, NULL, 'p'}, \
-	{"timeslice-us", required_argument, NULL, 't'}, \
-	{"weight", required_argument, NULL, 'w'}, \
-	{"max-reserve-ms", required_argument, NULL, 'M'}, \
-	{"min-share", required_argument, NULL, 'S'}
-#define NICENESS_LETTERS "c:p:t:w:"
-/* clang-format on */
-/* Takes one of those options. 0, or EXIT_USAGE with the error said. */
-int niceness_parse(const struct command *cmd, struct niceness *n, int option, const char *arg);
-/* Checks that they agree, and fills in priority. 0, or EXIT_USAGE with the error said. */
-int niceness_settle(const struct command *cmd, struct niceness *n);
+/* nice.c: one option for each key of struct rbt_treatment */
+struct option;
+/* Fills in the options of `keys` (RBT_TREAT_BIT), then `more` up to its end. */
+#define TREAT_OPTIONS_MAX 32
+#define TREAT_LETTERS     "c:p:t:w:"
+void treat_options(uint32_t keys, const struct option *more, struct option *ret);
+/* Takes one of these options. Returns 0, or EXIT_USAGE with the error printed. */
+int treat_option(const struct command *cmd, struct rbt_treatment *t, int option, const char *arg);
 
 /* client.c: a connection to a daemon */
 

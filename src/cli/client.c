@@ -256,13 +256,19 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 		return -EBADMSG;
 	}
 	result.text[sizeof(result.text) - 1] = '\0';
+	/* A daemon of version 0.1.0 says no more than "not understood". */
+	if (result.error == -EBADMSG) {
+		snprintf(result.text, sizeof(result.text), "%s",
+			"this rubatod and this command are of different versions: restart rubatod");
+	}
 	*ret = result;
 	return 0;
 }
 
 /* Whether what follows a program's tasks is what was asked for, or the beginning of it: a daemon
- * that is older than we are leaves out what it does not know. */
-static bool is_tail_sound(size_t size, uint32_t flags)
+ * that is older than we are leaves out what it does not know. A treatment is last, and of any
+ * version's size. */
+static bool is_tail_sound(const char *tail, size_t size, uint32_t flags)
 {
 	/* In the order of the flags' bits. */
 	static const size_t parts[] = {sizeof(struct rbt_program_turns),
@@ -275,7 +281,9 @@ static bool is_tail_sound(size_t size, uint32_t flags)
 		end += (flags >> i & 1) != 0 ? parts[i] : 0;
 		fits = fits || size == end;
 	}
-	return fits;
+	struct rbt_treatment treat;
+	return fits || ((flags & RBT_LIST_TREAT) != 0 && size >= end &&
+			       rbt_treatment_decode(tail + end, size - end, &treat) == 0);
 }
 
 ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *buf, size_t size)
@@ -304,5 +312,7 @@ ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *
 	}
 	memcpy(&msg, buf, sizeof(msg));
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task_state);
-	return (size_t)n >= tasks_end && is_tail_sound((size_t)n - tasks_end, flags) ? n : -EBADMSG;
+	bool is_sound = (size_t)n >= tasks_end &&
+			is_tail_sound((const char *)buf + tasks_end, (size_t)n - tasks_end, flags);
+	return is_sound ? n : -EBADMSG;
 }

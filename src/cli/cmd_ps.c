@@ -205,6 +205,9 @@ static void print_row(struct view *v, const struct listed *l)
 	if (l->note[0] != '\0') {
 		printf("%26s %s\n", "note:", l->note);
 	}
+	if (l->is_older) {
+		printf("%26s %s\n", "shim:", "older than rubatod");
+	}
 	if (l->origin.rule[0] != '\0') {
 		printf("%26s %s\n", "rule:", l->origin.rule);
 	}
@@ -349,6 +352,19 @@ static void json_origin(struct rbt_json *j, const char *key, const char *name)
 	}
 }
 
+/* As RUBATO_TREAT has it; null when it is not known. */
+static void json_treatment(struct rbt_json *j, const struct listed *l)
+{
+	char text[RBT_TREAT_TEXT_MAX] = "";
+
+	if (l->has_treat) {
+		rbt_treatment_print(&l->treat, text, sizeof(text));
+		rbt_json_string(j, "treatment", text);
+	} else {
+		rbt_json_null(j, "treatment");
+	}
+}
+
 static void json_row(struct view *v, const struct listed *l)
 {
 	struct rbt_json *j = &v->j;
@@ -379,6 +395,8 @@ static void json_row(struct view *v, const struct listed *l)
 	json_turns(j, l);
 	json_reserve(j, l);
 	json_account(j, l);
+	json_treatment(j, l);
+	json_origin(j, "shim", !l->managed || l->attached ? "" : l->is_older ? "older" : "current");
 	json_origin(j, "rule", l->origin.rule);
 	json_origin(j, "group", l->origin.group);
 	rbt_json_string(j, "note", l->note);

@@ -79,6 +79,8 @@ static void read_tail(struct listed *l, struct tail t)
 	l->origin.rule[sizeof(l->origin.rule) - 1] = '\0';
 	l->origin.group[sizeof(l->origin.group) - 1] = '\0';
 	l->has_reserve = read_part(&t, RBT_LIST_RESERVE, &l->reserve, sizeof(l->reserve));
+	l->has_treat = (t.flags & RBT_LIST_TREAT) != 0 &&
+		       rbt_treatment_decode(t.at, t.left, &l->treat) == 0;
 }
 
 static int list_message(const char *buf, size_t size, uint32_t flags,
@@ -100,6 +102,7 @@ static int list_message(const char *buf, size_t size, uint32_t flags,
 		.held_back = (msg.flags & RBT_PROGRAM_HELD_BACK) != 0,
 		.suspended = (msg.flags & RBT_PROGRAM_SUSPENDED) != 0,
 		.waiting = (msg.flags & RBT_PROGRAM_WAITING) != 0,
+		.is_older = (msg.flags & RBT_PROGRAM_OLDER) != 0,
 		.has_memory = msg.has_memory != 0,
 		.priority = msg.priority,
 		.wanted_us = msg.wanted_us,
@@ -175,8 +178,9 @@ static int list_daemon(struct walk *w, uid_t uid)
 		return 0;
 	}
 	int r = listing_daemon(sock, uid,
-		RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN | RBT_LIST_RESERVE, list_once,
-		w);
+		RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN | RBT_LIST_RESERVE |
+			RBT_LIST_TREAT,
+		list_once, w);
 	close(sock);
 	if (r == -ETIMEDOUT) {
 		char dir[128] = "";

@@ -32,6 +32,9 @@ struct listed {
 	struct rbt_program_origin origin; /* empty where nothing is known */
 	bool has_reserve;
 	struct rbt_program_reserve reserve;
+	bool has_treat;
+	struct rbt_treatment treat; /* how it is to be treated */
+	bool is_older;              /* its shim is of version 0.1.0 */
 	char note[128];
 	char command[512];
 	size_t n_tasks;

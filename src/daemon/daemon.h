@@ -52,10 +52,12 @@ struct peer {
 	uint64_t not_before_ns; /* crowd.c: it is put off until then */
 	bool is_paused;
 	LIST_ENTRY(peer) paused;
-	bool is_admin;            /* root, or of the group that may raise */
-	struct program *program;  /* the one it speaks for; NULL for tools */
-	struct program *attached; /* what a tool attached and may still say what it wants of */
-	unsigned answer_priority; /* of what a tool last reniced */
+	bool is_admin;              /* root, or of the group that may raise */
+	struct program *program;    /* the one it speaks for; NULL for tools */
+	struct program *attached;   /* what a tool attached and may still say what it wants of */
+	unsigned answer_priority;   /* of what a tool last reniced */
+	struct rbt_treatment asked; /* what a shim wants for its program */
+	bool is_older;              /* a shim of version 0.1.0 */
 	LIST_ENTRY(peer) link;
 };
 
@@ -85,21 +87,17 @@ struct program {
 	uid_t uid;
 	struct user *user; /* who pays for it */
 	uint32_t n_holds;
-	bool has_more;     /* clients than we take in */
-	struct peer *peer; /* its shim; NULL when attached from outside */
-	bool awaited;      /* `rubato run` became it, and its shim has not spoken yet */
-	unsigned priority;
-	uint32_t weight;       /* of its turns */
-	uint64_t timeslice_us; /* explicit wish; 0: by priority */
-	struct rbt_limits limits;
-	uint64_t group;       /* whose turns it shares, for the core; 0: nobody's */
-	bool group_is_shared; /* between users: said by a rule */
-	char group_name[RBT_GROUP_NAME_MAX];
+	bool has_more;              /* clients than we take in */
+	struct peer *peer;          /* its shim; NULL when attached from outside */
+	bool awaited;               /* `rubato run` became it, and its shim has not spoken yet */
+	struct rbt_treatment treat; /* how it is to be treated */
+	/* Keys that a user with the right to raise has said. PRIORITY among them means that the
+	 * program may have a reserve, and slices longer than the driver's. */
+	uint32_t granted;
+	uint32_t refused;         /* keys for which it wants more than its user may have */
+	uint64_t group;           /* whose turns it shares, for the core; 0: nobody's */
+	bool group_is_shared;     /* between users: said by a rule */
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
-	bool force;
-	bool is_trusted; /* may have more than everybody may: a reserve, longer slices */
-	bool is_reserve_granted, is_share_granted; /* as in struct wish */
-	bool wants_priority, wants_weight;         /* it asked for more than its user may have */
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */
@@ -127,17 +125,6 @@ struct program {
 	LIST_HEAD(, hold) holds;
 	LIST_ENTRY(program) link;
 	LIST_ENTRY(program) pending;
-};
-
-/* How a user wants a program to be treated. */
-struct wish {
-	uint32_t priority, weight;
-	uint64_t timeslice_us;
-	struct rbt_limits limits;
-	uint32_t is_trusted; /* it was somebody who may raise */
-	uint32_t force;      /* write to a driver that is not known */
-	/* The limits, each: a configuration with less does not count. */
-	uint16_t is_reserve_granted, is_share_granted;
 };
 
 struct said;
@@ -350,6 +337,12 @@ void owners_read(struct daemon *d);
 uid_t owners_find(const struct daemon *d, uid_t uid);
 void owners_forget(struct daemon *d);
 
+/* older.c: messages of shims of version 0.1.0, which do not know TREAT */
+/* Turns one of their messages into a treatment. *ret_loaded_ns is only valid for HELLO, and 0 if
+ * the shim does not send it. Returns 0 or -EBADMSG. */
+int older_decode(const void *buf, size_t size, struct rbt_treatment *ret, bool *ret_is_hello,
+	uint64_t *ret_loaded_ns);
+
 /* requests.c: what tools ask. The reply is sent by the function. */
 void request_handle(
 	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds);
@@ -410,9 +403,9 @@ uint32_t program_missing_cap(struct daemon *d, const struct program *p);
 /* program_may() of all drivers here, for programs still to come: 0, or -EPROTONOSUPPORT and why. */
 int drivers_may(uint32_t cap, bool force, char *buf, size_t size);
 
-/* How it is to be treated, as a whole. */
-struct wish program_wish(const struct program *p);
-void program_set_wish(struct program *p, const struct wish *wish);
+/* Replaces the program's treatment and its grants. The program keeps its group, and a program that
+ * was forced stays forced. */
+void program_set_treatment(struct program *p, const struct rbt_treatment *t, uint32_t granted);
 /* Whether anything about it differs from an unmanaged program. */
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */

@@ -7,11 +7,11 @@
 #include "daemon/daemon.h"
 #include "util/time.h"
 
-const char *list_raising_text(bool is_priority, bool is_weight)
+const char *list_raising_text(uint32_t keys)
 {
-	return is_priority ? "raising above normal"
-	       : is_weight ? "raising a weight"
-			   : "raising a limit";
+	return (keys & RBT_TREAT_BIT(PRIORITY)) != 0 ? "raising above normal"
+	       : (keys & RBT_TREAT_BIT(WEIGHT)) != 0 ? "raising a weight"
+						     : "raising a limit";
 }
 
 static const char *denial_text(enum rbt_denial denial)
@@ -63,7 +63,7 @@ static bool has_too_high_limits(struct daemon *d, const struct program *p)
 {
 	struct rbt_limits now = limits_in_force(d, p);
 
-	return memcmp(&now, &p->limits, sizeof(now)) != 0;
+	return memcmp(&now, &p->treat.limits, sizeof(now)) != 0;
 }
 
 const char *list_note(struct daemon *d, const struct program *p)
@@ -87,14 +87,13 @@ const char *list_note(struct daemon *d, const struct program *p)
 	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
 		return "has more tasks than are known: not all of them obey";
 	}
-	if (p->denial == RBT_DENIED_NOTHING && p->timeslice_us != 0 && is_without_slices(p) &&
+	if (p->denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 && is_without_slices(p) &&
 		list_has_no_slices(d, p)) {
 		return LIST_NO_SLICES;
 	}
-	if (p->denial == RBT_DENIED_NOTHING &&
-		(p->wants_priority || p->wants_weight || has_too_high_limits(d, p))) {
-		snprintf(text, sizeof(text), "%s " LIST_RAISING,
-			list_raising_text(p->wants_priority, p->wants_weight), d->admin_group);
+	if (p->denial == RBT_DENIED_NOTHING && (p->refused != 0 || has_too_high_limits(d, p))) {
+		snprintf(text, sizeof(text), "%s " LIST_RAISING, list_raising_text(p->refused),
+			d->admin_group);
 		return text;
 	}
 	return denial_text(p->denial);
@@ -135,10 +134,11 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_PROGRAM},
 		.pid = p->pid,
 		.uid = p->uid,
-		.priority = p->priority,
+		.priority = p->treat.priority,
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
 			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
 			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
+			 (p->peer != NULL && p->peer->is_older ? RBT_PROGRAM_OLDER : 0) |
 			 (is_held_back(p->denial) || program_missing_cap(d, p) != 0
 					 ? RBT_PROGRAM_HELD_BACK
 					 : 0),
@@ -177,7 +177,7 @@ static void fill_origin(const struct program *p, struct rbt_program_origin *ret)
 {
 	*ret = (struct rbt_program_origin){0};
 	snprintf(ret->rule, sizeof(ret->rule), "%s", p->rule);
-	snprintf(ret->group, sizeof(ret->group), "%s", p->group_name);
+	snprintf(ret->group, sizeof(ret->group), "%s", p->treat.group);
 }
 
 size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf, size_t size)
@@ -187,7 +187,8 @@ size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf,
 	struct rbt_program_origin origin;
 	struct rbt_program_reserve reserve;
 	size_t n = describe(d, p, buf,
-		size - sizeof(turns) - sizeof(account) - sizeof(origin) - sizeof(reserve));
+		size - sizeof(turns) - sizeof(account) - sizeof(origin) - sizeof(reserve) -
+			sizeof(p->treat));
 
 	if (flags != 0) {
 		accounting_fill(d, p, &account); /* first: it brings the turns up to date too */
@@ -210,6 +211,10 @@ size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf,
 		accounting_fill_reserve(d, p, &reserve);
 		memcpy(buf + n, &reserve, sizeof(reserve));
 		n += sizeof(reserve);
+	}
+	if ((flags & RBT_LIST_TREAT) != 0) {
+		memcpy(buf + n, &p->treat, sizeof(p->treat));
+		n += sizeof(p->treat);
 	}
 	return n;
 }

@@ -76,8 +76,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 	if (fd < 0) {
 		return pidfd >= 0 ? -errno : pidfd;
 	}
-	p->priority = RBT_PRIORITY_NORMAL;
-	p->weight = 1;
+	p->treat = RBT_TREATMENT_INIT;
 	accounting_start(p);
 	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
 	LIST_INIT(&p->holds);
@@ -130,7 +129,10 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 
 	/* The name is that of its user's group, so that nobody can join, and stall, another's. */
 	p->group_is_shared = is_shared;
-	snprintf(p->group_name, sizeof(p->group_name), "%s", name);
+	memset(p->treat.group, 0, sizeof(p->treat.group));
+	memcpy(p->treat.group, name, strnlen(name, sizeof(p->treat.group) - 1));
+	p->treat.said &= ~RBT_TREAT_BIT(GROUP);
+	p->treat.said |= name[0] != '\0' ? RBT_TREAT_BIT(GROUP) : 0;
 	p->group = 0;
 	d->dirty = true;
 	if (name[0] == '\0') {
@@ -138,7 +140,7 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 	}
 	LIST_FOREACH (q, &d->programs, link) {
 		if (q != p && q->group != 0 && q->group_is_shared == is_shared &&
-			(is_shared || q->uid == p->uid) && strcmp(q->group_name, name) == 0) {
+			(is_shared || q->uid == p->uid) && strcmp(q->treat.group, name) == 0) {
 			p->group = q->group;
 			return;
 		}
@@ -400,7 +402,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		}
 		return r;
 	}
-	r = rbt_holdings_put(&d->mine, h->id, p->force, rec);
+	r = rbt_holdings_put(&d->mine, h->id, p->treat.force != 0, rec);
 	h->mine = rbt_holdings_find(&d->mine, h->id);
 	if (r < 0) {
 		hold_release(d, p, h);
@@ -455,7 +457,8 @@ void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, 
 
 uint64_t program_wanted_us(const struct program *p)
 {
-	return p->timeslice_us != 0 ? p->timeslice_us : rbt_priority_timeslice_us(p->priority);
+	return p->treat.timeslice_us != 0 ? p->treat.timeslice_us
+					  : rbt_priority_timeslice_us(p->treat.priority);
 }
 
 void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns)
@@ -510,37 +513,29 @@ bool program_is_partial(struct daemon *d, const struct program *p)
 	return p->has_more;
 }
 
-struct wish program_wish(const struct program *p)
+void program_set_treatment(struct program *p, const struct rbt_treatment *t, uint32_t granted)
 {
-	return (struct wish){
-		.priority = p->priority,
-		.weight = p->weight,
-		.timeslice_us = p->timeslice_us,
-		.limits = p->limits,
-		.is_reserve_granted = p->is_reserve_granted,
-		.is_share_granted = p->is_share_granted,
-		.is_trusted = p->is_trusted,
-		.force = p->force,
-	};
-}
+	const uint32_t group = RBT_TREAT_BIT(GROUP);
+	struct rbt_treatment old = p->treat;
 
-void program_set_wish(struct program *p, const struct wish *wish)
-{
-	p->priority = wish->priority;
-	p->weight = wish->weight;
-	p->timeslice_us = wish->timeslice_us;
-	p->limits = wish->limits;
-	p->is_reserve_granted = wish->is_reserve_granted != 0;
-	p->is_share_granted = wish->is_share_granted != 0;
-	p->is_trusted = wish->is_trusted != 0;
+	p->treat = *t;
+	/* The launcher or the rule chooses the group. */
+	memcpy(p->treat.group, old.group, sizeof(old.group));
+	p->treat.said = (t->said & ~group) | (old.said & group);
 	/* What was forced must be undone by force, too. */
-	p->force = p->force || wish->force != 0;
+	if ((old.force | t->force) != 0) {
+		p->treat.force = 1;
+		p->treat.said |= RBT_TREAT_BIT(FORCE);
+	}
+	p->granted = granted;
 }
 
 bool program_is_plain(const struct program *p)
 {
-	return !p->suspended && p->timeslice_us == 0 && p->priority == RBT_PRIORITY_NORMAL &&
-	       p->limits.max_reserve_ms == 0 && p->limits.min_share_permille == 0;
+	const struct rbt_treatment *t = &p->treat;
+
+	return !p->suspended && t->timeslice_us == 0 && t->priority == RBT_PRIORITY_NORMAL &&
+	       t->limits.max_reserve_ms == 0 && t->limits.min_share_permille == 0;
 }
 
 bool program_is_changed(const struct program *p)

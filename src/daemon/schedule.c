@@ -434,20 +434,29 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 	}
 }
 
+/* What the core has to know of how a program is to be treated. */
+static void fill_treatment(
+	const struct daemon *d, const struct program *p, struct rbt_sched_params *ret)
+{
+	const struct rbt_treatment *t = &p->treat;
+
+	ret->priority = t->priority;
+	ret->weight = t->weight;
+	ret->group = p->group;
+	ret->timeslice_us = t->timeslice_us;
+	ret->limits = limits_in_force(d, p);
+	ret->may_reserve = (p->granted & RBT_TREAT_BIT(PRIORITY)) != 0;
+}
+
 static void fill_params(
 	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_sched_params *ret)
 {
 	uint64_t ignored;
 
 	*ret = (struct rbt_sched_params){0};
-	ret->priority = p->priority;
-	ret->weight = p->weight;
-	ret->group = p->group;
-	ret->timeslice_us = p->timeslice_us;
-	ret->limits = limits_in_force(d, p);
+	fill_treatment(d, p, ret);
 	ret->suspended = p->suspended;
 	ret->is_known = p->board != NULL;
-	ret->may_reserve = p->is_trusted;
 	/* Half of it off would be worse than none. */
 	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p) ||
 			      !program_may(d, p, RBT_CAP_SUSPEND);
@@ -455,8 +464,9 @@ static void fill_params(
 		count_tasks(d, p, ret);
 	}
 	/* A slice longer than the driver's takes from others, as a priority above normal does. */
-	for (uint32_t gpu = 0; !p->is_trusted && gpu < RBT_MAX_GPUS; gpu++) {
-		if (ret->tasks[gpu].n_compute > 0 && p->timeslice_us > ret->tasks[gpu].own_us) {
+	for (uint32_t gpu = 0; !ret->may_reserve && gpu < RBT_MAX_GPUS; gpu++) {
+		if (ret->tasks[gpu].n_compute > 0 &&
+			p->treat.timeslice_us > ret->tasks[gpu].own_us) {
 			ret->timeslice_us = RBT_TIMESLICE_OWN;
 		}
 	}

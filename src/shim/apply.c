@@ -46,7 +46,7 @@ static bool may_write(struct shim *s)
 	struct rbt_nv_driver driver = {.version = "of unknown version"};
 	char text[1024];
 
-	if (shim_config.force) {
+	if (shim_config.treat.force != 0) {
 		return true;
 	}
 	if (s->driver == SHIM_DRIVER_UNASKED) {

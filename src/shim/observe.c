@@ -395,9 +395,21 @@ static void learn(struct shim *s, const struct shim_event *ev)
 	}
 }
 
+/* Names a mistake in the environment once, and only in programs that use a GPU: their shells and
+ * helpers inherit the environment, too. */
+static void say_ignored(void)
+{
+	if (shim_config.ignored[0] != '\0') {
+		shim_say((const char *const[]){
+			"rubato: " RBT_ENV_TREAT ": ", shim_config.ignored, ": ignored", NULL});
+		shim_config.ignored[0] = '\0';
+	}
+}
+
 /* Acts on what has changed, or on what could not be done earlier. */
 static void settle(struct shim *s, uint64_t now_ns)
 {
+	say_ignored();
 	shim_agent_ensure(s);
 	enum shim_link link = shim_tell_daemon(s, now_ns);
 

@@ -44,38 +44,17 @@ static void disconnect(struct shim *s)
 
 static int send_hello(int sock)
 {
-	struct rbt_msg_hello msg = {
+	struct rbt_msg_hello hello = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_HELLO},
-		.priority = shim_config.priority,
-		.force = shim_config.force,
-		.timeslice_us = shim_config.timeslice_us,
 		.loaded_ns = shim_config.loaded_ns,
 	};
-
-	struct rbt_msg_weight weight = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_WEIGHT},
-		.weight = shim_config.weight,
-	};
-	struct rbt_msg_limits limits = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIMITS},
-		.limits = shim_config.limits,
-	};
-	struct rbt_msg_group group = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_GROUP},
+	struct rbt_msg_treat treat = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_TREAT},
+		.treat = shim_config.treat,
 	};
 
-	int r = shim_sys_send(sock, &msg, sizeof(msg), -1);
-	if (r == 0 && shim_config.weight != 0) {
-		r = shim_sys_send(sock, &weight, sizeof(weight), -1);
-	}
-	if (r == 0 && (limits.limits.max_reserve_ms | limits.limits.min_share_permille) != 0) {
-		r = shim_sys_send(sock, &limits, sizeof(limits), -1);
-	}
-	if (r == 0 && shim_config.group[0] != '\0') {
-		memcpy(group.name, shim_config.group, sizeof(group.name));
-		r = shim_sys_send(sock, &group, sizeof(group), -1);
-	}
-	return r;
+	int r = shim_sys_send(sock, &hello, sizeof(hello), -1);
+	return r == 0 ? shim_sys_send(sock, &treat, sizeof(treat), -1) : r;
 }
 
 static enum shim_link connect_daemon(struct shim *s, uint64_t now_ns)

@@ -132,15 +132,12 @@ struct shim {
 /* From the environment, read once. */
 struct shim_config {
 	bool active; /* a program started by `rubato run` */
-	bool no_daemon, force;
-	uint32_t priority;
-	uint32_t weight; /* 0: not said */
-	struct rbt_limits limits;
-	uint64_t loaded_ns;             /* when this was read: after any exec */
-	uint64_t timeslice_us;          /* asked for by the user; 0: by priority */
-	uint64_t wanted_us;             /* what both come to; 0: the driver's own */
-	char socket[108];               /* empty: none */
-	char group[RBT_GROUP_NAME_MAX]; /* of ranks; empty: none */
+	bool no_daemon;
+	struct rbt_treatment treat;
+	uint64_t loaded_ns;              /* when this was read: after any exec */
+	uint64_t wanted_us;              /* the slice asked for; 0: the driver's own */
+	char socket[108];                /* empty: none */
+	char ignored[RBT_TREAT_WHY_MAX]; /* the first mistake in the environment; empty: none */
 };
 extern struct shim_config shim_config;
 

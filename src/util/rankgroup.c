@@ -70,15 +70,6 @@ static void finish(struct text *t)
 int rbt_rankgroup_find(
 	const char *(*get)(void *ctx, const char *name), void *ctx, char ret[RBT_GROUP_NAME_MAX])
 {
-	const char *said = get(ctx, "RUBATO_GROUP");
-
-	if (said != NULL && rbt_rankgroup_is_name(said)) {
-		if (strcmp(said, "none") == 0) {
-			return -ENOENT;
-		}
-		memcpy(ret, said, strlen(said) + 1);
-		return 0;
-	}
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		struct text t = {.buf = ret, .hash = UINT64_C(0xcbf29ce484222325)};
 		const char *first = get(ctx, launchers[i].variables[0]);

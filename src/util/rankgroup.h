@@ -16,9 +16,8 @@
 bool rbt_rankgroup_is_name(const char *name);
 
 /*
- * The group that a process's environment puts it in: RUBATO_GROUP if it is set (`none`: in none),
- * else the job of torchrun, PMIx, Open MPI or Slurm that it is a rank of. get() returns a
- * variable's value or NULL. -ENOENT: in none.
+ * The group that a process's launcher puts it in: the job of torchrun, PMIx, Open MPI or Slurm that
+ * it is a rank of. get() returns a variable's value or NULL. -ENOENT: in none.
  */
 int rbt_rankgroup_find(
 	const char *(*get)(void *ctx, const char *name), void *ctx, char ret[RBT_GROUP_NAME_MAX]);

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -49,6 +50,19 @@ def staged(build):
 
 
 BUILD = staged(os.environ.get("BUILD", "build"))
+
+
+MAGIC = 0x74627201
+
+
+def treatment(size=100, said=0, reset=0, priority=8, weight=1, timeslice_us=0, group=b""):
+    """struct rbt_treatment, as a tool or a shim sends it; longer ones have zeros at their end."""
+    return struct.pack("<9I64s", size, said, reset, priority, weight, timeslice_us, 0, 0, 0, group).ljust(size, b"\0")[:size]
+
+
+def renice_message(pid, priority, **fields):
+    """As `rubato renice PID --priority`, for tests that speak to the daemon themselves."""
+    return struct.pack("<IIiI", MAGIC, 5, pid, 0) + treatment(said=2, reset=4, priority=priority, **fields)
 
 
 def binary(name):

@@ -204,7 +204,7 @@ def test_a_name_is_no_way_round_a_rule(s):
     os.symlink(binary("rmclient"), path)
     named = harness.Program(s, [*as_user(NOBODY), path])
     s.programs.append(named)
-    said = m.plain(env=["RUBATO_PRIORITY=7"])
+    said = m.plain(env=["RUBATO_TREAT=priority=7", "RUBATO_PRIORITY=7"])
     for p in (named, said):
         eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
     named.end()
@@ -492,7 +492,7 @@ def test_what_users_say_outlives_the_runtime_directory(s):
     os.kill(m.pid, signal.SIGSTOP)
     os.rename(m.dir, m.dir + ".old")
     os.mkdir(m.dir, 0o755)
-    tool.send(struct.pack("<IIiIIIQII", 0x74627201, 5, a.pid, 4, 0, 0, 0, 0, 0))
+    tool.send(harness.renice_message(a.pid, 4))
     os.kill(m.pid, signal.SIGCONT)
     assert struct.unpack_from("<i", tool.recv(4096), 8)[0] == 0
     assert not os.path.exists(os.path.join(m.dir, "by-hand"))
@@ -507,6 +507,7 @@ def test_rules_match_commands_and_cgroups(s):
         paths = [line.rstrip("\n").split(":", 2)[2] for line in f]
     path = max(paths, key=len)
     Machine(s, "[rule mine]\nuser = 1234\ncgroup = %s*\ncommand = nothing, rm*ent\nweight = 3\npriority = 1\n"
+            "timeslice_us = 4000\nmax_reserve_ms = 70\nmin_share = 5.5 %%\n"
             "[rule boxes]\nuser = 1235\nclass = normal\ngroup = cgroup\n"
             "[rule rest]\nuser = *\nclass = ignore\n" % path.replace("[", "\\["))
     a = s.program(under=["env", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", *as_user(1234)])
@@ -514,6 +515,9 @@ def test_rules_match_commands_and_cgroups(s):
     eventually("a by rule", lambda: rule_of(s, a.pid) == "mine")
     row = s.ps()[a.pid]
     assert row["priority"] == 1 and row["weight"] == 3 and row["group"] == "slurm:7.0", row
+    assert row["treatment"] == "priority=1,timeslice_us=4000,weight=3,max_reserve_ms=70,min_share=5.5,group=slurm:7.0", row
+    assert row["max_reserve_ms"] == 70 and row["min_share_permille"] == 55 and row["note"] == "", row
+    eventually("the rule's slice", lambda: s.slices(a.pid) == [4000])
     eventually("c by rule", lambda: rule_of(s, c.pid) == "boxes")
     group = s.ps()[c.pid]["group"]
     assert group.startswith("cgroup:") and group.endswith(path[-32:].replace(" ", "_")), (group, path)

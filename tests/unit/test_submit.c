@@ -584,9 +584,9 @@ int main(void)
 		if (pid == 0) {
 			alarm(60);
 			if (tests[i].inactive) {
-				unsetenv("RUBATO_PRIORITY");
+				unsetenv("RUBATO_TREAT");
 			} else {
-				setenv("RUBATO_PRIORITY", "13", 1);
+				setenv("RUBATO_TREAT", "class=latency", 1);
 			}
 			tests[i].run();
 			exit(0);

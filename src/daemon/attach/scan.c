@@ -202,6 +202,8 @@ static void name_cgroup(char name[RBT_GROUP_NAME_MAX])
 
 static void find_group(const struct rule *rule, struct scan_report *report)
 {
+	struct rbt_treatment said;
+	char why[RBT_TREAT_WHY_MAX];
 	ssize_t n;
 
 	report->group_is_shared =
@@ -211,15 +213,15 @@ static void find_group(const struct rule *rule, struct scan_report *report)
 	case RULE_GROUP_JOB:
 		n = read_proc(report->pid, "environ", buf.environ, sizeof(buf.environ));
 		buf.environ_size = n > 0 ? (size_t)n : 0;
-		if (rbt_rankgroup_find(variable, NULL, report->group) < 0) {
-			report->group[0] = '\0';
-		}
+		rbt_treatment_read_env(variable, NULL, &said, why);
+		rbt_treatment_find_group(variable, NULL, &said);
+		memcpy(report->group, said.group, sizeof(report->group));
 		return;
 	case RULE_GROUP_CGROUP:
 		name_cgroup(report->group);
 		return;
 	case RULE_GROUP_NAMED:
-		snprintf(report->group, sizeof(report->group), "%s", rule->group_name);
+		snprintf(report->group, sizeof(report->group), "%s", rule->treat.group);
 		return;
 	case RULE_GROUP_NONE:
 		return;

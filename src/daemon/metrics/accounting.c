@@ -87,7 +87,7 @@ void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_progr
 	struct rbt_sched_stats stats = {0};
 	struct rbt_limits own = limits_in_force(d, p);
 
-	*ret = (struct rbt_program_turns){.weight = p->weight,
+	*ret = (struct rbt_program_turns){.weight = p->treat.weight,
 		.has_board = p->board != NULL,
 		.limits = rbt_sched_limits(d->sched, &own)};
 	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));

@@ -116,7 +116,7 @@ static void take_program(struct metrics *m, struct program *p, const uint32_t *o
 {
 	*ret = (struct metrics_program){
 		.pid = p->pid,
-		.priority = p->priority,
+		.priority = p->treat.priority,
 		.is_suspended = p->suspended,
 		.is_waiting = program_is_waiting(p),
 		.has_turns = p->sched != NULL,
