@@ -9,6 +9,9 @@
  *   more    a further context
  *   free    destroys the last context
  *   slice   prints the timeslice of the last context's compute group
+ *   user N  becomes user N for good
+ *   hide    lets nobody but root look into it
+ *   filter N,...  may make only these system calls from now on
  *   quit
  * With --exec any line makes it run itself anew, without contexts; its device files close then.
  */
@@ -23,11 +26,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "client.h"
+#include "filter.h"
 #include "softgpu/rm/params.h"
 
 #define MAX_CONTEXTS    80
@@ -334,6 +339,16 @@ static bool obey(const char *line)
 		announce();
 	} else if (strcmp(line, "slice") == 0) {
 		printf("slice %llu\n", (unsigned long long)read_slice());
+		fflush(stdout);
+	} else if (strncmp(line, "user ", 5) == 0) {
+		uid_t uid = (uid_t)strtoul(line + 5, NULL, 10);
+		printf("user %d\n", setresgid(uid, uid, uid) | setresuid(uid, uid, uid));
+		fflush(stdout);
+	} else if (strcmp(line, "hide") == 0) {
+		printf("hide %d\n", prctl(PR_SET_DUMPABLE, 0, 0, 0, 0));
+		fflush(stdout);
+	} else if (strncmp(line, "filter ", 7) == 0) {
+		printf("filter %d\n", filter_install(line + 7));
 		fflush(stdout);
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
