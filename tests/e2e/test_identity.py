@@ -89,4 +89,25 @@ def test_another_user_and_a_daemon_of_ones_own(s):
     assert mine.ask("more").startswith("ready") and alive(others.pid)
 
 
+def test_two_processes_in_one_memory(s):
+    """clone(2) with CLONE_VM: the shim knows the tasks of the process that it speaks for. Those that the other one makes
+    are missed, and that is told: nobody is said to be suspended who is so by halves."""
+    p, q = s.run(*BEST_EFFORT), s.run(*BEST_EFFORT)
+    eventually("turns", lambda: s.short() and s.is_off(p.pid) != s.is_off(q.pid))
+    sibling = int(p.ask("sibling").split()[1])
+    assert sibling > 0 and len(s.slices(p.pid)) == 2
+
+    def refusal():
+        done = s.rubato("suspend", p.pid, code=None)
+        return done.returncode == 1 and done.stderr
+
+    assert "more tasks than are known" in eventually("it is told", refusal)
+    eventually("all of it runs", lambda: s.is_running(p.pid))
+    p.kill()
+    eventually("its memory is the other one's now", lambda: p.pid not in s.ps() and alive(sibling))
+    eventually("and it has what it had", lambda: s.is_default(p.pid))
+    eventually("it has ended", lambda: not alive(sibling))
+    eventually("the neighbour is alone", lambda: s.short() == [q.pid])
+
+
 main()
