@@ -2,8 +2,11 @@
 """Whose a program is, and which: users that change, processes that hide theirs, numbers and memory that are used twice."""
 import os
 import signal
+import subprocess
+import sys
 
-from harness import alive, eventually, main, skip
+from harness import Program, alive, binary, eventually, main, skip
+from programs import may_unshare
 from test_system import BEST_EFFORT, NOBODY, RULE, Machine, as_user, rubato_as, rule_of
 
 OTHER = 4242
@@ -108,6 +111,137 @@ def test_two_processes_in_one_memory(s):
     eventually("and it has what it had", lambda: s.is_default(p.pid))
     eventually("it has ended", lambda: not alive(sibling))
     eventually("the neighbour is alone", lambda: s.short() == [q.pid])
+
+
+# Runs rmclient under a number that is free again: "N" or "N run" on standard input.
+SPAWNER = """if True:
+    import os, sys
+    print(f"ready pid={os.getpid()}", flush=True)
+    for line in sys.stdin:
+        number, *under = line.split()
+        while True:
+            with open("/proc/sys/kernel/ns_last_pid", "w") as f:
+                f.write(str(int(number) - 1))
+            pid = os.fork()
+            if pid == 0:
+                if os.getpid() != int(number):
+                    os._exit(1)
+                os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+                os.execv((under or sys.argv[1:])[0], [*under, sys.argv[1]])
+            if pid == int(number):
+                break
+            os.waitpid(pid, 0)
+"""
+# Speaks for a process that has gone: it connects, and a child that it leaves behind says hello and asks for best effort.
+MEDIUM = """if True:
+    import os, socket, struct, sys, time
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(sys.argv[1])
+    pid = os.getpid()
+    if os.fork() > 0:
+        print(f"ready pid={pid}", flush=True)
+        sys.stdin.readline()
+        os._exit(0)
+    sock.settimeout(10)
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.01)
+    try:
+        sock.send(struct.pack("<IIIIQ", 0x74627201, 1, 2, 0, 0))
+        sock.send(struct.pack("<IIiIIIQII", 0x74627201, 5, pid, 4, 0, 0, 0, 0, 0))
+        answer = sock.recv(4096)
+        print("answer", struct.unpack_from("<i", answer, 8)[0] if len(answer) > 12 else "none", flush=True)
+    except OSError as e:
+        print("answer none", flush=True)
+"""
+
+
+def in_own_numbers(test):
+    """Runs a test in a pid namespace, where a number can be had again."""
+    def run(s):
+        if os.getpid() == 1:
+            return test(s)
+        options = "--pid", "--fork", "--kill-child", "--mount-proc"
+        if os.geteuid() != 0 or not may_unshare(*options):
+            return print("     no pid namespaces here")
+        subprocess.run(["unshare", *options, sys.executable, os.path.abspath(__file__), test.__name__], check=True, timeout=120)
+    return run
+
+
+class Numbers:
+    def __init__(self, s):
+        self.s = s
+        self.spawner = Program(s, ["python3", "-c", SPAWNER, binary("rmclient")])
+        s.programs.append(self.spawner)
+
+    def use_again(self, program, *under):
+        """Another program under the number of one that has ended."""
+        eventually("the number is free", lambda: not os.path.exists(f"/proc/{program.pid}"))
+        line = self.spawner.ask(" ".join([str(program.pid), *under]))
+        assert line.startswith(f"ready pid={program.pid} "), line
+
+
+def is_fresh(s, pid):
+    """Nothing was ever done to the one that has the number now."""
+    row = s.ps().get(pid)
+    return row is not None and not row["managed"] and s.is_default(pid)
+
+
+@in_own_numbers
+def test_a_number_that_is_used_again(s):
+    """What was said of a process is not for the next one with its number: while the daemon sees its end, sleeps through
+    it, or is dead meanwhile."""
+    numbers = Numbers(s)
+    p = s.program()
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    s.rubato("suspend", p.pid)
+    p.end()
+    numbers.use_again(p)
+    eventually("as new", lambda: is_fresh(s, p.pid))
+
+    q = s.program()
+    s.rubato("renice", q.pid, *BEST_EFFORT)
+    s.rubato("suspend", q.pid)
+    daemon = s.daemon()
+    os.kill(daemon, signal.SIGSTOP)
+    q.end()
+    numbers.use_again(q)
+    tool = subprocess.Popen(s.inside([binary("rubato"), "resume", str(q.pid)]), env=s.env, stdin=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True)
+    os.kill(daemon, signal.SIGCONT)
+    tool.communicate(timeout=30)
+    eventually("as new", lambda: is_fresh(s, q.pid) or s.ps()[q.pid]["class"] == "normal" and s.is_default(q.pid))
+    s.rubato("renice", q.pid, "--priority", 4)
+    eventually("this one", lambda: s.ps()[q.pid]["priority"] == 4)
+
+    r = s.program()
+    s.rubato("suspend", r.pid)
+    s.rubato("renice", r.pid, *BEST_EFFORT)
+    old = s.kill_both()
+    r.end()
+    numbers.use_again(r)
+    s.rubato("run", "--", "true")
+    assert s.daemon() != old
+    eventually("as new", lambda: is_fresh(s, r.pid))
+    eventually("the other is as it was", lambda: s.ps()[q.pid].get("priority") == 4)
+
+
+@in_own_numbers
+def test_who_speaks_for_the_dead(s):
+    """A connection outlives the process that made it. Its number is another's by now, for whom it does not speak."""
+    numbers = Numbers(s)
+    s.program("--for", 60, under=[binary("rubato"), "run", "--"])
+    for is_late in False, True:
+        go = os.path.join(s.dir, f"go-{is_late}")
+        if is_late:  # the daemon lets it in when it has gone already
+            os.kill(s.daemon(), signal.SIGSTOP)
+        medium = Program(s, ["python3", "-c", MEDIUM, os.path.join(s.run_dir, "control.sock"), go])
+        s.programs.append(medium)
+        medium.say("end")
+        numbers.use_again(medium)
+        os.kill(s.daemon(), signal.SIGCONT)
+        open(go, "w").close()
+        assert medium.process.stdout.readline() == "answer none\n"
+        assert is_fresh(s, medium.pid), s.ps()
 
 
 main()
