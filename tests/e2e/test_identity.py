@@ -244,4 +244,98 @@ def test_who_speaks_for_the_dead(s):
         assert is_fresh(s, medium.pid), s.ps()
 
 
+def cgroup_mount():
+    """Where a cgroup can be made: below what counts as the root here. None: nowhere."""
+    with open("/proc/self/mounts") as f:
+        mounts = [line.split()[1:3] for line in f]
+    for path, kind in sorted(mounts, key=lambda mount: mount[1] != "cgroup2"):
+        if kind in ("cgroup2", "cgroup") and os.access(path, os.W_OK) and os.path.exists(path + "/cgroup.procs"):
+            return path
+    return None
+
+
+class Cgroups:
+    """Cgroups of any names, and programs in them. All is done by names relative to each: no path is too long for that."""
+
+    def __init__(self, s, mount):
+        # Longer than the path in any other hierarchy: the longest one is the name of a group.
+        self.s, self.top = s, os.path.join(mount, "rbt-test-%d-%s" % (os.getpid(), "x" * 200))
+        os.mkdir(self.top)
+        self.made = []  # (folder, name), those inside after those around them
+        self.programs = []
+
+    def make(self, *names):
+        """One inside the other; a program of nobody's in the innermost."""
+        folder = os.open(self.top, os.O_RDONLY)
+        for name in names:
+            try:
+                os.mkdir(name, dir_fd=folder)
+                self.made.append((folder, name))
+            except FileExistsError:
+                pass
+            folder = os.open(name, os.O_RDONLY, dir_fd=folder)
+        p = self.s.program(under=as_user(NOBODY))
+        self.programs.append(p)
+        with open(os.open("cgroup.procs", os.O_WRONLY, dir_fd=folder), "w") as f:
+            f.write(str(p.pid))
+        return p
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for p in self.programs:
+            p.end()
+        for folder, name in reversed(self.made):
+            eventually("it is empty", lambda: self.is_removed(folder, name))
+        os.rmdir(self.top)
+
+    @staticmethod
+    def is_removed(folder, name):
+        try:
+            os.rmdir(name, dir_fd=folder)
+            return True
+        except OSError:
+            return False
+
+
+def test_names_of_cgroups(s):
+    """Users who manage cgroups of their own give them any names. None is a way round a rule, or breaks what is printed."""
+    needs_root()
+    mount = cgroup_mount()
+    if mount is None:
+        return print("     no cgroups can be made here")
+    names = [b"a b", b"x (deleted)", b"...", b"n" * 255, b"\xff\xfe", b"a:b", b"\xe2\x80\xae\x1b[31m", b"%n%s", b"*[", b'"\\']
+    with Cgroups(s, mount) as groups:
+        try:
+            os.mkdir(os.path.join(groups.top, "a\nb"))
+            raise AssertionError("the kernel allows newlines in names: lines in /proc/PID/cgroup mean nothing")
+        except OSError:
+            pass
+        Machine(s, "[rule boxes]\ncgroup = *rbt-test-%d-*/*\nclass = best-effort\ngroup = cgroup\n"
+                "[rule rest]\nuser = *\nclass = normal\n" % os.getpid())
+        one = [groups.make(name) for name in names]
+        twin = groups.make(names[0])
+        for p in one + [twin]:
+            eventually("by the rule for its cgroup", lambda: rule_of(s, p.pid) == "boxes")
+        rows = s.ps()
+        assert len({rows[p.pid]["group"] for p in one}) == len(names), rows
+        assert rows[twin.pid]["group"] == rows[one[0].pid]["group"], rows
+        assert all(row["group"].isascii() and row["group"].isprintable() for row in rows.values())
+
+
+def test_a_deep_cgroup_is_no_way_round_a_rule(s):
+    needs_root()
+    mount = cgroup_mount()
+    if mount is None:
+        return print("     no cgroups can be made here")
+    with Cgroups(s, mount) as groups:
+        deep = [groups.make(*[b"d" * 255] * depth) for depth in (3, 8, 17)]
+        Machine(s, "[rule boxes]\ncgroup = *rbt-test-%d-*/*\nclass = best-effort\n"
+                "[rule rest]\nuser = *\nclass = normal\n" % os.getpid())
+        for p in deep:
+            eventually("by the rule for its cgroup", lambda: rule_of(s, p.pid) is not None)
+        assert [rule_of(s, p.pid) for p in deep] == ["boxes"] * 3, s.ps()
+
+
 main()

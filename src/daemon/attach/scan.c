@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +22,12 @@
 
 #define ENVIRON_MAX (1 << 20)
 #define MAPS_MAX    (8 << 20)
+/* A dozen hierarchies of version 1, with paths as long as the kernel shows them. */
+#define CGROUPS_MAX (16 * (PATH_MAX + 64))
 
 /* What is known of the program that is looked at; one at a time. */
 static struct {
-	char user[64], groups[4096], exe[4096], argv0[4096], args[8192], cgroups[8192];
+	char user[64], groups[4096], exe[4096], argv0[4096], args[8192], cgroups[CGROUPS_MAX];
 	char environ[ENVIRON_MAX];
 	size_t environ_size;
 	char maps[MAPS_MAX];
