@@ -385,7 +385,7 @@ static bool obey(const char *line)
 		printf("hide %d\n", prctl(PR_SET_DUMPABLE, 0, 0, 0, 0));
 		fflush(stdout);
 	} else if (strncmp(line, "filter ", 7) == 0) {
-		printf("filter %d\n", filter_install(line + 7));
+		printf("%d ok\n", filter_install(line + 7));
 		fflush(stdout);
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
