@@ -218,6 +218,7 @@ struct daemon {
 	uint64_t home_look_ns;
 	bool state_is_lost,
 		byhand_is_lost; /* these files could not be written, and that was said */
+	uint64_t lost_said_ns;  /* for line_is_due() */
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	char hand_lock_path[160]; /* hands share it for as long as they live */
 	uint64_t idle_exit_ns, idle_since_ns;
@@ -332,6 +333,8 @@ int user_charge(struct daemon *d, struct user *u, uint32_t n_fds);
 void user_discharge(struct daemon *d, struct user *u, uint32_t n_fds);
 /* Whether another line about it may be written to the log. */
 bool user_may_be_named(struct user *u);
+/* The same of any trouble that may come again and again; *said_ns is zero at first. */
+bool line_is_due(uint64_t *said_ns);
 /* Charges for a new connection: 0 or -EDQUOT. */
 #define RBT_FDS_PER_PEER 2
 int crowd_admit(struct daemon *d, struct peer *peer);

@@ -3,8 +3,11 @@
  * of copy tasks. */
 #include "act/holding.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "util/time.h"
@@ -18,6 +21,8 @@ static struct {
 	bool is_off, is_roused;
 } seen;
 
+static int refusal; /* of the driver: 0 or -errno */
+
 static int may_write(uint32_t cap, bool force)
 {
 	return 0;
@@ -26,7 +31,7 @@ static int may_write(uint32_t cap, bool force)
 static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *task, uint64_t us)
 {
 	seen.slice_us[task->handle] = us;
-	return 0;
+	return refusal;
 }
 
 static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
@@ -241,8 +246,48 @@ static void test_copy_slices(void)
 	rbt_holdings_finish(&hs);
 }
 
+static unsigned count_lines(int fd)
+{
+	char buf[65536];
+	ssize_t n = pread(fd, buf, sizeof(buf), 0);
+	unsigned lines = 0;
+
+	for (ssize_t i = 0; i < n; i++) {
+		lines += buf[i] == '\n';
+	}
+	return lines;
+}
+
+/* A program that the driver refuses to put back can come again as often as it likes: the log does
+ * not grow with it. */
+static void test_refusals_are_named_a_few_times(void)
+{
+	int log = memfd_create("log", MFD_CLOEXEC), old = dup(STDERR_FILENO);
+	struct rbt_holdings hs = {0};
+
+	refusal = -EIO;
+	dup2(log, STDERR_FILENO);
+	for (int i = 0; i < 200; i++) {
+		struct rbt_holding *h = new_context(&hs);
+		h->slices_changed = true;
+		/* Of one that is tried again and again, nothing is new. */
+		for (int k = 0; k < 10; k++) {
+			CHECK_INT(rbt_holding_restore(h), -EIO);
+		}
+		rbt_holdings_drop(&hs, 1);
+	}
+	dup2(old, STDERR_FILENO);
+	CHECK(count_lines(log) >= 1);
+	CHECK(count_lines(log) <= 12);
+	refusal = 0;
+	close(log);
+	close(old);
+	rbt_holdings_finish(&hs);
+}
+
 int main(void)
 {
+	test_refusals_are_named_a_few_times();
 	test_copy_slices();
 	test_at_once();
 	test_dropped();
