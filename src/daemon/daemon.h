@@ -386,9 +386,10 @@ int check_device_fd(const struct rbt_record *rec);
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
 
-/* The user that its process is now, who may renice it: a server may have dropped root's rights since
- * it came. Its group stays its first user's, so that nobody gets into another's by it. */
+/* The user that its process is now, who may renice it: a server may have dropped root's rights
+ * since it came. Its group stays its first user's, so that nobody gets into another's by it. */
 uid_t program_owner(const struct program *p);
+
 /* Finds or makes the program behind a pidfd (borrowed), which names it for sure, unlike its pid;
  * NULL and *ret_error when it has ended or cannot be watched. The payer is charged for it. */
 struct program *program_obtain(

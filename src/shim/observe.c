@@ -465,8 +465,8 @@ static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t
 	return r;
 }
 
-/* News from another process in this memory (clone(2), CLONE_VM), for which we do not speak. It may use
- * the program's clients, whose tasks are then not all known. */
+/* News from another process in this memory (clone(2), CLONE_VM), for which we do not speak. It may
+ * use the program's clients, whose tasks are then not all known. */
 static void note_stranger(void)
 {
 	struct shim *s = shim_peek();

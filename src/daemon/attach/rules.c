@@ -210,7 +210,7 @@ static bool matches(const char *list, const char *text)
 /* Each word of `list` up to `end`; in groups they stand for "@name" patterns. */
 static bool matches_any_of(const char *list, const char *words, const char *end, bool are_groups)
 {
-	/* The kernel shows as much of a cgroup's path: a longer one must not be a way round a rule. */
+	/* As much of a cgroup's path as the kernel shows: depth is no way round a rule. */
 	char word[PATH_MAX + 2];
 
 	while (*words != '\0') {
