@@ -84,7 +84,7 @@ struct program {
 	struct source pidfd;
 	pid_t pid;
 	uint64_t start_time;
-	uid_t uid;
+	uid_t uid;         /* when it came; see program_owner() */
 	struct user *user; /* who pays for it */
 	uint32_t n_holds;
 	bool has_more;              /* clients than we take in */
@@ -201,6 +201,7 @@ struct daemon {
 	uint64_t home_look_ns;
 	bool state_is_lost,
 		byhand_is_lost; /* these files could not be written, and that was said */
+	uint64_t lost_said_ns;  /* for line_is_due() */
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	char hand_lock_path[160]; /* hands share it for as long as they live */
 	uint64_t idle_exit_ns, idle_since_ns;
@@ -315,6 +316,8 @@ int user_charge(struct daemon *d, struct user *u, uint32_t n_fds);
 void user_discharge(struct daemon *d, struct user *u, uint32_t n_fds);
 /* Whether another line about it may be written to the log. */
 bool user_may_be_named(struct user *u);
+/* The same of any trouble that may come again and again; *said_ns is zero at first. */
+bool line_is_due(uint64_t *said_ns);
 /* Charges for a new connection: 0 or -EDQUOT. */
 #define RBT_FDS_PER_PEER 2
 int crowd_admit(struct daemon *d, struct peer *peer);
@@ -371,6 +374,11 @@ int check_device_fd(const struct rbt_record *rec);
 /* program.c */
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
+
+/* The user that its process is now, who may renice it: a server may have dropped root's rights
+ * since it came. Its group stays its first user's, so that nobody gets into another's by it. */
+uid_t program_owner(const struct program *p);
+
 /* Finds or makes the program behind a pidfd (borrowed), which names it for sure, unlike its pid;
  * NULL and *ret_error when it has ended or cannot be watched. The payer is charged for it. */
 struct program *program_obtain(

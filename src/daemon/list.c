@@ -133,7 +133,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	struct rbt_msg_program msg = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_PROGRAM},
 		.pid = p->pid,
-		.uid = p->uid,
+		.uid = program_owner(p),
 		.priority = p->treat.priority,
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
 			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |

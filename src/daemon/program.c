@@ -68,6 +68,13 @@ static int identify(struct program *p)
 	return r == 0 && rbt_pidfd_has_exited(p->pidfd.fd) ? -ESRCH : r;
 }
 
+uid_t program_owner(const struct program *p)
+{
+	uid_t uid;
+
+	return rbt_proc_uid(p->pid, &uid) == 0 && !rbt_pidfd_has_exited(p->pidfd.fd) ? uid : p->uid;
+}
+
 /* 0, or -errno with nothing kept. */
 static int program_init(struct daemon *d, struct program *p, int pidfd)
 {

@@ -44,7 +44,7 @@ static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 		answer(peer, -ESRCH, "is not managed");
 		return NULL;
 	}
-	if (!may_touch(peer, p->uid)) {
+	if (!may_touch(peer, program_owner(p))) {
 		answer(peer, -EPERM, "belongs to another user");
 		return NULL;
 	}

@@ -477,6 +477,18 @@ static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t
 	return r;
 }
 
+/* News from another process in this memory (clone(2), CLONE_VM), for which we do not speak. It may
+ * use the program's clients, whose tasks are then not all known. */
+static void note_stranger(void)
+{
+	struct shim *s = shim_peek();
+
+	if (s != NULL) {
+		s->lossy = true;
+		s->next_look_ns = 0;
+	}
+}
+
 void shim_look(struct shim_event *ev, const struct shim *s)
 {
 	struct shim_guard g;
@@ -491,6 +503,9 @@ void shim_look(struct shim_event *ev, const struct shim *s)
 		return;
 	}
 	int r = ev->type == EV_NONE ? shim_enter(&g) : enter_with_news(&g, ev, now_ns);
+	if (r == -EPERM && ev->type != EV_NONE) {
+		note_stranger();
+	}
 	/* Others may have put theirs down meanwhile: that is asked without the lock, so that either
 	 * they find it free or we find their news. Not for ever: a later call will do. */
 	for (int round = 0; r == 0; round++) {

@@ -348,6 +348,33 @@ def test_tools_do_not_wait_for_ever(s):
     assert tools[2].returncode == 1 and "looking into it takes too long" in renice[1], renice
 
 
+# Its command line, and what it was started with, are in such memory (prctl(2), PR_SET_MM): also who only asks its name waits.
+SPEECHLESS = FAULTING.replace("    print(", """    libc = ctypes.CDLL(None)
+    ends = [(8, start), (9, start + 4096), (10, start + 8192), (11, start + 12288)] if fault >= 0 else []
+    wrong = sum(libc.prctl(35, which, ctypes.c_ulong(at), 0, 0) != 0 for which, at in ends)
+    print(""").replace("{fault}", "{fault} {wrong}")
+
+
+def test_a_command_line_that_cannot_be_read(s):
+    """Tools and rules do without it, and others' rules are for them."""
+    if os.uname().machine != "x86_64":
+        return print("     the number of userfaultfd() is x86_64's")
+    bad = harness.Program(s, ["python3", "-c", SPEECHLESS])
+    s.programs.append(bad)
+    m = Machine(s, "[rule trainers]\nuser = *\ncommand = *\nargs = *\nclass = best-effort\ngroup = job\n")
+    a = m.plain()
+    tools = [subprocess.Popen(s.inside([binary("rubato"), *args]), env=s.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+             for args in (["ps", "--json"], ["top", "--once", "--json"])]
+    for tool in tools:
+        out, _ = tool.communicate(timeout=40)
+        rows = {p["pid"]: p for p in json.loads(out)["programs"]}
+        assert {a.pid, bad.pid} <= set(rows) and rows[bad.pid]["command"].startswith("[python3"), rows[bad.pid]
+        assert "rmclient" in rows[a.pid]["command"], rows
+    eventually("by rule, after a while", lambda: s.slices(a.pid) == [1])
+    assert m.pids() == [m.pid]
+
+
 def test_reload(s):
     m = Machine(s, RULE)
     a = m.plain()

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "util/time.h"
@@ -422,6 +424,45 @@ static void test_rouse_is_asked_for(void)
 	rbt_holdings_finish(&hs);
 }
 
+static unsigned count_lines(int fd)
+{
+	char buf[65536];
+	ssize_t n = pread(fd, buf, sizeof(buf), 0);
+	unsigned lines = 0;
+
+	for (ssize_t i = 0; i < n; i++) {
+		lines += buf[i] == '\n';
+	}
+	return lines;
+}
+
+/* A program that the driver refuses to put back can come again as often as it likes: the log does
+ * not grow with it. */
+static void test_refusals_are_named_a_few_times(void)
+{
+	int log = memfd_create("log", MFD_CLOEXEC), old = dup(STDERR_FILENO);
+	struct rbt_holdings hs = {0};
+
+	answer = -EIO;
+	dup2(log, STDERR_FILENO);
+	for (int i = 0; i < 200; i++) {
+		struct rbt_holding *h = new_context(&hs);
+		rbt_holding_assume_slices(h);
+		/* Of one that is tried again and again, nothing is new. */
+		for (int k = 0; k < 10; k++) {
+			CHECK_INT(rbt_holding_restore(h), -EIO);
+		}
+		rbt_holdings_drop(&hs, 1);
+	}
+	dup2(old, STDERR_FILENO);
+	CHECK(count_lines(log) >= 1);
+	CHECK(count_lines(log) <= 12);
+	answer = 0;
+	close(log);
+	close(old);
+	rbt_holdings_finish(&hs);
+}
+
 int main(void)
 {
 	test_tables_agree();
@@ -430,6 +471,7 @@ int main(void)
 	test_scopes();
 	test_lapse();
 	test_rouse_is_asked_for();
+	test_refusals_are_named_a_few_times();
 	test_copy_slices();
 	test_at_once();
 	test_dropped();

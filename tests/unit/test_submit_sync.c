@@ -364,7 +364,7 @@ static void no_wake_is_missed(void)
 {
 	struct rbt_board *b = share();
 	uint64_t begin_ns = rbt_now_ns(), end_ns = begin_ns + 1500 * RBT_NS_PER_MS;
-	uint64_t give_up_ns = begin_ns + 60 * RBT_NS_PER_S; /* on a machine with more to do */
+	uint64_t give_up_ns = begin_ns + 40 * RBT_NS_PER_S; /* on a machine with more to do */
 	const struct timespec patience = {.tv_sec = 5};
 	unsigned n_rests = 0;
 	pthread_t thread;
@@ -441,7 +441,7 @@ static void no_end_is_missed(void)
 {
 	struct rbt_board *b = share();
 	uint64_t begin_ns = rbt_now_ns(), end_ns = begin_ns + 1500 * RBT_NS_PER_MS;
-	uint64_t give_up_ns = begin_ns + 60 * RBT_NS_PER_S;
+	uint64_t give_up_ns = begin_ns + 40 * RBT_NS_PER_S;
 	const struct timespec patience = {.tv_sec = 5};
 	const uint32_t asleep = RBT_BOARD_AWAITS_SYNC;
 	unsigned n_waits = 0;

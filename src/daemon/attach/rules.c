@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,7 +205,8 @@ static bool matches(const char *list, const char *text)
 /* Each word of `list` up to `end`; in groups they stand for "@name" patterns. */
 static bool matches_any_of(const char *list, const char *words, const char *end, bool are_groups)
 {
-	char word[RULE_PATTERN_MAX * 4];
+	/* As much of a cgroup's path as the kernel shows: depth is no way round a rule. */
+	char word[PATH_MAX + 2];
 
 	while (*words != '\0') {
 		words += strspn(words, end);

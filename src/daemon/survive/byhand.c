@@ -201,7 +201,7 @@ void byhand_write(struct daemon *d)
 		r = -errno;
 	}
 	bool is_written = r == 0 && rename(tmp, path) == 0;
-	if (!is_written && !d->byhand_is_lost) {
+	if (!is_written && !d->byhand_is_lost && line_is_due(&d->lost_said_ns)) {
 		rbt_warn("%s cannot be written: what users say is forgotten if rubatod is killed",
 			path);
 	}

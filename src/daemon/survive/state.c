@@ -152,8 +152,9 @@ void state_write(struct daemon *d)
 		r = -errno;
 	}
 	/* A full disk only costs the safety net below two others: go on without. It is said once,
-	 * for the file is written again with every change. */
-	if (r < 0 && !d->state_is_lost) {
+	 * for the file is written again with every change; and not with every other change, for
+	 * what is unlinked below makes room for the next one. */
+	if (r < 0 && !d->state_is_lost && line_is_due(&d->lost_said_ns)) {
 		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
 	}
 	d->state_is_lost = r < 0;
