@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 enum rbt_action_op {
-	/* gpu, minor, value = µs, 0: the tasks' own slices; runlists: the copy tasks on these runlists, a
-	 * bit each; 0: the compute tasks */
+	/* gpu, minor, value = µs, 0: the tasks' own slices; runlists: the copy tasks on these
+	 * runlists, a bit each; 0: the compute tasks */
 	RBT_ACT_SET_SLICE = 1,
 	RBT_ACT_SUSPEND, /* scope (ALL or COMPUTE), mode, value = deadline_ns */
 	RBT_ACT_RESUME, /* scope: ALL, or COMPUTE if nothing else is off; REST: compute stays off */

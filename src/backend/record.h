@@ -77,7 +77,6 @@ struct rbt_record {
 /* Frees the arrays and closes the fd; accepts an initialised, half-built or NULL record. */
 void rbt_record_finish(struct rbt_record *rec);
 
-
 /* The task's runlist as a set of runlists, a bit each; empty: it is not known, or not below 64. */
 uint64_t rbt_task_runlists(const struct rbt_task *task);
 

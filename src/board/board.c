@@ -140,9 +140,9 @@ static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
  * Adds one slot to the sums, and remembers it in w.
  *
  * When a synchronisation returns, the program writes last_ns, n_synced, in_sync and n_syncs, in
- * this order, each with release (shim_sync_end()). This function reads them in the opposite order, each
- * with acquire, and the submission counters last. So a value that it reads comes with everything
- * that the program wrote before that value:
+ * this order, each with release (shim_sync_end()). This function reads them in the opposite order,
+ * each with acquire, and the submission counters last. So a value that it reads comes with
+ * everything that the program wrote before that value:
  *
  * - If n_syncs counts a synchronisation, in_sync does not include it any more. Otherwise the daemon
  *   would wait for the return of a synchronisation that has returned already.

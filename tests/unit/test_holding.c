@@ -90,8 +90,11 @@ static int take_off(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspen
 
 static int set_slices(struct rbt_holding *h, uint32_t gpu, uint64_t runlists, uint64_t us)
 {
-	struct rbt_action action = {
-		.op = RBT_ACT_SET_SLICE, .gpu = gpu, .minor = gpu, .runlists = runlists, .value = us};
+	struct rbt_action action = {.op = RBT_ACT_SET_SLICE,
+		.gpu = gpu,
+		.minor = gpu,
+		.runlists = runlists,
+		.value = us};
 
 	return rbt_holding_act(h, &action);
 }
