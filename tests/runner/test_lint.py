@@ -115,4 +115,25 @@ class Sizes(Tree):
                          ["src/a.c:1: f() has 61 lines", "src/b.h: 601 lines", "src/main.c:1: main() has 81 lines"])
 
 
+# In pieces, so that lint does not find this file.
+WHO, WHOM, WHOSE = "Wh" + "o", "Wh" + "om", "Wh" + "ose"
+
+
+class Subjects(Tree):
+    def test_sentences_without_a_noun(self):
+        self.put("a.md", f"A turn ends. {WHO}\nis idle has none.\n")
+        self.put("src/a.c", f"/* {WHOM} it is of. */\nint a; /* Those who wait. {WHOSE} turn it is, is next. */\n")
+        self.put("docs/man/a.1", f".Ss {WHO} may do what\n")
+        self.put("script", f"#!/bin/sh\n# {WHO} asks.\n")
+        self.assertEqual(self.findings(self.lint.check_who),
+                         [f"a.md:1: a sentence begins with '{WHO}'", f"src/a.c:1: a sentence begins with '{WHOM}'",
+                          f"src/a.c:2: a sentence begins with '{WHOSE}'", f"docs/man/a.1:1: a sentence begins with '{WHO}'",
+                          f"script:2: a sentence begins with '{WHO}'"])
+
+    def test_other_uses(self):
+        self.put("a.md", f"## {WHO} may renice a program?\n\nUsers who own it. Not `{WHO} is idle`.\nThe WHO.\n")
+        self.put("LICENSE", f"{WHO}\n")
+        self.assertEqual(self.findings(self.lint.check_who), [])
+
+
 unittest.main()
