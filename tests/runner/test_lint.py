@@ -21,7 +21,8 @@ TABLE = """
 | `src/util` | time | libc |
 | `src/board` | shared memory | `util/time.h` |
 | `src/soft` | a device | vendor ABI, util |
-| `src/soft/ptx` | a pure library | libc |
+| `src/soft/ptx`, `exec` | pure libraries | libc |
+| `src/soft/rm` | a model | the same |
 | `tests` | tests | |
 """
 
@@ -64,7 +65,7 @@ class Tree(unittest.TestCase):
 class Includes(Tree):
     def setUp(self):
         super().setUp()
-        for folder in "util", "board", "soft/ptx":
+        for folder in "util", "board", "soft/ptx", "soft/exec":
             os.makedirs("src/" + folder)
         with open("CONTRIBUTING.md", "w") as f:
             f.write(TABLE)
@@ -73,6 +74,7 @@ class Includes(Tree):
         self.put("src/util/time.c", '#include "util/time.h"\n#include <time.h>\n')
         self.put("src/board/board.c", '#include "util/time.h"\n#include "board/layout.h"\n')
         self.put("src/soft/rm/rm.c", '#include "backend/nvidia/rm_abi.h"\n#include "util/fd.h"\n#include "soft/x.h"\n')
+        self.put("src/soft/exec/run.c", '#include "soft/ptx/ir.h"\n')
         self.put("tests/unit/test.c", '#include "anything/at_all.h"\n')
         self.lint.RM_ABI_USERS = ("src/soft/",)
         self.assertEqual(self.findings(self.lint.check_includes), [])
@@ -142,12 +144,13 @@ class Samples(Tree):
         return self.findings(self.lint.check_samples)
 
     def test_output_that_no_script_made(self):
-        findings = self.sample("Text.\n\n```\n$ rubato ps\n```\n```text\nPID\n```\n")
+        findings = self.sample("Text.\n\n```\n$ rubato ps\n```\n```json\n[]\n```\n")
         self.assertEqual([f.split(" that ")[0] for f in findings], ["docs/a.md:3: output", "docs/a.md:6: output"])
 
     def test_a_prompt_is_no_command(self):
-        self.assertEqual(self.sample("```sh\n$ rubato ps\n```\n"),
-                         ["docs/a.md:1: ```sh with a prompt: commands alone, or a sample"])
+        self.assertEqual(self.sample("```sh\n$ rubato ps\n```\n```text\n$ rubato ps\nPID\n```\n"),
+                         ["docs/a.md:1: ```sh with a prompt: commands alone, or a sample",
+                          "docs/a.md:4: ```text with a prompt: commands alone, or a sample"])
 
     def test_a_script_that_is_not_there(self):
         self.assertEqual(self.sample("<!-- made by: docs/make -->\n```\nPID\n```\n"),
@@ -161,6 +164,7 @@ class Samples(Tree):
         os.chmod("docs/make", 0o755)
         self.put("NOTES.md", "```\nnot checked\n```\n")
         self.assertEqual(self.sample("<!-- made by: docs/make --once -->\n```\n$ rubato ps\nPID\n```\n"
+                                     "<!-- docs/make: ps -->\n```\nPID\n```\n"
                                      "```sh\n# lists programs\nrubato ps\n```\n"
                                      "- a list\n\n  ```c\n  int a;\n  ```\n```figure\na -> b\n```\n"), [])
 
