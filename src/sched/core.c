@@ -228,7 +228,7 @@ static int reserve_free(struct rbt_sched_gpu *gpu, uint32_t n)
 	return 0;
 }
 
-/* Room for whatever `n` programs may need: afterwards nothing can fail. */
+/* Allocates everything that `n` programs may need: afterwards nothing can fail. */
 static int make_room(struct rbt_sched *s, uint32_t n, uint32_t mask)
 {
 	int r = rbt_heap_reserve(&s->timers, 2 * n + 1);
@@ -270,7 +270,7 @@ static struct rbt_sched_unit *unit_obtain(struct rbt_sched *s, uint64_t group)
 	return u;
 }
 
-/* Of a unit that has left: it comes back, or goes for good when nobody is in it. */
+/* A unit that has left enters again, or is freed if it has no members. */
 static void unit_settle_in(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	if (!LIST_EMPTY(&u->members)) {
@@ -432,7 +432,8 @@ void rbt_sched_request_begin(
 	struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p, uint64_t deadline_ns)
 {
 	begin(s, t_ns);
-	/* Of several, the last: as long as one is open, the GPU is needed. */
+	/* With several open requests the latest deadline counts: the GPU is needed until the last
+	 * one ends. */
 	if (p->requests == 0 || deadline_ns == 0 ||
 		(p->deadline_ns != 0 && deadline_ns > p->deadline_ns)) {
 		p->deadline_ns = deadline_ns;
