@@ -11,7 +11,7 @@ int rbt_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	char *end;
 
-	/* strtoull takes signs and spaces, and wraps negative numbers round. */
+	/* strtoull() accepts signs and spaces, and turns negative numbers into large ones. */
 	if (!isdigit((unsigned char)s[0])) {
 		return -EINVAL;
 	}
