@@ -70,7 +70,7 @@ int rbt_record_mark_off(struct rbt_record *rec)
 	return r;
 }
 
-/* The same object, as far as is known: a handle may be used again. */
+/* Whether both are the same object, as far as is known: a handle may be reused. */
 static bool is_same_task(const struct rbt_task *a, const struct rbt_task *b)
 {
 	uint32_t both = a->valid & b->valid;
@@ -80,7 +80,7 @@ static bool is_same_task(const struct rbt_task *a, const struct rbt_task *b)
 	       ((both & RBT_TASK_HAS_ID) == 0 || a->id == b->id);
 }
 
-/* Its task in an older record, mostly at the same place; NULL if there was none. */
+/* The task in an older record, usually at the same index; NULL: there was none. */
 static const struct rbt_task *find_task(
 	const struct rbt_record *before, const struct rbt_task *task, uint32_t at)
 {
@@ -95,7 +95,7 @@ static const struct rbt_task *find_task(
 	return NULL;
 }
 
-/* So is a channel within its task. */
+/* A channel is the same if its task is, at the same place. */
 static bool was_off(
 	const struct rbt_record *before, const struct rbt_task *t, uint32_t channel, uint32_t at)
 {
@@ -127,7 +127,7 @@ int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *befo
 	return 0;
 }
 
-/* By its handle alone: one that is another's by now has gone. */
+/* Compares handles alone: if the handle belongs to another task by now, the old task is gone. */
 static const struct rbt_task *find_handle(
 	const struct rbt_record *rec, uint32_t handle, uint32_t at)
 {
@@ -156,7 +156,7 @@ static bool has_channel(
 	return false;
 }
 
-/* Of this task's channels, those that it does not have in rec, where it is `named`. */
+/* Keeps those of this task's channels that it does not have in rec, where it is `named`. */
 static void subtract_channels(struct rbt_record *before, struct rbt_task *task,
 	const struct rbt_record *rec, const struct rbt_task *named)
 {
@@ -281,7 +281,7 @@ int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret)
 	return 0;
 }
 
-/* Marks the task's channels as taken; false when the range leaves the record or meets another
+/* Marks the task's channels as taken. False: the range leaves the record or overlaps another
  * task's. */
 static int take_channels(const struct rbt_record *rec, const struct rbt_task *task, uint8_t *taken)
 {

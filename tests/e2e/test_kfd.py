@@ -374,7 +374,7 @@ def test_faults(s):
     s.softgpu("fault", "clear")
     unharmed(s, p)    # the end of the session resumed what RESUME would not
     s.softgpu("fault", "--kfd-op", "enable", "--errno", "1", "--count", "1")
-    tool(s, "preempt", p.pid, "1", code=4, says="may not be debugged")
+    tool(s, "preempt", p.pid, "1", code=4, says="may not debug it")
     unharmed(s, p)
 
 

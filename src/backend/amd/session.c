@@ -23,13 +23,13 @@ static void tell(struct rbt_amd_session *s)
 	(void)!write(s->wake, &one, sizeof(one));
 }
 
-/* On the session's thread: what is to be done, until nothing is. Returns false at the end. */
+/* On the session's thread: carries out jobs until there are none. Returns false at the end. */
 static bool do_jobs(struct rbt_amd_session *s)
 {
 	bool go_on;
 
 	pthread_mutex_lock(&s->lock);
-	/* One that is done is its owner's again, and may be gone at any moment. */
+	/* A finished job belongs to its owner again, and may be gone at any moment. */
 	struct job *job = s->job != NULL && !s->job->done ? s->job : NULL;
 	go_on = !s->ending;
 	pthread_mutex_unlock(&s->lock);
@@ -108,7 +108,8 @@ static void *run(void *data)
 	dbg_disable(s);
 	trace_unwatch(s);
 	if (!s->gone) {
-		/* Nothing may be left stopped; the end of this thread lets go of the rest. */
+		/* No thread of the target may stay stopped; the end of this thread releases the
+		 * rest. */
 		trace_handle(s);
 	}
 	return NULL;
@@ -131,8 +132,8 @@ static int found(pid_t pid, int fd, void *data)
 	return 1;
 }
 
-/* Debugging a process makes it one of KFD's: so it is asked first. In a container KFD's list has
- * the pids of the host, and the file alone tells. */
+/* Debugging a process makes it a KFD process, so this is checked first. In a container KFD's list
+ * has the pids of the host, and only the file tells. */
 static int check_target(pid_t pid)
 {
 	if (rbt_amd_process_exists(KFD_SYSFS_PATH, pid)) {
@@ -172,7 +173,7 @@ static int prepare(struct rbt_amd_session *s)
 	return 0;
 }
 
-/* Signals of the process are for its own threads. */
+/* Signals to this process are for its other threads. */
 static int start_thread(struct rbt_amd_session *s)
 {
 	sigset_t all, before;
@@ -237,7 +238,7 @@ pid_t rbt_amd_session_pid(const struct rbt_amd_session *s)
 	return s->pid;
 }
 
-/* Has fn called on the session's thread, and returns what it did. */
+/* Runs fn on the session's thread, and returns its result. */
 static int have_done(
 	struct rbt_amd_session *s, int (*fn)(struct rbt_amd_session *s, void *arg), void *arg)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looks at the target's queues now and then, and puts what is there on a board. The kernel says
- * where the pointers are (a snapshot, taken again when queues come or go); they are read from the
- * target's memory, and never written.
+ * Polls the target's queues, and writes the result to a board. The kernel tells where the pointers
+ * are (a snapshot, taken again if queues come or go). They are read from the target's memory, and
+ * never written.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -16,19 +16,19 @@
 #include "board/gauge.h"
 #include "util/time.h"
 
-/* Of the board that was made for this. */
+/* The slot of the board that was made for this. */
 #define SLOT 1
-/* A call reads so many words at most. */
+/* The most words per call. */
 #define MAX_WORDS 1024u
-/* A list that could not be had is asked for again after this. */
+/* If listing fails, it is tried again after this time. */
 #define RETRY_NS (100 * RBT_NS_PER_MS)
 
 struct watch {
 	struct rbt_board *board; /* owned */
 	uint64_t interval_ns;
-	bool is_stale; /* the list is to be taken again */
+	bool is_stale; /* the list must be taken again */
 	struct kfd_queue_entry *list;
-	struct rbt_gauge_queue *gauges; /* one each */
+	struct rbt_gauge_queue *gauges; /* one per queue */
 	uint32_t n;
 };
 
@@ -104,7 +104,7 @@ static enum rbt_gauge_kind kind_of(uint32_t type)
 					     : RBT_GAUGE_COPIES;
 }
 
-/* From queue `at` on: how many could be read. */
+/* Reads from queue `at` on; returns how many could be read. */
 static size_t read_some(
 	struct rbt_amd_session *s, struct watch *w, size_t at, size_t n, struct rbt_gauge *g)
 {
@@ -143,7 +143,7 @@ void watch_look(struct rbt_amd_session *s, uint64_t now_ns)
 	for (size_t at = 0; at < w->n;) {
 		size_t n = w->n - at < MAX_WORDS / 2 ? w->n - at : MAX_WORDS / 2;
 		size_t n_read = read_some(s, w, at, n, &g);
-		/* What cannot be read ends the call: that queue is passed over. */
+		/* A pointer that cannot be read ends the call: that queue is skipped. */
 		at += n_read + (n_read < n);
 	}
 	if (rbt_gauge_put(w->board, &w->board->slots[SLOT], &g, now_ns)) {
