@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shim_thunks: SHIM_N_SUBMIT functions, SHIM_THUNK_SIZE bytes apart. Each counts a submission, as
- * shim_count() in submit.h does, and goes on to the real function that shim_submits[] has at its
- * index, with all registers and the stack as they came: it need not know what the arguments are.
- * In C that cannot be said: a compiler that does not know how many there are moves words of the
- * caller's stack, or stores them back.
+ * shim_count() in submit.h does, and jumps to the real function at its index in shim_submits[], with
+ * all registers and the stack unchanged: it need not know the arguments. This cannot be written in
+ * C: a compiler that does not know the number of arguments moves words of the caller's stack, or
+ * stores them back.
  *
- * Registers: only those that no call preserves and no argument is in.
+ * Registers: only those that no call preserves and that hold no argument.
  */
 #include "shim/thunks.h"
 
@@ -24,7 +24,7 @@
 shim_thunks:
 	.set i, 0
 	.rept SHIM_N_SUBMIT
-	.p2align 6 /* a line of cache, all of which it fills */
+	.p2align 6 /* fills one cache line */
 	.cfi_startproc
 	endbr64
 	leaq shim_submits + 16 * i(%rip), %r11
