@@ -17,10 +17,10 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* A command line is there in microseconds, or it is not. */
+/* Reading a command line takes microseconds, or hangs. */
 #define COMMAND_NS (2 * RBT_NS_PER_S)
 #define TASKS_NS   (RBT_LOOK_S * RBT_NS_PER_S)
-/* How long who took longer is left alone. */
+/* How long a program is left alone after its inspection took too long. */
 #define REST_NS     (60 * RBT_NS_PER_S)
 #define COMMAND_MAX 512
 #define MAX_RECORDS 4096u
@@ -36,19 +36,19 @@ struct question {
 struct answer {
 	int32_t error;
 	uint32_t n_records;
-	uint64_t cpu_ns; /* so far */
+	uint64_t cpu_ns; /* processor time so far */
 	char command[COMMAND_MAX];
 };
 
 static struct {
-	pid_t pid; /* who looks; 0: nobody yet */
+	pid_t pid; /* the inspector; 0: none yet */
 	int sock;
-	uint64_t cpu_ns;      /* its own */
-	uint64_t cpu_past_ns; /* of those before it */
+	uint64_t cpu_ns;      /* of this inspector */
+	uint64_t cpu_past_ns; /* of earlier inspectors */
 	struct rbt_lost lost;
 } looker = {.sock = -1};
 
-/* In the process that looks */
+/* In the inspector */
 
 static int discover(pid_t pid, struct rbt_record **ret, size_t *ret_n)
 {
@@ -86,7 +86,8 @@ static void serve(int sock, void *data)
 	struct question q;
 	size_t n_fds = 0;
 
-	/* Should it hang for ever, who reads what we print must not wait for its copies. */
+	/* If the inspector hangs for ever, readers of our output must not wait for its copies of
+	 * our files. */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; fd <= STDERR_FILENO && getenv("RUBATO_DEBUG") == NULL; fd++) {
 		dup2(null, fd);
@@ -95,7 +96,7 @@ static void serve(int sock, void *data)
 	}
 }
 
-/* In ours */
+/* In this process */
 
 static int start(void)
 {
@@ -125,7 +126,7 @@ static void give_up(struct rbt_looked at)
 	rbt_lost_note(&looker.lost, hangs ? pid : 0, at, rbt_now_ns(), REST_NS);
 }
 
-/* As rbt_recv, until then; -ETIME. */
+/* As rbt_recv(), with a deadline; -ETIME. */
 static ssize_t receive(
 	void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds, uint64_t until_ns)
 {
@@ -208,7 +209,7 @@ static int put(const struct question *q, struct answer *ret, struct rbt_record *
 	return ret_recs != NULL ? take_records(ret->n_records, ret_recs, until_ns) : 0;
 }
 
-/* 0 when there is an answer, which may be an error as well. */
+/* 0 if there is an answer, which may be an error as well. */
 static int ask(const struct question *q, uint64_t limit_ns, struct answer *ret,
 	struct rbt_record **ret_recs)
 {
@@ -235,7 +236,7 @@ static int ask(const struct question *q, uint64_t limit_ns, struct answer *ret,
 
 static bool is_descendant(pid_t pid)
 {
-	/* Should numbers be reused meanwhile, a chain need not end. */
+	/* If pids are reused meanwhile, the chain of parents may have no end. */
 	for (int i = 0; i < 1000 && pid > 1 && rbt_proc_parent(pid, &pid) == 0; i++) {
 		if (pid == getpid()) {
 			return true;
@@ -258,8 +259,8 @@ int look_tasks(pid_t pid, struct rbt_record **ret, size_t *ret_n)
 	}
 	free(recs);
 	r = r < 0 ? r : a.error;
-	/* Where kernel.yama.ptrace_scope is 1, ancestors alone may look: whom they have started,
-	 * they may wait for. */
+	/* With kernel.yama.ptrace_scope 1, only ancestors may inspect a process. The inspector is
+	 * no ancestor, so this process does it for its own descendants; it may wait for those. */
 	return (r == -EPERM || r == -EACCES) && is_descendant(pid) ? discover(pid, ret, ret_n) : r;
 }
 

@@ -5,7 +5,7 @@
 #include "sched/class.h"
 #include "util/parse.h"
 
-/* A limit, or `default`: what the configuration says. */
+/* A limit, or `default`: the configured one. */
 static int parse_limit(const struct command *cmd, bool is_share, const char *arg, uint32_t *ret)
 {
 	uint64_t v = RBT_LIMIT_DEFAULT;

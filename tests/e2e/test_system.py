@@ -345,7 +345,7 @@ def test_tools_do_not_wait_for_ever(s):
     assert "takes too long" in shown[bad.pid]["note"] and shown[bad.pid]["state"] == "unknown", shown
     assert len(shown[good.pid]["tasks"]) == len(shown[other.pid]["tasks"]) == 4, shown
     assert {good.pid, bad.pid, other.pid} <= {p["pid"] for p in json.loads(top[0])["programs"]}, top
-    assert tools[2].returncode == 1 and "looking into it takes too long" in renice[1], renice
+    assert tools[2].returncode == 1 and "inspecting it takes too long" in renice[1], renice
 
 
 def test_reload(s):

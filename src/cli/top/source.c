@@ -19,10 +19,10 @@
 #include "util/time.h"
 
 #define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT)
-/* A daemon that does not answer costs seconds each time it is asked. */
+/* A daemon that does not answer costs seconds each time. */
 #define MUTE_RETRY_NS (10 * RBT_NS_PER_S)
-/* What looking costs is kept under a third of a percent of a core each: going through all of /proc,
- * and through the memory of programs. */
+/* The cost of inspections stays below a third of a percent of a core, for going through /proc and
+ * for reading programs' memory each. */
 #define REST_FACTOR      300u
 #define LOOK_AGAIN_NS    (2 * RBT_NS_PER_S)
 #define LOOK_AGAIN_MAX_S 64u
@@ -38,16 +38,16 @@ struct link {
 /* A process with a GPU's control node open. */
 struct user {
 	struct top_reading reading; /* pid, uid and start time from the first on */
-	bool is_program;            /* tasks were found: it is one to be shown */
-	uint64_t look_ns, rest_ns;  /* when to look again, and how long to wait then */
+	bool is_program;            /* tasks were found: it is shown */
+	uint64_t look_ns, rest_ns;  /* time of the next inspection, and the interval after it */
 };
 
 struct top_source {
 	struct link links[MAX_DAEMONS];
-	size_t n_links, n_own; /* the first are our own; the rest, for root, other users' */
+	size_t n_links, n_own; /* the first n_own are our own; the others, for root, other users' */
 	struct user *users;
 	size_t n_users, users_capacity;
-	uint64_t walk_ns; /* when to go through all processes again */
+	uint64_t walk_ns; /* time of the next walk through all processes */
 	struct {
 		uid_t uid;
 		char name[32];
@@ -56,7 +56,7 @@ struct top_source {
 	size_t n_gpus;
 	struct top_gpu gpus[TOP_MAX_GPUS];
 	struct top_sample *sample; /* being filled */
-	pid_t *listed;             /* whom the daemons have named for it */
+	pid_t *listed;             /* programs that the daemons have named */
 	size_t n_listed, listed_capacity;
 };
 
@@ -138,7 +138,7 @@ void top_source_destroy(struct top_source *s)
 	free(s);
 }
 
-/* Looked up once: names may come over a network. */
+/* Looked up once: user names may come over a network. */
 static void fill_user_name(struct top_source *s, uid_t uid, char *buf, size_t size)
 {
 	for (size_t i = 0; i < s->n_names; i++) {
@@ -259,7 +259,7 @@ static void ask_daemon(struct top_source *s, struct link *link, uint64_t now_ns)
 	}
 }
 
-/* One that runs, if there is one; else one that is mute. */
+/* A daemon that runs, if there is one; otherwise one that does not answer. */
 static enum top_daemon own_daemon(const struct top_source *s)
 {
 	enum top_daemon best = TOP_DAEMON_NONE;
@@ -270,7 +270,7 @@ static enum top_daemon own_daemon(const struct top_source *s)
 	return best;
 }
 
-/* A process, if it is one that has a GPU open and is not known yet. */
+/* Adds a process that has a GPU open and is not known yet. */
 static int meet(pid_t pid, void *data)
 {
 	struct top_source *s = data;
@@ -298,7 +298,7 @@ static int meet(pid_t pid, void *data)
 	return 0;
 }
 
-/* What we have cost so far. */
+/* The processor time that we have used so far. */
 static uint64_t cpu_now_ns(void)
 {
 	return rbt_cpu_ns() + look_cpu_ns();
@@ -353,7 +353,7 @@ static void look(struct top_source *s, struct user *u, uint64_t now_ns)
 	u->is_program = false;
 	listing_outside(before.pid, take_outside, &looking);
 	if (u->reading.start_time != before.start_time) {
-		/* Another process by now: it is met as such. */
+		/* The pid belongs to another process by now, which is handled as a new one. */
 		u->is_program = false;
 		u->reading = before;
 	}
@@ -371,7 +371,7 @@ static void add_outsiders(struct top_source *s)
 		struct user *u = &s->users[i];
 		uint64_t now_ns = rbt_now_ns();
 		if (is_listed(s, u->reading.pid)) {
-			/* Should its daemon let it go, what was seen before is old. */
+			/* If its daemon lets it go later, the earlier inspection is out of date. */
 			u->look_ns = u->rest_ns = 0;
 			continue;
 		}
