@@ -89,13 +89,13 @@ void dev_channel_fetch(struct rbt_context *ctx, uint32_t index)
 		return;
 	}
 	if (left > GPU_RING_SLOTS) {
-		malformed(ctx, index, "more in the ring than it holds");
+		malformed(ctx, index, "more slots written than the ring has");
 		return;
 	}
 	copy_slot(ch->shared, ch->rptr, &ch->slot);
 	if (ch->head.zero != 0 || !check_command(ch, &slots) || ch->head.slots != slots ||
 		slots > left) {
-		malformed(ctx, index, "a command that is none");
+		malformed(ctx, index, "an invalid command");
 		return;
 	}
 	for (uint32_t k = 1; k < slots; k++) {

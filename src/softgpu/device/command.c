@@ -18,7 +18,7 @@ static void start_kernel(struct rbt_context *ctx, uint32_t index)
 	}
 	error = error ? error : dev_launch_start(ctx, index);
 	if (error) {
-		dev_log(ctx->dev, "context %llu, channel %u: a launch that cannot be: error %u",
+		dev_log(ctx->dev, "context %llu, channel %u: an invalid launch: error %u",
 			(unsigned long long)ctx->id, index, error);
 		dev_context_die(ctx, error);
 	}
