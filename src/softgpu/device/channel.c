@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rings. A program may write to them at any moment, and anything: what is read is copied once, with
- * plain loads of words that the compiler cannot repeat, and only the copy is looked at.
+ * Rings. A program may write anything to them at any moment. So a command is copied once, with
+ * plain loads of words that the compiler cannot repeat, and only the copy is used.
  */
 #include <limits.h>
 #include <linux/futex.h>
@@ -33,7 +33,7 @@ static bool all_zero(const uint32_t *words, size_t n)
 	return any == 0;
 }
 
-/* Is the command in the slot one that the ABI knows? How many slots it must have. */
+/* Whether the command in the slot is part of the ABI, and how many slots it must have. */
 static bool check_command(const struct dev_channel *ch, uint32_t *ret_slots)
 {
 	*ret_slots = 1;
@@ -64,7 +64,7 @@ static void malformed(struct rbt_context *ctx, uint32_t index, const char *what)
 	dev_context_die(ctx, GPU_ERROR_INVALID);
 }
 
-/* How far the ring has been written; a recording says so itself. */
+/* How far the ring has been written; in a recording, the recording says so. */
 static void look(struct rbt_context *ctx, struct dev_channel *ch)
 {
 	if (!dev_replaying(ctx->dev)) {
@@ -84,7 +84,7 @@ void dev_channel_fetch(struct rbt_context *ctx, uint32_t index)
 	look(ctx, ch);
 	left = ch->wptr - ch->rptr;
 	if (left == 0) {
-		/* The program may have seen what its kernels did: they are not to be run again. */
+		/* The program may have seen results of its kernels: they must not run again. */
 		dev_channel_settle(ch);
 		return;
 	}
@@ -104,7 +104,7 @@ void dev_channel_fetch(struct rbt_context *ctx, uint32_t index)
 	ch->rptr += slots;
 	ch->command++;
 	ch->state = DEV_FETCHED;
-	/* Nothing of these slots is read any more: the program may use them again. */
+	/* These slots are not read any more: the program may use them again. */
 	__atomic_store_n(&ch->shared->rptr, ch->rptr, __ATOMIC_RELEASE);
 }
 
@@ -113,7 +113,7 @@ bool dev_channel_enabled(const struct rbt_context *ctx, uint32_t index)
 	return ctx->error == 0 && ctx->schedule.scheduled && ctx->schedule.enabled >> index & 1;
 }
 
-/* A wait that is over, or any other command. */
+/* Whether the command is a wait that is over, or any other command. */
 static bool can_start(const struct rbt_context *ctx, const struct dev_channel *ch)
 {
 	switch (ch->head.command) {
@@ -145,7 +145,7 @@ bool dev_channel_ready(const struct rbt_context *ctx, uint32_t index)
 
 void dev_channel_wake(struct gpu_channel *shared)
 {
-	/* Either the sleeper's look at `done` comes after our store, or we see that it waits. */
+	/* Either the sleeper reads `done` after our store, or we see that it waits. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&shared->waiting, __ATOMIC_RELAXED) != 0) {
 		syscall(SYS_futex, &shared->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -159,7 +159,7 @@ void dev_channel_complete(struct rbt_context *ctx, uint32_t index)
 	ch->state = DEV_EMPTY;
 	ch->done++;
 	dev_trace(ctx->dev, ch->time_ns, RBT_DEVICE_COMMAND_DONE, ctx, index, ch->done);
-	/* Whoever sees it sees all that the command did. */
+	/* A reader that sees it sees all effects of the command. */
 	__atomic_store_n(&ch->shared->done, ch->done, __ATOMIC_RELEASE);
 	dev_channel_wake(ch->shared);
 	dev_channel_fetch(ctx, index);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands start. */
+/* Starts commands. */
 #include "softgpu/device/device_impl.h"
 
-/* A kernel of the ring, or one that must run again. */
+/* A kernel from the ring, or one that must run again. */
 static void start_kernel(struct rbt_context *ctx, uint32_t index)
 {
 	struct dev_channel *ch = &ctx->channels[index];
@@ -24,7 +24,7 @@ static void start_kernel(struct rbt_context *ctx, uint32_t index)
 	}
 }
 
-/* Never before what it waited for. */
+/* Not before the command that it waited for. */
 static void end_wait(struct rbt_context *ctx, uint32_t index)
 {
 	struct dev_channel *ch = &ctx->channels[index];
@@ -51,7 +51,7 @@ void dev_command_start(struct rbt_context *ctx, uint32_t index)
 		start_kernel(ctx, index);
 		return;
 	}
-	/* The program may look at what kernels did before this: they are not to be run again. */
+	/* The program may see results of earlier kernels: they must not run again. */
 	dev_channel_settle(ch);
 	switch (ch->head.command) {
 	case GPU_CMD_COPY:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device as a whole: it comes, steps, and goes. */
+/* The device as a whole: creation, steps, destruction. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -118,7 +118,8 @@ uint64_t rbt_device_now_ns(const struct rbt_device *dev)
 	return dev->now_ns;
 }
 
-/* Less what the free byte behind an allocation takes: so that all that is free can be had. */
+/* Without the byte that stays free behind an allocation, so that all memory reported as free can be
+ * allocated. */
 void rbt_device_memory(const struct rbt_device *dev, uint64_t *ret_free, uint64_t *ret_total)
 {
 	*ret_free = dev->arena.free_bytes - dev_min(dev->arena.free_bytes, GPU_ALIGN);
@@ -217,7 +218,7 @@ void dev_advance(struct rbt_device *dev)
 	}
 }
 
-/* Whoever began to sleep while its context died would sleep on: wake it again. */
+/* A program that went to sleep while its context died would sleep on: it is woken again. */
 static void wake_the_dead(struct rbt_device *dev)
 {
 	for (struct rbt_context *ctx = dev->contexts; ctx; ctx = ctx->next) {
@@ -227,7 +228,7 @@ static void wake_the_dead(struct rbt_device *dev)
 	}
 }
 
-/* Recorded arrivals that are due come. True: look again who runs. */
+/* Applies recorded arrivals that are due. True: decide again which context runs. */
 static bool replay(struct rbt_device *dev, bool idle)
 {
 	uint64_t time_ns = dev->now_ns;
@@ -270,8 +271,8 @@ bool rbt_device_step(struct rbt_device *dev, uint64_t instructions)
 		if (!busy) {
 			break;
 		}
-		/* At least once, whatever the switch cost: or whoever preempts after each step
-		 * would stop everything. */
+		/* At least once, whatever the switch cost: otherwise a caller that preempts after
+		 * each step would stop everything. */
 		dev_advance(dev);
 		if (dev->spent - dev->polled >= DEV_POLL + dev->n_contexts * DEV_POLL_CONTEXT) {
 			dev_look_at_all(dev);
