@@ -40,8 +40,7 @@ struct rbt_exec_launch {
 	const struct rbt_exec_window *windows; /* sorted by va, not overlapping */
 	size_t nwindows;
 	const uint64_t *variable_va; /* of each variable of the module */
-	uint32_t stack_size;         /* per thread, for calls: in addition to the kernel's own local
-	                              * memory */
+	uint32_t stack_size;         /* per thread, for calls; the kernel's local memory is extra */
 	uint64_t grid_id;
 	/* Callbacks for a kernel's formatted output and for failed assertions; NULL: dropped.
 	 * Called inside rbt_exec_run. */
