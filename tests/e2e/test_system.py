@@ -456,7 +456,7 @@ def test_run_keeps_to_rights(s):
 
 
 def test_a_lower_limit_counts_for_all(s):
-    """Who has said the old one before, without the right to more, is no exception; who was given more keeps it."""
+    """New limits also apply to a user who gave the old ones without the right to more; a limit that was granted stays."""
     high, low = "min_share = 5\nmax_reserve_ms = 3000\n", "min_share = 1\nmax_reserve_ms = 100\n"
     m = Machine(s, high)
     asked, told, given = run_as(s, NOBODY, "--min-share", 5, "--max-reserve-ms", 3000), run_as(s, NOBODY), run_as(s, NOBODY)

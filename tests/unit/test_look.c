@@ -47,7 +47,7 @@ static int find_other(pid_t pid, void *data)
 	return 0;
 }
 
-/* Who looks: of our children, the one that is not a program. */
+/* Stops the inspector: the child of ours that is not a program. */
 static pid_t stop_looker(const pid_t programs[3])
 {
 	struct children c = {.known = {programs[0], programs[1], programs[2]}};

@@ -453,7 +453,7 @@ static void test_wishes(void)
 	CHECK(a.wish == TOP_WISH_SUSPEND && a.pid == 2);
 	CHECK(type(&ui, &m, "r").wish == TOP_WISH_RESUME &&
 		type(&ui, &m, "q").wish == TOP_WISH_QUIT);
-	/* Whom it was asked of, not who is selected when it is answered. */
+	/* The action is about the program of the prompt, not about the one selected later. */
 	type(&ui, &m, "n");
 	ui.has_chosen = true;
 	ui.selected_pid = 5;
