@@ -59,7 +59,7 @@ void rbt_busy_note(
 	}
 }
 
-static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
+static void poll_board(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	struct rbt_activity activity = {0};
 
@@ -167,7 +167,7 @@ static uint64_t submit_time(const struct rbt_sched *s, const struct rbt_sched_pr
 /* Whether the return of its synchronisation will be reported, once its request may end. */
 static bool is_awaited(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (!(p->is_holding || p->is_spared) || !(p->waiting || p->in_flight) ||
+	if (!(p->is_reserving || p->is_spared) || !(p->waiting || p->in_flight) ||
 		has_open_request(s, p) || blind_time(s, p) > 0) {
 		return false;
 	}
@@ -180,7 +180,7 @@ static bool is_awaited(struct rbt_sched *s, struct rbt_sched_prog *p)
 }
 
 /* The time of the next poll, for a program whose end matters. */
-static uint64_t next_look(struct rbt_sched *s, struct rbt_sched_prog *p)
+static uint64_t next_poll(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	uint64_t at_ns = idle_at(s, p), later_ns = s->now_ns + submit_time(s, p);
 	unsigned n_awaits = p->n_awaits;
@@ -207,25 +207,25 @@ void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)
 
 	if (p->busy && rbt_reserve_applies(s, p)) {
 		uint64_t next_ns = rbt_reserve_next(s, p);
-		at_ns = next_look(s, p);
+		at_ns = next_poll(s, p);
 		at_ns = at_ns < next_ns ? at_ns : next_ns;
 		/* A program that has overstayed is in no hurry, nor is a burst without a reserve.
 		 * But the end of a burst must be found before the next one begins, or both count as
 		 * one long burst: once the program has waited, the burst may end at any time. */
-		if (!p->is_holding && p->has_overstayed) {
+		if (!p->is_reserving && p->has_overstayed) {
 			uint64_t later_ns = s->now_ns + rbt_us(s->config.idle_us);
 			at_ns = at_ns > later_ns ? at_ns : later_ns;
-		} else if (!p->is_holding && p->submit_ns == RBT_NEVER &&
+		} else if (!p->is_reserving && p->submit_ns == RBT_NEVER &&
 			   p->engage_ns > s->now_ns) {
 			at_ns = p->engage_ns;
 		}
 	} else if (p->busy && !p->params.is_known) {
-		at_ns = next_look(s, p);
+		at_ns = next_poll(s, p);
 	} else if (u->role == RBT_ROLE_TURN && u->is_current && u->is_on && u->is_wanting &&
 		   (p->busy || u->is_probing) && p->params.is_known &&
 		   rbt_turns_is_contested(s, u)) {
 		/* A program that waits for the device is not idle. */
-		at_ns = p->waiting ? s->now_ns + 2 * rbt_us(s->config.idle_us) : next_look(s, p);
+		at_ns = p->waiting ? s->now_ns + 2 * rbt_us(s->config.idle_us) : next_poll(s, p);
 	}
 	if (at_ns != RBT_NEVER && at_ns < s->now_ns + POLL_NS) {
 		at_ns = s->now_ns + POLL_NS;
@@ -339,9 +339,9 @@ static void end_probe(struct rbt_sched *s, struct rbt_sched_prog *p)
 	struct rbt_sched_unit *u = p->unit;
 
 	/* Work that was in flight when the program was taken off may need a whole turn to show. */
-	uint64_t look_ns = p->in_flight ? rbt_ms(s->config.turn_ms) : rbt_us(s->config.idle_us);
+	uint64_t wait_ns = p->in_flight ? rbt_ms(s->config.turn_ms) : rbt_us(s->config.idle_us);
 
-	if (u->is_on && s->now_ns >= u->on_since_ns + look_ns) {
+	if (u->is_on && s->now_ns >= u->on_since_ns + wait_ns) {
 		uint64_t wanted_ns = u->wanted_ns;
 
 		u->is_probing = false;
@@ -360,7 +360,7 @@ void rbt_busy_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 		rbt_busy_arm(s, p);
 		return;
 	}
-	look(s, p);
+	poll_board(s, p);
 	if (s->now_ns >= idle_at(s, p) && end(s, p, false)) {
 		return;
 	}

@@ -10,7 +10,7 @@
 #define RECENT_NS UINT64_C(1000000000)
 /* The longest time that a result is reused if no program has come, gone or changed: one may have
  * become busy. */
-#define LOOK_NS UINT64_C(250000000)
+#define REUSE_NS UINT64_C(250000000)
 
 /* Spreads a difference of a few bits over all bits (splitmix64). */
 static uint64_t mix(uint64_t x)
@@ -62,7 +62,7 @@ static bool add_identity(struct rbt_sched *s, const struct rbt_sched_unit *u, ui
 	return true;
 }
 
-static uint64_t look(struct rbt_sched *s, const struct rbt_sched_prog *p)
+static uint64_t identify(struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint64_t locks = (uint64_t)(s->locks.locked & p->mask) << 32 | (s->locks.marked & p->mask);
 	uint64_t sum = 0;
@@ -78,8 +78,8 @@ static uint64_t look(struct rbt_sched *s, const struct rbt_sched_prog *p)
 
 uint64_t rbt_company_of(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (p->company_serial != s->serial || s->now_ns - p->company_ns >= LOOK_NS) {
-		p->company = look(s, p);
+	if (p->company_serial != s->serial || s->now_ns - p->company_ns >= REUSE_NS) {
+		p->company = identify(s, p);
 		p->company_serial = s->serial;
 		p->company_ns = s->now_ns;
 	}

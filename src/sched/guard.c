@@ -17,8 +17,8 @@
  */
 #include "sched/impl.h"
 
-#define LOOKS_PER_WINDOW 8
-#define MAX_TURN_FACTOR  2 /* times the debt that starts a guard turn */
+#define CHECKS_PER_WINDOW 8
+#define MAX_TURN_FACTOR   2 /* times the debt that starts a guard turn */
 
 static uint64_t window_ns(const struct rbt_sched *s)
 {
@@ -67,7 +67,7 @@ void rbt_guard_arm(struct rbt_sched *s)
 	for (uint32_t m = touched; m != 0; m &= m - 1) {
 		if (is_anybody_waiting(rbt_first_gpu(s, m))) {
 			rbt_timer_set(
-				s, &s->guard_timer, s->now_ns + window_ns(s) / LOOKS_PER_WINDOW);
+				s, &s->guard_timer, s->now_ns + window_ns(s) / CHECKS_PER_WINDOW);
 			return;
 		}
 	}
@@ -170,7 +170,7 @@ void rbt_guard_scan(struct rbt_sched *s)
 	uint64_t debts_ns[RBT_SCHED_MAX_GPUS] = {0};
 	uint32_t taken = 0;
 
-	LIST_FOREACH (u, &s->units, link) {
+	LIST_FOREACH (u, &s->units, entry) {
 		if (u->role == RBT_ROLE_NONE) {
 			continue;
 		}

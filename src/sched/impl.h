@@ -52,12 +52,12 @@ struct rbt_sched_prog {
 	uint64_t deadline_ns;
 
 	/* reserve.c */
-	bool is_holding;        /* has a reserve now */
-	bool has_overstayed;    /* gets no reserve before it has idled */
-	uint64_t held_since_ns; /* first reserve of this busy period; 0: none yet */
-	uint64_t hold_ns;       /* start of the present reserve */
-	uint64_t engage_ns;     /* when the reserve shall begin */
-	uint64_t submit_ns;     /* from first submission to first wait; RBT_NEVER: no wait yet */
+	bool is_reserving;          /* has a reserve now */
+	bool has_overstayed;        /* gets no reserve before it has idled */
+	uint64_t reserved_since_ns; /* first reserve of this busy period; 0: none yet */
+	uint64_t reserve_ns;        /* start of the present reserve */
+	uint64_t engage_ns;         /* when the reserve shall begin */
+	uint64_t submit_ns; /* from first submission to first wait; RBT_NEVER: no wait yet */
 	/* How long the reserve lasts after a synchronisation has returned (window_ns), and after
 	 * the last submission while work is in flight (flight_ns). */
 	uint64_t window_ns, flight_ns;
@@ -90,7 +90,7 @@ struct rbt_sched_unit {
 	uint64_t group;
 	uint64_t id; /* unique for ever */
 	LIST_HEAD(, rbt_sched_prog) members;
-	LIST_ENTRY(rbt_sched_unit) link;
+	LIST_ENTRY(rbt_sched_unit) entry;
 	LIST_ENTRY(rbt_sched_unit) dirty;
 	bool is_dirty;
 

@@ -83,7 +83,7 @@ uint64_t rbt_learn_least(const struct rbt_learn *l)
 	return l->least_ns[0] < l->least_ns[1] ? l->least_ns[0] : l->least_ns[1];
 }
 
-bool rbt_learn_holds(const struct rbt_learn *l)
+bool rbt_learn_has_window(const struct rbt_learn *l)
 {
 	return l->total >= TOTAL_FEW && l->window_ns > 0;
 }

@@ -57,7 +57,7 @@ uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_
 /* The length of the shortest recent request. */
 uint64_t rbt_learn_least(const struct rbt_learn *l);
 /* Whether enough gaps are known, and a window is worth its cost. */
-bool rbt_learn_holds(const struct rbt_learn *l);
+bool rbt_learn_has_window(const struct rbt_learn *l);
 /* Whether at least three in four requests have gaps, as far as is known. */
 bool rbt_learn_has_gaps(const struct rbt_learn *l);
 

@@ -95,19 +95,19 @@ static void count(struct rbt_sched *s, struct rbt_sched_prog *p, bool begins)
 	}
 }
 
-static void hold(struct rbt_sched *s, struct rbt_sched_prog *p)
+static void reserve(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	p->is_holding = true;
-	p->hold_ns = s->now_ns;
+	p->is_reserving = true;
+	p->reserve_ns = s->now_ns;
 	p->stats.reserves++;
 	count(s, p, true);
 }
 
 void rbt_reserve_let_go(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (p->is_holding) {
-		p->is_holding = false;
-		p->stats.reserved_ns += s->now_ns - p->hold_ns;
+	if (p->is_reserving) {
+		p->is_reserving = false;
+		p->stats.reserved_ns += s->now_ns - p->reserve_ns;
 		count(s, p, false);
 	}
 }
@@ -175,7 +175,7 @@ static bool begins_at_once(const struct rbt_sched *s, const struct rbt_sched_pro
 	}
 	/* A program with gaps, after its waits or while it submits, may leave its ring empty. */
 	bool has_gaps = (p->window_ns > 0 && rbt_learn_has_gaps(&p->learn)) ||
-			(rbt_learn_holds(&p->flight) && p->learn.submit_ns >= WORTH_NS);
+			(rbt_learn_has_window(&p->flight) && p->learn.submit_ns >= WORTH_NS);
 	if (has_gaps && (lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
 		return true;
 	}
@@ -188,7 +188,7 @@ static uint64_t limit_at(const struct rbt_sched *s, const struct rbt_sched_prog 
 {
 	uint32_t own_ms = p->params.limits.max_reserve_ms;
 
-	return p->held_since_ns + rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms);
+	return p->reserved_since_ns + rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms);
 }
 
 /* A request that takes unusually long gets its reserve whatever the verdict. So no trial makes a
@@ -262,11 +262,11 @@ static void engage(struct rbt_sched *s, struct rbt_sched_prog *p)
 	} else if (!p->is_judged) {
 		judge(s, p);
 	}
-	if (p->held_since_ns == 0) {
-		p->held_since_ns = s->now_ns;
+	if (p->reserved_since_ns == 0) {
+		p->reserved_since_ns = s->now_ns;
 	}
 	if (!p->is_spared) {
-		hold(s, p);
+		reserve(s, p);
 	}
 }
 
@@ -309,7 +309,7 @@ void rbt_reserve_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 	if (p->is_spared && (p->requests > 0 || s->now_ns >= p->spared_ns)) {
 		p->is_spared = false;
 	}
-	if (p->is_holding || p->is_spared) {
+	if (p->is_reserving || p->is_spared) {
 		if (s->now_ns >= limit_at(s, p)) {
 			rbt_reserve_let_go(s, p);
 			p->has_overstayed = true;
@@ -333,13 +333,13 @@ uint64_t rbt_reserve_next(const struct rbt_sched *s, const struct rbt_sched_prog
 	if (p->is_spared && p->spared_ns < limit_at(s, p)) {
 		return p->spared_ns;
 	}
-	return p->is_holding || p->is_spared ? limit_at(s, p) : p->engage_ns;
+	return p->is_reserving || p->is_spared ? limit_at(s, p) : p->engage_ns;
 }
 
 void rbt_reserve_end(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	rbt_reserve_let_go(s, p);
-	p->held_since_ns = 0;
+	p->reserved_since_ns = 0;
 	if (p->was_seen && p->params.is_known) {
 		uint64_t took_ns = p->last_ns - p->first_ns;
 		rbt_learn_request(

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/trial.h"
 
-#define WEIGHT        20 /* a latency program's time against its neighbours' */
-#define MARGIN_SHARE  16 /* the margin is at most a request divided by this */
-#define CYCLE_MOST    32 /* no trial if the cycle is longer than so many requests */
-#define SETTLE        8  /* requests before the first trial request */
-#define IGNORED       4  /* the first of these do not count: the company has just changed */
-#define ENOUGH        16
-#define SPARED_MAX    96
-#define REFILL        128
-#define REST_CLEAR    512 /* per trial request */
-#define REST_UNCLEAR  64
-#define REST_WORTH    2048
-#define REST_MAX      16384
-#define REST_LESS     512
-#define REST_LESS_MAX 4096
+#define WEIGHT         20 /* a latency program's time against its neighbours' */
+#define MARGIN_SHARE   16 /* the margin is at most a request divided by this */
+#define CYCLE_MOST     32 /* no trial if the cycle is longer than so many requests */
+#define WARM_UP        8  /* requests before the first trial request */
+#define IGNORED        4  /* the first of these do not count: the company has just changed */
+#define ENOUGH         16
+#define SPARED_MAX     96
+#define REFILL         128
+#define PAUSE_CLEAR    512 /* per trial request */
+#define PAUSE_UNCLEAR  64
+#define PAUSE_WORTH    2048
+#define PAUSE_MAX      16384
+#define PAUSE_LESS     512
+#define PAUSE_LESS_MAX 4096
 /* After this share of the pause between trials, slower requests may end it; and how often that is
  * checked. */
 #define ALARM_SHARE 16
@@ -65,13 +65,13 @@ bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t)
 	if (++ts->n_requests % REFILL == 0) {
 		ts->n_spared -= ts->n_spared > 0;
 	}
-	if (t->is_over && t->n_seen >= t->rest) {
+	if (t->is_over && t->n_seen >= t->pause) {
 		begin(t);
 	}
 	/* A request is tried only if its cost can be measured. */
 	bool is_blind = t->is_over || t->pace[usual].n == 0;
 	uint32_t n = t->n_seen++;
-	if (is_blind || n < SETTLE || !is_picked(n) || (usual && ts->n_spared >= SPARED_MAX)) {
+	if (is_blind || n < WARM_UP || !is_picked(n) || (usual && ts->n_spared >= SPARED_MAX)) {
 		return usual;
 	}
 	ts->n_spared += usual;
@@ -199,14 +199,15 @@ static uint32_t at_most(uint32_t value, uint32_t most)
 static void decide(struct rbt_trial *t, enum rbt_verdict verdict, bool was_clear)
 {
 	bool is_worthless = verdict == RBT_VERDICT_WORTHLESS;
-	uint32_t least = is_worthless ? REST_LESS : REST_WORTH;
-	uint32_t most = is_worthless ? REST_LESS_MAX : REST_MAX;
+	uint32_t least = is_worthless ? PAUSE_LESS : PAUSE_WORTH;
+	uint32_t most = is_worthless ? PAUSE_LESS_MAX : PAUSE_MAX;
 
 	if (!is_worthless && t->verdict != RBT_VERDICT_WORTHLESS) {
-		uint32_t tried = (was_clear ? REST_CLEAR : REST_UNCLEAR) * t->took[WITHOUT].n;
+		uint32_t tried = (was_clear ? PAUSE_CLEAR : PAUSE_UNCLEAR) * t->took[WITHOUT].n;
 		least = tried > least ? tried : least;
 	}
-	t->rest = verdict == t->verdict && t->rest * 2 > least ? at_most(t->rest * 2, most) : least;
+	t->pause =
+		verdict == t->verdict && t->pause * 2 > least ? at_most(t->pause * 2, most) : least;
 	t->verdict = verdict;
 	t->is_over = true;
 	t->n_seen = 0;
@@ -243,7 +244,7 @@ static bool is_alarming(const struct rbt_trial *t)
 {
 	struct sorted without, with;
 
-	if (t->verdict != RBT_VERDICT_WORTHLESS || t->n_seen < t->rest / ALARM_SHARE ||
+	if (t->verdict != RBT_VERDICT_WORTHLESS || t->n_seen < t->pause / ALARM_SHARE ||
 		t->took[WITHOUT].n % ALARM_EVERY != 0) {
 		return false;
 	}

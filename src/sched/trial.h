@@ -74,7 +74,7 @@ struct rbt_trial {
 	enum rbt_verdict verdict;
 	bool is_over;
 	uint32_t n_seen; /* requests since the trial began or ended */
-	uint32_t rest;   /* requests from the end of the trial to the next one */
+	uint32_t pause;  /* requests from the end of the trial to the next one */
 	uint32_t margin_us;
 	uint32_t cycle_us;             /* time from one request to the next, smoothed */
 	struct rbt_trial_ring took[2]; /* microseconds */

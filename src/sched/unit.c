@@ -315,7 +315,7 @@ static void count_one(
 	if (copies != 0) {
 		rbt_rule_count(&gpu->tally, copies, begins);
 	}
-	LIST_FOREACH (u, &s->units, link) {
+	LIST_FOREACH (u, &s->units, entry) {
 		if (u->role != RBT_ROLE_NONE && (u->mask >> g & 1) != 0) {
 			rbt_unit_mark(s, u);
 		}
