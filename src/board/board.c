@@ -9,7 +9,7 @@
 
 #include "util/time.h"
 
-#define REST_NS (2 * RBT_NS_PER_US)
+#define STORES_NS (2 * RBT_NS_PER_US)
 
 static uint64_t get64(const _Atomic uint64_t *p)
 {
@@ -149,7 +149,7 @@ static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
  *   are read last, have grown as well, so the time does not count as exact. If a later
  *   synchronisation without submissions wrote it, it is exact.
  */
-static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
+static void read_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
 	uint64_t now_ns, struct rbt_board_reading *ret, struct ends *ends)
 {
 	ret->n_syncs += atomic_load_explicit(&s->n_syncs, memory_order_acquire);
@@ -205,7 +205,7 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 	struct ends ends = {0};
 
 	for (uint32_t i = 0; i < n_used; i++) {
-		look_at_slot(&b->slots[i], w, i, now_ns, &r, &ends);
+		read_slot(&b->slots[i], w, i, now_ns, &r, &ends);
 	}
 	r.in_flight = ends.submitted_ns > ends.synced_ns;
 	for (size_t i = 0; i < RBT_BOARD_GAPS; i++) {
@@ -268,9 +268,9 @@ static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
 }
 
 /* Waits until the stores that a program made before it read the tick are visible. */
-static void settle(void)
+static void wait_for_stores(void)
 {
-	uint64_t end_ns = rbt_now_ns() + REST_NS;
+	uint64_t end_ns = rbt_now_ns() + STORES_NS;
 
 	while (rbt_now_ns() < end_ns) {
 	}
@@ -280,7 +280,7 @@ static void settle(void)
 bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)
 {
 	rbt_board_sleep(b);
-	settle();
+	wait_for_stores();
 	if (!is_news(b, w)) {
 		return true;
 	}
@@ -306,7 +306,7 @@ bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w)
 	uint64_t n_syncs = 0;
 
 	atomic_store_explicit(&b->asleep, RBT_BOARD_AWAITS_SYNC, memory_order_seq_cst);
-	settle();
+	wait_for_stores();
 	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
 		n_syncs += get64(&b->slots[i].n_syncs);
 	}

@@ -27,7 +27,7 @@
  * polled for a while instead. Only that program loses by it. */
 #define MAX_FALSE     4
 #define MUTE_NS       (100 * RBT_NS_PER_MS)
-#define MUTED_LOOK_NS (10 * RBT_NS_PER_MS)
+#define MUTED_POLL_NS (10 * RBT_NS_PER_MS)
 /* Bounds the rounds per 10 ms, whatever else makes the call return at once. */
 #define MAX_ROUNDS      64
 #define THREAD_RETRY_MS 1000
@@ -255,13 +255,13 @@ static unsigned prepare(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t *u
 	for (size_t i = 0; i < w->n; i++) {
 		const struct entry *e = &w->boards[i];
 		bool is_muted = e->muted_ns > now_ns;
-		uint64_t look_ns = now_ns + (is_muted ? MUTED_LOOK_NS : POLL_NS);
+		uint64_t poll_ns = now_ns + (is_muted ? MUTED_POLL_NS : POLL_NS);
 		if (!is_muted && n < MAX_WAITV) {
 			w->waits[n++] = (struct waitv){.value = e->asleep,
 				.address = (uintptr_t)&e->board->asleep,
 				.flags = FUTEX_IS_32};
-		} else if (look_ns < *until_ns) {
-			*until_ns = look_ns;
+		} else if (poll_ns < *until_ns) {
+			*until_ns = poll_ns;
 		}
 	}
 	return n;
@@ -316,9 +316,9 @@ static bool is_spinning(struct rbt_board_waiter *w, uint64_t now_ns)
 static void wait_once(
 	struct rbt_board_waiter *w, uint64_t now_ns, uint64_t until_ns, bool is_futile)
 {
-	uint64_t look_ns = until_ns;
-	unsigned n = prepare(w, now_ns, &look_ns);
-	struct timespec until = timespec_of(look_ns);
+	uint64_t poll_ns = until_ns;
+	unsigned n = prepare(w, now_ns, &poll_ns);
+	struct timespec until = timespec_of(poll_ns);
 
 	if (!w->has_thread && now_ns >= w->retry_ns) {
 		start_thread(w, now_ns);
@@ -327,7 +327,7 @@ static void wait_once(
 		wait_without(w, now_ns, until_ns);
 		return;
 	}
-	long i = syscall(SYS_futex_waitv, w->waits, n, 0, look_ns == UINT64_MAX ? NULL : &until,
+	long i = syscall(SYS_futex_waitv, w->waits, n, 0, poll_ns == UINT64_MAX ? NULL : &until,
 		CLOCK_MONOTONIC);
 	if (i > 0 && i < n) {
 		note_false(w, w->waits[i].address, now_ns);

@@ -98,7 +98,7 @@ static inline void shim_sync_end(uint32_t depth)
 	uint64_t n_syncs = atomic_load_explicit(&s->n_syncs, memory_order_relaxed);
 	uint32_t total = (uint32_t)rbt_board_total(s);
 
-	/* look_at_slot() in board.c reads these in the opposite order. */
+	/* read_slot() in board.c reads these in the opposite order. */
 	atomic_store_explicit(&s->last_ns, now_ns, memory_order_release);
 	/* Counted once per submitted work, however often the program waits for it. */
 	bool is_new = atomic_load_explicit(&s->n_synced, memory_order_relaxed) != total;
