@@ -226,7 +226,7 @@ static void drop_closed_clients(struct shim *s)
 	}
 }
 
-static void look_in_passing(uint64_t now_ns);
+static void check_in_passing(uint64_t now_ns);
 
 static void client_made(struct shim *s, const struct shim_event *ev)
 {
@@ -245,7 +245,7 @@ static void client_made(struct shim *s, const struct shim_event *ev)
 	}
 	obj->c.told = told;
 	obj->c.dirty = told;
-	shim_sync_also(look_in_passing);
+	shim_sync_also(check_in_passing);
 }
 
 static enum rbt_task_kind kind_of_engine(uint64_t engine)
@@ -398,16 +398,16 @@ static void learn(struct shim *s, const struct shim_event *ev)
 }
 
 /* Acts on changes, and on what could not be done earlier. */
-static void settle(struct shim *s, uint64_t now_ns)
+static void act_on_changes(struct shim *s, uint64_t now_ns)
 {
 	shim_agent_ensure(s);
-	enum shim_link link = shim_tell_daemon(s, now_ns);
+	enum shim_daemon daemon = shim_tell_daemon(s, now_ns);
 
-	if (link == SHIM_LINK_NONE) {
+	if (daemon == SHIM_DAEMON_NONE) {
 		shim_apply_alone(s);
 	}
 	s->touched = false;
-	s->next_look_ns = link == SHIM_LINK_BUSY ? now_ns : now_ns + SHIM_LOOK_NS;
+	s->next_due_ns = daemon == SHIM_DAEMON_BUSY ? now_ns : now_ns + SHIM_LOOK_NS;
 }
 
 /* The daemon's records are out of date, and must be sent again. */
@@ -434,8 +434,8 @@ static void take_in(struct shim *s, const struct shim_event *ev, uint64_t now_ns
 		s->lossy_told = true;
 		tell_all_again(s);
 	}
-	if (s->touched || now_ns >= s->next_look_ns) {
-		settle(s, now_ns);
+	if (s->touched || now_ns >= s->next_due_ns) {
+		act_on_changes(s, now_ns);
 	}
 }
 
@@ -468,7 +468,7 @@ static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t
 	return r;
 }
 
-void shim_look(struct shim_event *ev, const struct shim *s)
+void shim_record(struct shim_event *ev, const struct shim *s)
 {
 	struct shim_guard g;
 
@@ -478,7 +478,7 @@ void shim_look(struct shim_event *ev, const struct shim *s)
 		return;
 	}
 	uint64_t now_ns = shim_raw_now_ns();
-	if (ev->type == EV_NONE && now_ns < s->next_look_ns && s->n_late <= 0) {
+	if (ev->type == EV_NONE && now_ns < s->next_due_ns && s->n_late <= 0) {
 		return;
 	}
 	int r = ev->type == EV_NONE ? shim_enter(&g) : enter_with_news(&g, ev, now_ns);
@@ -495,14 +495,14 @@ void shim_look(struct shim_event *ev, const struct shim *s)
 
 /* A busy program launches and waits, and may make no driver call for hours. Without this check a
  * new daemon would not learn of it. */
-static void look_in_passing(uint64_t now_ns)
+static void check_in_passing(uint64_t now_ns)
 {
 	const struct shim *s = shim_peek();
 	struct shim_event ev = {.type = EV_NONE, .fd = -1};
 
-	if (s != NULL && now_ns >= s->next_look_ns) {
+	if (s != NULL && now_ns >= s->next_due_ns) {
 		int saved_errno = errno;
-		shim_look(&ev, s);
+		shim_record(&ev, s);
 		errno = saved_errno;
 	}
 }
@@ -521,7 +521,7 @@ int rbt_shim_call(int fd, unsigned long request, void *arg)
 		if (ev.type != EV_NONE) {
 			ev.tid = shim_sys_gettid();
 		}
-		shim_look(&ev, s);
+		shim_record(&ev, s);
 	}
 	errno = saved_errno;
 	return result;

@@ -223,7 +223,7 @@ int rbt_shim_call_kfd(int fd, unsigned long request, void *arg)
 	if (result >= 0 && arg != NULL && shim_raw_is_kfd(fd)) {
 		decode(&ev, request, arg);
 		ev.tid = shim_sys_gettid();
-		shim_look(&ev, s);
+		shim_record(&ev, s);
 		/* The event may have been lost for lack of room. */
 		n_done = ev.type == EV_NONE ? 1 : 2;
 	}

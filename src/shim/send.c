@@ -79,32 +79,32 @@ static int send_hello(int sock)
 	return r;
 }
 
-static enum shim_link connect_daemon(struct shim *s, uint64_t now_ns)
+static enum shim_daemon connect_daemon(struct shim *s, uint64_t now_ns)
 {
 	bool has_queues = shim_kfd_has_queues(s) && shim_agent_is_up();
 
 	if (now_ns < s->next_connect_ns || (!has_queues && !has_tasks(s, NULL))) {
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
 	int sock = shim_sys_connect(shim_config.socket);
 	if (sock == -EAGAIN) {
-		return SHIM_LINK_BUSY;
+		return SHIM_DAEMON_BUSY;
 	}
 	s->next_connect_ns = now_ns + SHIM_LOOK_NS;
 	if (sock < 0) {
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
 	shim_owned.any = true;
 	if (shim_fd_own(&shim_owned.sock, sock) < 0) {
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
 	/* The daemon will take the GPU's lock and read the slices: first give back both. */
 	shim_apply_withdraw(s);
 	if (send_hello(shim_fd_get(&shim_owned.sock)) < 0) {
 		disconnect(s);
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
-	return SHIM_LINK_UP;
+	return SHIM_DAEMON_UP;
 }
 
 static bool connected(struct shim *s)
@@ -295,19 +295,19 @@ static int send_changes(struct shim *s)
 	return shim_kfd_send(s, shim_fd_get(&shim_owned.sock));
 }
 
-enum shim_link shim_tell_daemon(struct shim *s, uint64_t now_ns)
+enum shim_daemon shim_tell_daemon(struct shim *s, uint64_t now_ns)
 {
 	if (shim_config.no_daemon || shim_config.socket[0] == '\0') {
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
 	for (;;) {
-		enum shim_link link = connected(s) ? SHIM_LINK_UP : connect_daemon(s, now_ns);
-		if (link != SHIM_LINK_UP) {
-			return link;
+		enum shim_daemon daemon = connected(s) ? SHIM_DAEMON_UP : connect_daemon(s, now_ns);
+		if (daemon != SHIM_DAEMON_UP) {
+			return daemon;
 		}
 		int r = send_changes(s);
 		if (r == 0 || is_passing(r)) {
-			return r == 0 ? SHIM_LINK_UP : SHIM_LINK_BUSY;
+			return r == 0 ? SHIM_DAEMON_UP : SHIM_DAEMON_BUSY;
 		}
 		/* At most once more: attempts to connect are limited in time. */
 		disconnect(s);

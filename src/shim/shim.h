@@ -115,9 +115,9 @@ struct shim {
 	uint32_t fork_tid;         /* has the lock across a fork */
 	_Atomic bool lossy;        /* an object was not recorded: the table is incomplete */
 	_Atomic uint64_t serial;
-	_Atomic uint64_t next_look_ns; /* when the next 'F' ioctl, of any kind, has work to do */
+	_Atomic uint64_t next_due_ns; /* when the next 'F' ioctl, of any kind, has work to do */
 	uint64_t next_connect_ns;
-	bool touched; /* changed since settle() last ran */
+	bool touched; /* changed since act_on_changes() last ran */
 	bool lossy_told;
 	bool board_told; /* the daemon has the board of this connection */
 	enum shim_driver driver;
@@ -243,18 +243,18 @@ int rbt_shim_call(int fd, unsigned long request, void *arg);
 
 /* Records what a call has said, now or later by the thread that has the lock, and does what is due.
  * s is the table as it was before the call, or NULL. */
-void shim_look(struct shim_event *ev, const struct shim *s);
+void shim_record(struct shim_event *ev, const struct shim *s);
 
 /* Under the lock: records the events that other threads have left, and does what is due. */
 void shim_take_in(struct shim *s, uint64_t now_ns);
 
 /* send.c */
-enum shim_link {
-	SHIM_LINK_NONE, /* no daemon */
-	SHIM_LINK_BUSY, /* there is a daemon, but not everything is sent yet */
-	SHIM_LINK_UP,
+enum shim_daemon {
+	SHIM_DAEMON_NONE, /* no daemon */
+	SHIM_DAEMON_BUSY, /* there is a daemon, but not everything is sent yet */
+	SHIM_DAEMON_UP,
 };
-enum shim_link shim_tell_daemon(struct shim *s, uint64_t now_ns);
+enum shim_daemon shim_tell_daemon(struct shim *s, uint64_t now_ns);
 
 /* apply.c */
 

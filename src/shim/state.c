@@ -56,7 +56,7 @@ static struct shim *table_obtain(void)
 	return fresh;
 }
 
-/* Sequentially consistent with late.c's count: see shim_look(). */
+/* Sequentially consistent with late.c's count: see shim_record(). */
 static bool try_lock(struct shim *s, uint32_t tid)
 {
 	uint32_t holder = 0;

@@ -304,7 +304,7 @@ static void note(struct rbt_board_slot *s)
 		memory_order_release);
 }
 
-void shim_count_rest(uint32_t kind)
+void shim_count_slow(uint32_t kind)
 {
 	struct rbt_board_slot *s = shim_own.slot;
 
@@ -379,7 +379,7 @@ static void note_synced(struct rbt_board_slot *s)
 	}
 }
 
-void shim_sync_end_rest(uint32_t depth)
+void shim_sync_end_slow(uint32_t depth)
 {
 	struct rbt_board_slot *s = obtain_slot();
 

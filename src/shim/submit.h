@@ -23,7 +23,7 @@ static inline struct rbt_board *shim_board_of(struct rbt_board_slot *s)
 
 /*
  * Counts a submission, before the driver is called: about a nanosecond. False in the rare case that
- * there is more to do: then shim_count_rest() must follow. They are two functions so that the
+ * there is more to do: then shim_count_slow() must follow. They are two functions so that the
  * caller can usually jump to the driver without having saved its arguments for a call.
  */
 static inline bool shim_count(uint32_t kind)
@@ -41,7 +41,7 @@ static inline bool shim_count(uint32_t kind)
 	return atomic_load_explicit(&s->tick, memory_order_relaxed) == tick;
 }
 
-void shim_count_rest(uint32_t kind);
+void shim_count_slow(uint32_t kind);
 
 /* Registers a function for occasional work: each thread calls it when a synchronisation returns,
  * with the time, about once a millisecond. Busy programs may make no other call that the shim
@@ -51,7 +51,7 @@ void shim_sync_also(void (*fn)(uint64_t now_ns));
 
 /* submit.c's, for the inline code below: how many synchronisations each slot's owner is in. */
 extern _Atomic uint32_t shim_in_sync[RBT_BOARD_SLOTS] __attribute__((visibility("hidden")));
-__attribute__((cold)) void shim_sync_end_rest(uint32_t depth);
+__attribute__((cold)) void shim_sync_end_slow(uint32_t depth);
 __attribute__((cold)) void shim_sync_also_now(uint64_t now_ns);
 /* Wakes a daemon that sleeps in this way. */
 __attribute__((cold)) void shim_wake(struct rbt_board *b, uint32_t way);
@@ -87,11 +87,11 @@ static inline void shim_sync_end(uint32_t depth)
 	/* The depth differs in a child that was forked during the call. Tick 0: no daemon looks, or
 	 * there was no submission since the last return. */
 	if (__builtin_expect(s == NULL || own->sync_depth != depth + 1, 0)) {
-		shim_sync_end_rest(depth);
+		shim_sync_end_slow(depth);
 		return;
 	}
 	if (__builtin_expect(atomic_load_explicit(&s->tick, memory_order_relaxed) == 0, 0)) {
-		shim_sync_end_rest(depth);
+		shim_sync_end_slow(depth);
 		return;
 	}
 	uint64_t now_ns = shim_clock_now_ns();

@@ -16,7 +16,7 @@
 	.type shim_thunks, %function
 	.hidden shim_submits
 	.hidden shim_own
-	.hidden shim_count_rest
+	.hidden shim_count_slow
 
 #if defined(__x86_64__)
 
@@ -64,7 +64,7 @@ rest:
 	pushq %r11
 	.cfi_adjust_cfa_offset 8
 	movl 8(%r11), %edi
-	call shim_count_rest
+	call shim_count_slow
 	popq %r11
 	.cfi_adjust_cfa_offset -8
 	popq %r9
@@ -134,7 +134,7 @@ rest:
 	stp x6, x7, [sp, #64]
 	stp x8, x16, [sp, #80]
 	ldr w0, [x16, #8]
-	bl shim_count_rest
+	bl shim_count_slow
 	ldp x0, x1, [sp, #16]
 	ldp x2, x3, [sp, #32]
 	ldp x4, x5, [sp, #48]

@@ -83,7 +83,7 @@ static __attribute__((noinline)) int call_sync(
 		return done;
 	}
 	if (kind < RBT_BOARD_KINDS && !shim_count(kind)) {
-		shim_count_rest(kind);
+		shim_count_slow(kind);
 	}
 	uint32_t depth = shim_sync_begin();
 	int result = ((sync_fn *)real_of(w))(a, b, c, d, e, f);
