@@ -82,7 +82,7 @@ struct others {
 	pid_t found;
 };
 
-static int look_for_others(pid_t pid, void *data)
+static int find_others(pid_t pid, void *data)
 {
 	struct others *o = data;
 	struct rbt_amd_queue *queues = NULL;
@@ -119,8 +119,7 @@ static int check_others(struct preempt *p, const uint32_t *gpus, uint32_t n)
 	if (r < 0) {
 		return kfd_failed(&cmd_kfd_preempt, p->pid, r);
 	}
-	if (p->force || o.n == 0 ||
-		rbt_amd_each_process(KFD_SYSFS_PATH, look_for_others, &o) == 0) {
+	if (p->force || o.n == 0 || rbt_amd_each_process(KFD_SYSFS_PATH, find_others, &o) == 0) {
 		return EXIT_OK;
 	}
 	rbt_error(

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/look.h"
+#include "cli/inspect.h"
 #include "util/deaths.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -111,7 +111,7 @@ static int list_message(const char *buf, size_t size, uint32_t flags,
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(*tasks);
 	read_tail(&l, (struct tail){buf + tasks_end, size - tasks_end, flags});
 	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
-	if (look_command(l.pid, l.command, sizeof(l.command)) < 0) {
+	if (inspect_command(l.pid, l.command, sizeof(l.command)) < 0) {
 		snprintf(l.command, sizeof(l.command), "-");
 	}
 	int r = fn(&l, data);
@@ -217,9 +217,9 @@ int listing_outside(pid_t pid, int (*fn)(const struct listed *l, void *data), vo
 	size_t n = 0, n_tasks = 0;
 	int r = 0;
 
-	l.error = look_tasks(pid, &recs, &n);
+	l.error = inspect_tasks(pid, &recs, &n);
 	if (l.error == -ESRCH || l.error == -ENXIO || rbt_proc_uid(pid, &l.uid) < 0 ||
-		look_command(pid, l.command, sizeof(l.command)) < 0) {
+		inspect_command(pid, l.command, sizeof(l.command)) < 0) {
 		goto out;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -293,7 +293,7 @@ bool listing_uses_gpu(pid_t pid)
 	return pid != getpid() && has_control_node(pid) && !is_ours(pid);
 }
 
-static int look_at(pid_t pid, void *data)
+static int list_process(pid_t pid, void *data)
 {
 	struct walk *w = data;
 	uid_t uid;
@@ -321,7 +321,7 @@ int listing_each(int (*fn)(const struct listed *l, void *data), void *data)
 		r = list_daemon(&w, geteuid());
 	}
 	if (r == 0) {
-		r = rbt_proc_each(look_at, &w);
+		r = rbt_proc_each(list_process, &w);
 	}
 	free(w.seen);
 	return r;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/look.h"
+#include "cli/inspect.h"
 #include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -113,9 +113,9 @@ static int hand_over(
 	return r;
 }
 
-static int look(const void *data, struct rbt_record **ret, size_t *ret_n)
+static int inspect(const void *data, struct rbt_record **ret, size_t *ret_n)
 {
-	return look_tasks(*(const pid_t *)data, ret, ret_n);
+	return inspect_tasks(*(const pid_t *)data, ret, ret_n);
 }
 
 /* is_enough: a connection is enough if the inspection takes too long, because the daemon restores
@@ -126,7 +126,7 @@ static int attach(int sock, pid_t pid, bool is_enough, char *why)
 	struct rbt_record *recs = NULL;
 	size_t n = 0;
 
-	int r = rbt_discover_set_up(look, &pid, &recs, &n);
+	int r = rbt_discover_set_up(inspect, &pid, &recs, &n);
 	if (r == 0 && sock < 0) {
 		sock = daemon_start();
 		if (sock < 0) {

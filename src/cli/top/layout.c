@@ -190,7 +190,7 @@ void top_screen_draw(
 	int most = ui->plain ? c->height - 2 : c->height / 2;
 	int y = top_header_draw(c, m, ui, clock, most);
 	int lines = c->height - y - footer;
-	top_ui_settle(ui, m, lines > 1 ? (size_t)lines - 1 : 0);
+	top_ui_arrange(ui, m, lines > 1 ? (size_t)lines - 1 : 0);
 	draw_table(c, m, ui, y, lines);
 	if (ui->mode == TOP_MODE_SORT) {
 		top_menu_draw(c, ui, y, lines);

@@ -134,7 +134,7 @@ static void on_keys(struct screen *s)
 		}
 		s->is_dirty = true;
 		/* So that the next key finds the changes of this one. */
-		top_ui_settle(s->ui, &s->model, s->ui->page);
+		top_ui_arrange(s->ui, &s->model, s->ui->page);
 	}
 }
 

@@ -70,7 +70,7 @@ static bool find_selected(struct top_ui *ui, const struct top_model *m)
 	return false;
 }
 
-void top_ui_settle(struct top_ui *ui, const struct top_model *m, size_t page)
+void top_ui_arrange(struct top_ui *ui, const struct top_model *m, size_t page)
 {
 	if (m->n_rows > ui->shown_capacity) {
 		size_t *shown = realloc(ui->shown, m->n_rows * sizeof(*shown));

@@ -97,7 +97,7 @@ void top_ui_finish(struct top_ui *ui);
 
 /* To be called after a sample, and after order or size have changed: sorts, keeps the selection
  * with its program, and scrolls it into the `page` rows. */
-void top_ui_settle(struct top_ui *ui, const struct top_model *m, size_t page);
+void top_ui_arrange(struct top_ui *ui, const struct top_model *m, size_t page);
 /* A sample has come: the status line ages. */
 void top_ui_tick(struct top_ui *ui);
 

@@ -5,8 +5,8 @@
  * queries. If it takes too long, it is given up, and the inspected program is left alone for a
  * minute. For one thread.
  */
-#ifndef RBT_CLI_LOOK_H
-#define RBT_CLI_LOOK_H
+#ifndef RBT_CLI_INSPECT_H
+#define RBT_CLI_INSPECT_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,13 +16,13 @@
 
 /* A running program's tasks, from outside, with whichever backend knows it: up to one record per
  * client, as rbt_backend.discover. -ETIME: inspecting programs of that user takes too long. */
-int look_tasks(pid_t pid, struct rbt_record **ret, size_t *ret_n);
+int inspect_tasks(pid_t pid, struct rbt_record **ret, size_t *ret_n);
 
 /* The command line with spaces; or [its name] if there is none or it cannot be read. 0 or
  * -errno. */
-int look_command(pid_t pid, char *buf, size_t size);
+int inspect_command(pid_t pid, char *buf, size_t size);
 
 /* The processor time that inspections have cost so far. */
-uint64_t look_cpu_ns(void);
+uint64_t inspect_cpu_ns(void);
 
 #endif
