@@ -65,7 +65,7 @@ static void malformed(struct rbt_context *ctx, uint32_t index, const char *what)
 }
 
 /* How far the ring has been written; in a recording, the recording says so. */
-static void look(struct rbt_context *ctx, struct dev_channel *ch)
+static void poll_ring(struct rbt_context *ctx, struct dev_channel *ch)
 {
 	if (!dev_replaying(ctx->dev)) {
 		ch->wptr = __atomic_load_n(&ch->shared->wptr, __ATOMIC_ACQUIRE);
@@ -81,11 +81,11 @@ void dev_channel_fetch(struct rbt_context *ctx, uint32_t index)
 	if (ch->state != DEV_EMPTY) {
 		return;
 	}
-	look(ctx, ch);
+	poll_ring(ctx, ch);
 	left = ch->wptr - ch->rptr;
 	if (left == 0) {
 		/* The program may have seen results of its kernels: they must not run again. */
-		dev_channel_settle(ch);
+		dev_channel_commit(ch);
 		return;
 	}
 	if (left > GPU_RING_SLOTS) {
@@ -177,7 +177,7 @@ uint64_t dev_channel_pending(struct rbt_context *ctx, uint32_t index)
 	if (ch->state == DEV_FETCHED && ch->head.command == GPU_CMD_LAUNCH) {
 		pending++;
 	}
-	look(ctx, ch);
+	poll_ring(ctx, ch);
 	while (at != ch->wptr && ch->wptr - at <= GPU_RING_SLOTS) {
 		copy_slot(ch->shared, at, &u.slot);
 		if (u.head.slots == 0 || u.head.slots > ch->wptr - at) {

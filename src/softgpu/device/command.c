@@ -52,7 +52,7 @@ void dev_command_start(struct rbt_context *ctx, uint32_t index)
 		return;
 	}
 	/* The program may see results of earlier kernels: they must not run again. */
-	dev_channel_settle(ch);
+	dev_channel_commit(ch);
 	switch (ch->head.command) {
 	case GPU_CMD_COPY:
 	case GPU_CMD_FILL:

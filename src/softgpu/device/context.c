@@ -138,7 +138,7 @@ void rbt_context_set_schedule(struct rbt_context *ctx, const struct rbt_context_
 	ctx->schedule = *s;
 	ctx->schedule.timeslice_ns = dev_max(1, dev_min(s->timeslice_ns, DEV_MAX_NS));
 	ctx->schedule.interleave = s->interleave > 2 ? 2 : s->interleave;
-	dev_context_look(ctx);
+	dev_context_poll(ctx);
 	rbt_device_wake(ctx->dev);
 }
 

@@ -358,7 +358,7 @@ void dev_launch_end(struct dev_launch *launch);
 void dev_launch_rewind(struct dev_launch *launch);
 void dev_launch_drop(struct dev_launch *launch);
 /* No reset goes back beyond the kernels that have ended by now. */
-void dev_channel_settle(struct dev_channel *ch);
+void dev_channel_commit(struct dev_channel *ch);
 void dev_launch_save(struct dev_launch *launch, struct dev_saved *saved);
 
 /* dispatch.c */
@@ -386,8 +386,8 @@ void dev_preempt_drop(struct rbt_context *ctx);
 
 /* runlist.c */
 /* Checks the context's rings; sets has_work and arrived. */
-void dev_context_look(struct rbt_context *ctx);
-void dev_look_at_all(struct rbt_device *dev);
+void dev_context_poll(struct rbt_context *ctx);
+void dev_poll_all(struct rbt_device *dev);
 bool dev_others_wait(const struct rbt_device *dev);
 /* Gives the SMs to a context with work; false: there is none. */
 bool dev_schedule(struct rbt_device *dev);
@@ -400,7 +400,7 @@ void dev_switch_off(struct rbt_device *dev);
 uint64_t dev_earliest(const struct rbt_device *dev, uint32_t *ret_where);
 void dev_advance(struct rbt_device *dev);
 /* Sets the clock when nothing is under way any more. */
-void dev_clock_settle(struct rbt_device *dev);
+void dev_clock_catch_up(struct rbt_device *dev);
 
 /* context.c */
 void dev_context_die(struct rbt_context *ctx, uint32_t error);

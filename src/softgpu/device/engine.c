@@ -155,7 +155,7 @@ void dev_log(struct rbt_device *dev, const char *format, ...)
 	dev->log(dev->log_user, line);
 }
 
-void dev_clock_settle(struct rbt_device *dev)
+void dev_clock_catch_up(struct rbt_device *dev)
 {
 	for (uint32_t k = 0; k < dev->config.n_sms; k++) {
 		dev->now_ns = dev_max(dev->now_ns, dev->sms[k].time_ns);
@@ -240,7 +240,7 @@ static bool replay(struct rbt_device *dev, bool idle)
 	if (idle) {
 		struct rbt_context *ctx = dev->current;
 
-		dev_clock_settle(dev);
+		dev_clock_catch_up(dev);
 		time_ns = dev_max(dev->now_ns, dev->arrivals[dev->next_arrival].at_ns);
 		if (ctx) {
 			ctx->stats.busy_ns += dev->now_ns - ctx->since_ns;
@@ -260,7 +260,7 @@ bool rbt_device_step(struct rbt_device *dev, uint64_t instructions)
 	__atomic_store_n(
 		&dev->wakes_seen, __atomic_load_n(&dev->wakes, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
 	wake_the_dead(dev);
-	dev_look_at_all(dev);
+	dev_poll_all(dev);
 	end = instructions > UINT64_MAX - dev->spent ? UINT64_MAX : dev->spent + instructions;
 	for (;;) {
 		bool busy = dev_schedule(dev);
@@ -275,13 +275,13 @@ bool rbt_device_step(struct rbt_device *dev, uint64_t instructions)
 		 * each step would stop everything. */
 		dev_advance(dev);
 		if (dev->spent - dev->polled >= DEV_POLL + dev->n_contexts * DEV_POLL_CONTEXT) {
-			dev_look_at_all(dev);
+			dev_poll_all(dev);
 		}
 		if (dev->spent >= end) {
 			return true;
 		}
 	}
-	dev_clock_settle(dev);
+	dev_clock_catch_up(dev);
 	dev_watch_all(dev);
 	return false;
 }

@@ -249,7 +249,7 @@ void dev_launch_end(struct dev_launch *launch)
 	}
 }
 
-void dev_channel_settle(struct dev_channel *ch)
+void dev_channel_commit(struct dev_channel *ch)
 {
 	uint32_t kept = 0;
 

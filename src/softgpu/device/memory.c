@@ -315,7 +315,7 @@ int rbt_context_free(struct rbt_context *ctx, uint64_t va)
 
 	/* A kernel that has ended must not run again without memory that it had. */
 	for (uint32_t k = 0; r == 0 && k < ctx->n_channels; k++) {
-		dev_channel_settle(&ctx->channels[k]);
+		dev_channel_commit(&ctx->channels[k]);
 	}
 	return r;
 }

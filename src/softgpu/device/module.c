@@ -279,7 +279,7 @@ int rbt_context_unload(struct rbt_context *ctx, uint32_t module)
 	memmove(&ctx->modules[at], &ctx->modules[at + 1],
 		(ctx->n_modules - at) * sizeof(ctx->modules[0]));
 	for (uint32_t k = 0; k < ctx->n_channels; k++) {
-		dev_channel_settle(&ctx->channels[k]);
+		dev_channel_commit(&ctx->channels[k]);
 	}
 	dev_module_put(ctx, gone);
 	return 0;

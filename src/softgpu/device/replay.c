@@ -59,7 +59,7 @@ bool dev_replay_until(struct rbt_device *dev, uint64_t time_ns)
 		any = true;
 	}
 	if (any) {
-		dev_look_at_all(dev);
+		dev_poll_all(dev);
 	}
 	return any;
 }

@@ -11,7 +11,7 @@ static uint64_t stride(const struct rbt_context *ctx)
 	return 4u >> ctx->schedule.interleave;
 }
 
-void dev_context_look(struct rbt_context *ctx)
+void dev_context_poll(struct rbt_context *ctx)
 {
 	bool work = false;
 
@@ -30,11 +30,11 @@ void dev_context_look(struct rbt_context *ctx)
 	ctx->has_work = work;
 }
 
-void dev_look_at_all(struct rbt_device *dev)
+void dev_poll_all(struct rbt_device *dev)
 {
 	dev->polled = dev->spent;
 	for (struct rbt_context *ctx = dev->contexts; ctx; ctx = ctx->next) {
-		dev_context_look(ctx);
+		dev_context_poll(ctx);
 	}
 }
 
@@ -102,12 +102,12 @@ void dev_switch_off(struct rbt_device *dev)
 {
 	struct rbt_context *ctx = dev->current;
 
-	dev_clock_settle(dev);
+	dev_clock_catch_up(dev);
 	ctx->stats.busy_ns += dev->now_ns - ctx->since_ns;
 	dev->current = NULL;
 	dev->leaving = DEV_STAYS;
 	ctx->arrived = false;
-	dev_context_look(ctx);
+	dev_context_poll(ctx);
 }
 
 /* All SMs begin the slice together, after saved blocks are on them again. */
@@ -181,7 +181,7 @@ static bool goes_on(struct rbt_device *dev)
 	if (time_ns < dev->slice_end_ns) {
 		return true;
 	}
-	dev_context_look(ctx);
+	dev_context_poll(ctx);
 	if (dev->current != ctx || time_ns == DEV_NEVER || holds_disabled(ctx)) {
 		return false;
 	}

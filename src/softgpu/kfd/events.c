@@ -157,7 +157,7 @@ static int64_t begin_wait(struct kfd_call *c, uint64_t seen)
 }
 
 /* Finds the events that are set, or were set during the wait; auto-reset events are reset. */
-static int64_t look_at_events(struct kfd_call *c, uint64_t *seen)
+static int64_t check_events(struct kfd_call *c, uint64_t *seen)
 {
 	const struct kfd_wait_events *a = &c->arg.wait_events;
 	struct kfd_event_data data;
@@ -188,7 +188,7 @@ int64_t kfd_wait_events(struct kfd_call *c)
 		a->result = KFD_WAIT_FAIL;
 		return -ENOMEM;
 	}
-	int64_t r = look_at_events(c, &seen);
+	int64_t r = check_events(c, &seen);
 	uint32_t n_seen = (uint32_t)__builtin_popcountll(seen);
 	if (r < 0) {
 		/* An event that was destroyed during the wait. */

@@ -17,7 +17,7 @@
 #define BUSY_TICK_NS (2 * RBT_NS_PER_MS)
 #define IDLE_TICK_NS (10 * RBT_NS_PER_MS)
 /* Many queues are checked less often: at most this many checks per millisecond. */
-#define LOOKS_PER_MS 64u
+#define CHECKS_PER_MS 64u
 
 static int reach(struct kfd_process *p, uint64_t addr, void *buf, size_t size)
 {
@@ -161,6 +161,6 @@ uint64_t rbt_kfd_run(struct rbt_kfd *kfd, uint64_t now_ns)
 		return UINT64_MAX;
 	}
 	uint64_t tick_ns = busy ? BUSY_TICK_NS : IDLE_TICK_NS,
-		 least_ns = n * RBT_NS_PER_MS / LOOKS_PER_MS;
+		 least_ns = n * RBT_NS_PER_MS / CHECKS_PER_MS;
 	return now_ns + (tick_ns > least_ns ? tick_ns : least_ns);
 }

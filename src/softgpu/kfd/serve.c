@@ -18,7 +18,7 @@
 #include "util/time.h"
 
 #define OCCUPANCY_NS (100 * RBT_NS_PER_MS)
-#define LOOK_NS      (100 * RBT_NS_PER_MS) /* for processes that have called exec */
+#define CHECK_NS     (100 * RBT_NS_PER_MS) /* for processes that have called exec */
 
 struct process {
 	struct process *next;
@@ -37,7 +37,7 @@ struct kfd_serve {
 	uint64_t arg;
 	uint32_t blocked;
 	bool changed;
-	uint64_t next_ns, occupancy_ns, looked_ns;
+	uint64_t next_ns, occupancy_ns, checked_ns;
 };
 
 static struct process *find(const struct kfd_serve *k, int pid)
@@ -414,8 +414,8 @@ uint64_t kfd_serve_run(struct kfd_serve *k, uint64_t now_ns)
 		return UINT64_MAX;
 	}
 	bury(k);
-	if (now_ns - k->looked_ns >= LOOK_NS) {
-		k->looked_ns = now_ns;
+	if (now_ns - k->checked_ns >= CHECK_NS) {
+		k->checked_ns = now_ns;
 		bury_spaces(k);
 	}
 	if (now_ns >= k->next_ns) {
@@ -428,8 +428,8 @@ uint64_t kfd_serve_run(struct kfd_serve *k, uint64_t now_ns)
 	/* The deadline of calls that wait for events. */
 	uint64_t due_ns = rbt_kfd_next_wait_ns(k->model);
 	k->changed = k->changed || now_ns >= due_ns;
-	if (k->processes != NULL && k->looked_ns + LOOK_NS < due_ns) {
-		due_ns = k->looked_ns + LOOK_NS;
+	if (k->processes != NULL && k->checked_ns + CHECK_NS < due_ns) {
+		due_ns = k->checked_ns + CHECK_NS;
 	}
 	return k->next_ns < due_ns ? k->next_ns : due_ns;
 }

@@ -199,7 +199,7 @@ void rm_quirk_slice_set(struct rm_call *c, struct rm_object *tsg);
 void rm_quirk_disabled(struct rm_object *tsg, bool scheduling_only);
 void rm_quirk_preempted(struct rm_object *tsg, bool is_awaited);
 void rm_quirk_enabled(struct rm_object *tsg);
-bool rm_tsg_is_looked_at(const struct rm_object *tsg);
+bool rm_tsg_can_run(const struct rm_object *tsg);
 bool rm_copies_wait(const struct rm_object *compute);
 /* The additional time that the call takes. */
 uint64_t rm_quirk_delay_us(const struct rm_call *c);

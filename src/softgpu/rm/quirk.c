@@ -108,7 +108,7 @@ void rm_quirk_enabled(struct rm_object *tsg)
 	tsg->tsg.drowsy = false;
 }
 
-bool rm_tsg_is_looked_at(const struct rm_object *tsg)
+bool rm_tsg_can_run(const struct rm_object *tsg)
 {
 	return tsg->tsg.scheduled && !tsg->tsg.asleep && !tsg->tsg.stuck;
 }

@@ -408,7 +408,7 @@ static void loop(struct server *s)
 }
 
 /* All inherited files are closed: a pipe of the starter that stayed open here would never end. */
-static int settle(struct server *s, const char *dir)
+static int detach(struct server *s, const char *dir)
 {
 	char path[SESSION_MAX_PATH + 16];
 	struct rlimit limit;
@@ -453,7 +453,7 @@ int server_run(const char *dir, bool private, const struct link_config *config, 
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	prctl(PR_SET_NAME, SERVER_NAME);
-	if (settle(&s, dir) < 0 || chdir("/") < 0) {
+	if (detach(&s, dir) < 0 || chdir("/") < 0) {
 		return 1;
 	}
 	if (getrandom(&s.id, sizeof(s.id), 0) != sizeof(s.id)) {

@@ -144,7 +144,7 @@ static bool is_fake(const char *link, char ret[LINK_MAX_PATH])
  * The supervisor may be root and the program not: the program must not see more of other processes
  * than without us. The owner of /proc/PID shows who may access it.
  */
-static bool may_look(int tid, const char *proc)
+static bool may_access(int tid, const char *proc)
 {
 	char path[64], buf[4096];
 	unsigned fsuid = 0;
@@ -207,7 +207,7 @@ bool target_link(int tid, const char *path, char ret[LINK_MAX_PATH])
 	}
 	snprintf(real, sizeof(real), "%s%s", proc, rest);
 	return read_link(real, link, sizeof(link)) == 0 && is_fake(link, ret) &&
-	       may_look(tid, proc) && !is_device_server(proc);
+	       may_access(tid, proc) && !is_device_server(proc);
 }
 
 bool target_node(int tid, int fd, uint64_t *ret_inode)
