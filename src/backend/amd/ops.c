@@ -445,7 +445,7 @@ static int unwatch(pid_t pid)
 	pthread_mutex_lock(&entries_lock);
 	struct entry *e = find_entry(pid);
 	if (e != NULL) {
-		r = rbt_amd_session_watch(e->session, -1, 0);
+		r = rbt_amd_session_poll(e->session, -1, 0);
 		put_entry(e, r);
 	}
 	pthread_mutex_unlock(&entries_lock);
@@ -468,7 +468,7 @@ static int watch(const struct rbt_record *rec, int board_fd, uint32_t interval_u
 	pthread_mutex_lock(&entries_lock);
 	r = get_entry((pid_t)rec->client, &e);
 	if (r == 0) {
-		r = rbt_amd_session_watch(e->session, board_fd, interval_us);
+		r = rbt_amd_session_poll(e->session, board_fd, interval_us);
 		put_entry(e, r);
 	}
 	pthread_mutex_unlock(&entries_lock);

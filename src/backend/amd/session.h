@@ -69,13 +69,13 @@ uint32_t rbt_amd_session_held(struct rbt_amd_session *s);
 
 /* Polls the target's queues every interval_us, and writes the result to the board (borrowed;
  * board/gauge.h); 0: stops. 0 or -errno. */
-int rbt_amd_session_watch(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
+int rbt_amd_session_poll(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
 
 /* Counts how often queues, or the target, have come or gone since the session began. While it is
  * unchanged, so is a snapshot, except for its exceptions. Does not wait. */
 uint64_t rbt_amd_session_changes(const struct rbt_amd_session *s);
 
-/* Whether it holds or watches anything; false also if the target is gone. */
+/* Whether it holds or polls anything; false also if the target is gone. */
 bool rbt_amd_session_is_used(struct rbt_amd_session *s);
 
 #endif

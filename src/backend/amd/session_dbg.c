@@ -323,7 +323,7 @@ void dbg_take_events(struct rbt_amd_session *s)
 		}
 		new_queues |= (a.event.exception_mask & KFD_EC_QUEUE_NEW) != 0;
 		s->n_changes++;
-		watch_changed(s);
+		poller_changed(s);
 	}
 	/* A queue that is made after a suspend runs, and must be suspended, too. */
 	if (new_queues && s->held != 0) {

@@ -26,8 +26,8 @@ struct rbt_amd_session {
 	uint32_t held, grace; /* RBT_AMD_* */
 	bool enabled, gone;   /* gone: the target has ended */
 	_Atomic uint64_t n_changes;
-	struct watch *watch; /* session_watch.c's; NULL: none */
-	uint64_t look_ns;    /* time of the next poll; UINT64_MAX: never */
+	struct poller *poller; /* session_poll.c's; NULL: none */
+	uint64_t poll_ns;      /* time of the next poll; UINT64_MAX: never */
 	pthread_t thread;
 	/* Blocks until the target stops or ends, and reports it. */
 	pthread_t watcher;
@@ -51,13 +51,13 @@ int dbg_release(struct rbt_amd_session *s, uint32_t kinds);
 /* Takes all pending events, and answers them. */
 void dbg_take_events(struct rbt_amd_session *s);
 
-/* session_watch.c, on the session's thread. 0 or -errno. */
-int watch_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
-void watch_end(struct rbt_amd_session *s);
+/* session_poll.c, on the session's thread. 0 or -errno. */
+int poller_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
+void poller_end(struct rbt_amd_session *s);
 /* Queues have come or gone. */
-void watch_changed(struct rbt_amd_session *s);
+void poller_changed(struct rbt_amd_session *s);
 /* Polls, if it is time. */
-void watch_look(struct rbt_amd_session *s, uint64_t now_ns);
+void poller_run(struct rbt_amd_session *s, uint64_t now_ns);
 
 /* session_trace.c: ptrace, on the session's thread. */
 int trace_seize(struct rbt_amd_session *s);
