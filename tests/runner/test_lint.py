@@ -125,15 +125,21 @@ class Subjects(Tree):
     def test_sentences_without_a_noun(self):
         self.put("a.md", f"A turn ends. {WHO}\nis idle has none.\n")
         self.put("src/a.c", f"/* {WHOM} it is of. */\nint a; /* Those who wait. {WHOSE} turn it is, is next. */\n")
-        self.put("docs/man/a.1", f".Ss {WHO} may do what\n")
+        self.put("docs/man/a.1", f".Ss {WHO} may do what\n.It Fl l\n{WHOM} it names\n")
         self.put("script", f"#!/bin/sh\n# {WHO} asks.\n")
+        self.put("b.md", f"# A heading\n\n{WHO} asks, waits.\n- {WHOSE} it is\n")
+        self.put("a.py", f'"""{WHOM} it names."""\n')
         self.assertEqual(self.findings(self.lint.check_who),
                          [f"a.md:1: a sentence begins with '{WHO}'", f"src/a.c:1: a sentence begins with '{WHOM}'",
                           f"src/a.c:2: a sentence begins with '{WHOSE}'", f"docs/man/a.1:1: a sentence begins with '{WHO}'",
-                          f"script:2: a sentence begins with '{WHO}'"])
+                          f"docs/man/a.1:3: a sentence begins with '{WHOM}'",
+                          f"script:2: a sentence begins with '{WHO}'",
+                          f"b.md:3: a sentence begins with '{WHO}'", f"b.md:4: a sentence begins with '{WHOSE}'",
+                          f"a.py:1: a sentence begins with '{WHOM}'"])
 
     def test_other_uses(self):
-        self.put("a.md", f"## {WHO} may renice a program?\n\nUsers who own it. Not `{WHO} is idle`.\nThe WHO.\n")
+        self.put("a.md", f"## {WHO} may renice a program?\n\nUsers who own it. Not `{WHO} is idle`.\nThe WHO.\n"
+                 f"No sentence begins with {WHO}, {WHOM} or {WHOSE}.\n")
         self.put("LICENSE", f"{WHO}\n")
         self.assertEqual(self.findings(self.lint.check_who), [])
 
@@ -141,7 +147,7 @@ class Subjects(Tree):
 class Samples(Tree):
     def sample(self, text):
         self.put("docs/a.md", text)
-        return self.findings(self.lint.check_samples)
+        return self.findings(self.lint.check_output)
 
     def test_output_that_no_script_made(self):
         findings = self.sample("Text.\n\n```\n$ rubato ps\n```\n```json\n[]\n```\n")
