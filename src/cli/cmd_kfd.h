@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the three KFD tools share. */
+/* Shared by the three KFD tools. */
 #ifndef RBT_CLI_CMD_KFD_H
 #define RBT_CLI_CMD_KFD_H
 
@@ -15,29 +15,30 @@ int kfd_queues(int argc, char **argv);
 
 extern const struct command cmd_kfd_monitor, cmd_kfd_preempt, cmd_kfd_queues;
 
-/* Set by SIGINT and SIGTERM once kfd_catch_signals() was called: what is begun is finished, and
- * the rest left out. */
+/* Set by SIGINT and SIGTERM after kfd_catch_signals(): the tool finishes the current step and omits
+ * the rest. */
 extern volatile sig_atomic_t kfd_stop;
 void kfd_catch_signals(void);
 
-/* The PID operand: as KFD names it, that is on the host. EXIT_OK, or an exit code, the error said.
- */
+/* The PID operand, as KFD names it, that is on the host. EXIT_OK, or an exit code after an error
+ * message. */
 int kfd_take_pid(const struct command *cmd, const char *text, pid_t *ret);
 
-/* Opens the library, and attaches if asked to. EXIT_OK, or an exit code, the error said. */
+/* Opens the library, and attaches if asked to. EXIT_OK, or an exit code after an error message. */
 int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_kfd **ret);
 
-/* Attaches; waits for Rubato's own hand to let go. No stop from the terminal is obeyed any more.
- * 0 or -errno. */
+/* Attaches; waits until Rubato's own hand has ended its session. Stops from the terminal are
+ * ignored from then on. 0 or -errno. */
 int kfd_attach(struct rubato_kfd *kfd, pid_t pid);
 
-/* One line, and the exit code. */
+/* Prints one line; returns the exit code. */
 int kfd_failed(const struct command *cmd, pid_t pid, int error);
 
-/* One line: the process has ended, or has begun another program. */
+/* Prints one line: the process has ended, or has called exec. */
 void kfd_say_end(const struct command *cmd, pid_t pid);
 
-/* Ids for C: those of compute queues that are in every sample; of all queues if none are. */
+/* Prints ids as a C array: compute queues that are in every sample, or all queues if there are
+ * none. */
 void kfd_print_array(
 	pid_t pid, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats);
 

@@ -283,7 +283,7 @@ static void json_turns(struct rbt_json *j, const struct listed *l)
 	json_known(j, "hold_us", has && t->has_board != 0, t->hold_ns / 1000);
 }
 
-/* NULL: it is reserved for, or would not be anyway; or that is not known. */
+/* NULL: the program gets reserves, or is not entitled to them, or it is unknown. */
 static const char *no_reserve_name(const struct listed *l)
 {
 	static const char *const names[] = {[RBT_NO_RESERVE_UNSEEN] = "unseen",
@@ -306,7 +306,7 @@ static void json_reserve(struct rbt_json *j, const struct listed *l)
 	json_known(j, "unreserved", l->has_reserve, l->reserve.n_unreserved);
 }
 
-/* Null when nothing of the kind is known. */
+/* Null if nothing is known. */
 static void json_hist(struct rbt_json *j, const char *key, bool known, const struct rbt_hist *h)
 {
 	uint64_t n = rbt_hist_count(h);
@@ -478,12 +478,12 @@ const struct command cmd_ps = {
 	.usage =
 		"Usage: rubato ps [--threads] [--long] [--json]\n"
 		"\n"
-		"Shows every program on the GPUs that you may look into: those under rubatod, and,\n"
-		"with ptrace rights (root), all others. A dash is something not known. Each task is\n"
+		"Shows the programs on the GPUs: those under rubatod, and, with ptrace rights over them\n"
+		"(root), all others. A dash means that something is not known. Each task is\n"
 		"shown with its runlist and id, its timeslice and whether it may run.\n"
 		"\n"
 		"      --threads            also the thread that made each task\n"
-		"  -l, --long               also what programs under rubatod have had: time used, waits\n"
-		"      --json               the same facts, for programs\n",
+		"  -l, --long               also accounts of programs under rubatod: time used, waits\n"
+		"      --json               the same facts as JSON\n",
 	.run = run,
 };

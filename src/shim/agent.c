@@ -44,7 +44,7 @@
 /* Where it refuses all ways to wait, so often is it tried to put everything back. */
 #define MAX_END_TRIES 1000
 
-/* Whose it is: a forked child has none. */
+/* The process that the agent belongs to: a forked child has none. */
 static _Atomic int32_t owner_pid;
 /* A futex: changes when it has a way to the hand again. */
 static _Atomic uint32_t poked;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the daemon of the program's AMD queues; a way to the agent stands for a device file. */
+/* Tells the daemon about the program's AMD queues; a socket to the agent takes the place of a
+ * device file. */
 #include <errno.h>
 #include <stddef.h>
 
@@ -11,7 +12,7 @@ bool shim_kfd_has_queues(const struct shim *s)
 	return s->kfd.n_queues > 0;
 }
 
-/* Which GPU it is, by number, the daemon knows. */
+/* The daemon finds the GPU's number itself. */
 static void describe(const struct shim_queue *q, uint32_t at, struct rbt_task *ret)
 {
 	*ret = (struct rbt_task){
@@ -64,7 +65,7 @@ static int send_gone(const struct shim *s, int sock)
 	return shim_sys_send(sock, &msg, sizeof(msg), -1);
 }
 
-/* The way to the agent goes with the first record; later ones are about the same program. */
+/* The socket to the agent goes with the first record; later ones are about the same program. */
 static int send_first(struct shim *s, int sock)
 {
 	int pair[2];
@@ -91,7 +92,7 @@ int shim_kfd_send(struct shim *s, int sock)
 	struct shim_kfd *k = &s->kfd;
 	int r = 0;
 
-	/* Without the agent nobody could act: then the program is left alone, and not mentioned. */
+	/* Without the agent nothing can be done to the program: then it is not mentioned. */
 	if (!k->dirty || !shim_agent_is_up()) {
 		return 0;
 	}

@@ -5,13 +5,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Launchers, those inside others first: a torchrun may run in a step of Slurm's. All the variables
- * must be set. */
+/* Launchers, inner ones first: torchrun may run in a Slurm step. All variables of an entry must be
+ * set. */
 static const struct {
 	const char *prefix;
 	const char *variables[2];
 } launchers[] = {
-	/* The run's id may be "none" for all jobs; but each has a port of its own on a machine. */
+	/* The run id may be "none" for all jobs, but each job has a port of its own on a
+	 * machine. */
 	{"torch:", {"TORCHELASTIC_RUN_ID", "MASTER_PORT"}},
 	{"pmix:", {"PMIX_NAMESPACE", NULL}},
 	{"ompi:", {"OMPI_MCA_ess_base_jobid", NULL}},
@@ -34,7 +35,7 @@ bool rbt_rankgroup_is_name(const char *name)
 	return n > 0 && n < RBT_GROUP_NAME_MAX && name[n] == '\0';
 }
 
-/* A name under construction; what does not fit is in the hash alone. */
+/* A name under construction; text that does not fit goes into the hash only. */
 struct text {
 	char *buf;
 	size_t n;

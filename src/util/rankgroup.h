@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ranks of one job (NCCL, MPI) wait for each other, so they must be on and off the GPUs together:
- * they are a group. Here: the group's name, as far as launchers tell it. Needs nothing but libc,
- * for the library that is preloaded.
+ * they are a group. This file finds the group's name in the environment that launchers set. It
+ * needs nothing but libc, because the preloaded library uses it.
  */
 #ifndef RBT_UTIL_RANKGROUP_H
 #define RBT_UTIL_RANKGROUP_H
@@ -12,7 +12,8 @@
 
 #define RBT_GROUP_NAME_MAX 64
 
-/* A name for --group and the like: letters, digits, dots, dashes and underscores, not too many. */
+/* Whether this can be the name of a group: letters, digits, dots, dashes and underscores, not too
+ * many. */
 bool rbt_rankgroup_is_name(const char *name);
 
 /*

@@ -244,7 +244,7 @@ class Session:
         return bool(tasks) and all(t["enabled"] == (0 if t["engine"] == "compute" else t["channels"]) for t in tasks)
 
     def short(self):
-        """Who may run at a slice shorter than the driver's, a pid for each such task."""
+        """The pids of runnable tasks with a slice shorter than the driver's, one per task."""
         return [t["pid"] for t in self.state()["tsgs"]
                 if t["engine"] == "compute" and t["enabled"] > 0 and t["timeslice_us"] < 2048]
 

@@ -345,7 +345,7 @@ def test_tools_do_not_wait_for_ever(s):
     assert "takes too long" in shown[bad.pid]["note"] and shown[bad.pid]["state"] == "unknown", shown
     assert len(shown[good.pid]["tasks"]) == len(shown[other.pid]["tasks"]) == 4, shown
     assert {good.pid, bad.pid, other.pid} <= {p["pid"] for p in json.loads(top[0])["programs"]}, top
-    assert tools[2].returncode == 1 and "looking into it takes too long" in renice[1], renice
+    assert tools[2].returncode == 1 and "inspecting it takes too long" in renice[1], renice
 
 
 # Its command line, and what it was started with, are in such memory (prctl(2), PR_SET_MM): also who only asks its name waits.
@@ -483,7 +483,7 @@ def test_run_keeps_to_rights(s):
 
 
 def test_a_lower_limit_counts_for_all(s):
-    """Who has said the old one before, without the right to more, is no exception; who was given more keeps it."""
+    """New limits also apply to a user who gave the old ones without the right to more; a limit that was granted stays."""
     high, low = "min_share = 5\nmax_reserve_ms = 3000\n", "min_share = 1\nmax_reserve_ms = 100\n"
     m = Machine(s, high)
     asked, told, given = run_as(s, NOBODY, "--min-share", 5, "--max-reserve-ms", 3000), run_as(s, NOBODY), run_as(s, NOBODY)

@@ -234,8 +234,8 @@ static void ends_are_told_by_counters(void)
 }
 
 /* Of all slots in use, whatever a program writes into the number of those; no look is disturbed.
- * Who asks again and again whether its work is done does not get on by that, nor who copies: that
- * is done by tasks which are on all the time. */
+ * Polls and copies are no progress: copies are made by tasks that stay on while the program is kept
+ * off. */
 static void progress_is_the_sum(void)
 {
 	int fd;

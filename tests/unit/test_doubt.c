@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who was let back and does nothing is roused in time; who does something never is. */
+/* A resumed program that does nothing is roused in time; one that does something never is. */
 #include "daemon/doubt.h"
 
 #include "check.h"

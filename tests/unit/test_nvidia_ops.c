@@ -216,7 +216,7 @@ static void test_not_twice(void)
 	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), 0);
 	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), 0);
 	CHECK_INT(n_calls, 8);
-	/* Who refused may be asked again; who had gone may be there again, under its handle. */
+	/* A channel that refused may be asked again; a vanished one may come back. */
 	refused_channel = channels[0];
 	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), -EPERM);
 	CHECK(!is_off[0] && !is_off[63] && is_off[64] && is_off[79] && is_off[149]);

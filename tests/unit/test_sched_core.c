@@ -84,7 +84,7 @@ static void test_turns_and_slices(void)
 	CHECK_INT(slice(c), 1);
 	CHECK_INT(c->applied.off, RBT_OFF_FULL);
 	sim_remove(c);
-	/* Who is off already is not taken off again. */
+	/* A program that is off already is not taken off again. */
 	set_locks(&sim, 0, 0);
 	CHECK_INT(slice(a), RBT_TIMESLICE_OWN);
 	CHECK_INT(a->applied.off, RBT_OFF_SCHEDULING);
@@ -129,8 +129,7 @@ static void test_company(void)
 	sim_finish(&sim);
 }
 
-/* Who cannot be suspended takes no turns; what it would do at a short slice in company is not
- * tried. */
+/* A program that cannot be suspended takes no turns, and gets no short slice in company. */
 static void test_cannot_suspend(void)
 {
 	struct sim sim;

@@ -21,7 +21,7 @@ static void test_policy_fair(void)
 	sim_finish(&sim);
 }
 
-/* Who only changes does not lose its place. */
+/* A program that only changes does not lose its place. */
 static void test_fifo_place(void)
 {
 	struct rbt_sched_config config = {.policy = rbt_sched_policy_find("fifo")};

@@ -25,7 +25,7 @@ static const struct sim_work eager = {.burst_ns = 20 * SIM_US,
 	.period_ns = 25 * SIM_MS,
 	.is_eager = true};
 
-/* Whom `p` loses GPU time to between its submissions, and what it costs them. */
+/* How much GPU time `p` loses to others between its submissions, and what that costs them. */
 static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 {
 	struct sim sim;
@@ -51,8 +51,8 @@ static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 	}
 	CHECK(done > 0.97 * (20e9 - (double)(p->n_requests * TOKENS_NS)));
 	CHECK(sim_jain(sim.progs, n_trainers) >= 0.98);
-	/* Who ticks us is not kept busy: a few looks when a request is about to end, and one every
-	 * 5 ms of a turn. */
+	/* Ticks are rare: a few polls when a request is about to end, and one every 5 ms of a
+	 * turn. */
 	CHECK(sim.n_ticks <
 		p->n_requests * (is_poisson ? 10 : 6) + (n_trainers > 1 ? 20 * 220 : 0));
 	/* Turns change when a request ends, and cost no change of their own. */
@@ -424,8 +424,8 @@ static void test_beside_normal(void)
 	sim_finish(&sim);
 }
 
-/* Who is kept off, and how: strictly lower priorities, and the running slice is waited for only
- * where it is short. */
+/* Strictly lower priorities are kept off, and the running slice is waited for only if it is
+ * short. */
 static void test_whom(void)
 {
 	struct sim sim;

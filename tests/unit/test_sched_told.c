@@ -63,7 +63,7 @@ static void test_told(void)
 	looked_ns = overrun(&uneven_tokens, false, &n_looked);
 	CHECK(told_ns < 200 * SIM_US && told_ns < looked_ns);
 	CHECK(n_told < n_looked + 4);
-	/* Who synchronises all the time does not wake us each time. */
+	/* A program that synchronises all the time does not wake the daemon each time. */
 	uneven_tokens.bursts = 200;
 	uneven_tokens.burst_ns = 30 * SIM_US;
 	uneven_tokens.gap_ns = 20 * SIM_US;

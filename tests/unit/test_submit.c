@@ -253,7 +253,7 @@ static void the_edge_wakes(void)
 	CHECK(b->asleep == 0);
 	CHECK(!rbt_board_rest(b, &watch));
 	rubato_request_end();
-	/* Who waits for the end of requests is woken by the end of the last, by nothing else. */
+	/* A daemon that waits for the end of requests is woken by the end of the last one only. */
 	CHECK(rubato_request_begin(0) == 1 && rubato_request_begin(0) == 1);
 	CHECK(rbt_board_await_end(b));
 	LAUNCH(launch);

@@ -59,7 +59,7 @@ static struct rbt_board_reading look(struct rbt_board *b)
 static void launch(void)
 {
 	if (!shim_count(RBT_BOARD_LAUNCH)) {
-		shim_count_rest(RBT_BOARD_LAUNCH);
+		shim_count_slow(RBT_BOARD_LAUNCH);
 	}
 }
 

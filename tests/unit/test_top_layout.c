@@ -270,7 +270,7 @@ static void test_screen(void)
 	top_canvas_finish(&c);
 	top_ui_key(&ui, &m, TOP_INPUT_END);
 	top_ui_key(&ui, &m, 'N');
-	top_ui_settle(&ui, &m, 10);
+	top_ui_arrange(&ui, &m, 10);
 	top_ui_key(&ui, &m, TOP_INPUT_END);
 	draw(&c, 200, 50, &m, &ui, true);
 	CHECK(shows(&c, "104: a note") && shows(&c, "\u8bad\u7ec3\u6a21\u578b"));

@@ -72,7 +72,7 @@ static const char *state_text(const struct top_row *r, bool is_wide, char *buf, 
 		[TOP_STATE_RESERVES] = "reserves",
 		[TOP_STATE_WAITING] = "waiting",
 		[TOP_STATE_SUSPENDED] = "suspended"};
-	/* There is a note: see the last line when it is selected. */
+	/* The mark means that there is a note, which the last line shows if the row is selected. */
 	const char *mark = r->now.note[0] != '\0' ? "!" : "";
 
 	if (r->state == TOP_STATE_UNKNOWN) {
@@ -158,7 +158,7 @@ static const char *cell_text(const struct top_model *m, const struct top_row *r,
 	}
 }
 
-/* The newest on the right. */
+/* The newest value is on the right. */
 static void draw_history(struct top_canvas *c, int y, const struct top_place *p,
 	const struct top_row *r, enum top_style style)
 {

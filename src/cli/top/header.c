@@ -10,7 +10,7 @@ static const enum rbt_class classes[] = {
 	RBT_CLASS_LATENCY, RBT_CLASS_NORMAL, RBT_CLASS_BEST_EFFORT};
 #define N_CLASSES (sizeof(classes) / sizeof(classes[0]))
 
-/* They differ also where there are no colours. */
+/* Distinguishable also without colours. */
 static const struct {
 	wchar_t ch;
 	char ascii;
@@ -75,13 +75,14 @@ static double sum_of(const struct top_use *u, bool *ret_known)
 	return sum;
 }
 
-/* More than all of a GPU is all of it. */
+/* More than all of a GPU is shown as all of it. */
 static double percent(double share)
 {
 	return share < 1 ? 100 * share : 100;
 }
 
-/* Programs that share by slice have the GPU both: then the bar is full, in proportion. */
+/* Programs that share by slice use the GPU at the same time: then the bar is full, in
+ * proportion. */
 static void draw_bar(struct top_canvas *c, int x, int y, int width, const struct top_use *u)
 {
 	bool known;
@@ -92,7 +93,7 @@ static void draw_bar(struct top_canvas *c, int x, int y, int width, const struct
 	for (size_t i = 0; i < N_CLASSES; i++) {
 		enum rbt_class cls = classes[i];
 		end += u->share[cls] * scale * (width - 2);
-		/* Whoever has used it at all is seen. */
+		/* A class that has used the GPU at all is visible. */
 		int until = u->share[cls] > 0 && (int)(end + 0.5) == at ? at + 1 : (int)(end + 0.5);
 		for (; at < until && at < width - 2; at++) {
 			top_put_char(c, x + 1 + at, y, (enum top_style)cls, marks[cls].ch,
@@ -123,7 +124,7 @@ static int draw_memory(
 	return top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "  mem %s of %s", used, total);
 }
 
-/* What the names of the GPUs take. */
+/* The width of the GPUs' names. */
 static int name_width(const struct top_model *m)
 {
 	char name[RBT_GPU_NAME_MAX];
@@ -169,7 +170,7 @@ static int draw_who(struct top_canvas *c, int x, int y, const char *what, const 
 		return 0;
 	}
 	used += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%s %d", what, (int)r->now.pid);
-	/* Where there is room for more than a number. */
+	/* If there is room for more than a number. */
 	if (c->width >= 120) {
 		used += 1;
 		used += top_put_cut(c, x + used, y, c->width / 5, top_row_style(r),
@@ -206,7 +207,7 @@ int top_header_draw(struct top_canvas *c, const struct top_model *m, const struc
 	draw_title(c, m, ui, clock);
 	for (int i = 0; i < n_gpus && y < lines; i++) {
 		struct top_use use;
-		/* The last line there is, and more than one GPU left. */
+		/* On the last line, with more than one GPU left. */
 		if (y + 1 == lines && i + 1 < n_gpus) {
 			top_putf(c, 0, y, c->width, TOP_STYLE_DIM, "and %d more GPUs", n_gpus - i);
 			return y + 1;

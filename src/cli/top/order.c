@@ -7,7 +7,7 @@
 #include "cli/top/model.h"
 #include "sched/class.h"
 
-/* What is compared: text, or a number; or not known. */
+/* The value to compare: text or a number, or unknown. */
 struct value {
 	bool known;
 	const char *text;

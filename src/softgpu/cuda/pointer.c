@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pointer points to. */
+/* Queries about pointers. */
 #include <string.h>
 
 #include "softgpu/cuda/front.h"
 
-/* Bytes of an attribute's value; 0: there is no such attribute. */
+/* Size of an attribute's value; 0: there is no such attribute. */
 static size_t value_size(int attribute)
 {
 	switch (attribute) {
@@ -36,7 +36,7 @@ static bool is_device(const struct front_entry *entry)
 	return entry->kind == FRONT_ENTRY_MEMORY || entry->kind == FRONT_ENTRY_VARIABLE;
 }
 
-/* The value as a number; false: this memory has no such thing. */
+/* The value as a number; false: this memory does not have the attribute. */
 static bool value_of(
 	const struct front_entry *entry, CUdeviceptr pointer, int attribute, uint64_t *ret)
 {
@@ -108,7 +108,7 @@ CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr pointer)
 	return CUDA_SUCCESS;
 }
 
-/* An unknown pointer is no error here: everything about it is zero. */
+/* An unknown pointer is no error here: all its attributes are zero. */
 CUresult cuPointerGetAttributes(unsigned n, const int *attributes, void **data, CUdeviceptr pointer)
 {
 	struct front_context *ctx;

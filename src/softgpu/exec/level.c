@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the compiled levels the host's processor can run. */
+/* Chooses the compiled level that the host's processor can run. */
 #include <errno.h>
 
 #include "softgpu/exec/impl.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues at work, each by itself: a packet takes its time, then the read pointer moves over it.
- * What stands in the middle of a packet is saved when the queue is taken off, to the queue's own
- * save area and nowhere else: a program that spoils it loses the packet's progress, and the count
- * of restarts shows it.
+ * Runs queues, each by itself: a packet takes its time, then the read pointer moves over it. If a
+ * queue is taken off in the middle of a packet, the state is saved to the queue's own save area and
+ * nowhere else. A program that destroys it loses the packet's progress, and the count of restarts
+ * shows it.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 
 #define PM4_STEP  16u /* dwords */
 #define SDMA_STEP 64u /* bytes */
-/* How often work is looked for: a program writes its write pointer without telling anybody. */
+/* How often queues are checked for work: a program advances its write pointer without notice. */
 #define BUSY_TICK_NS (2 * RBT_NS_PER_MS)
 #define IDLE_TICK_NS (10 * RBT_NS_PER_MS)
-/* Many queues are looked at less often: no more than so many looks a millisecond. */
-#define LOOKS_PER_MS 64u
+/* Many queues are checked less often: at most this many checks per millisecond. */
+#define CHECKS_PER_MS 64u
 
 static int reach(struct kfd_process *p, uint64_t addr, void *buf, size_t size)
 {
@@ -54,7 +54,7 @@ void kfd_save(struct kfd_process *p, struct kfd_queue *q)
 		return;
 	}
 	(void)reach(p, q->rptr_at, &wave.packet, sizeof(wave.packet));
-	/* The driver keeps what the runtime put into the rest of the header. */
+	/* The driver keeps what the runtime has put into the rest of the header. */
 	(void)put(p, q->save_at, &header, offsetof(struct kfd_save_area_header, debug_offset));
 	if (q->in_packet && put(p, q->save_at + KFD_SAVED_AT, &wave, sizeof(wave)) == 0) {
 		q->saved = true;
@@ -88,12 +88,12 @@ static uint64_t step_of(const struct kfd_queue *q)
 	return q->type == KFD_QUEUE_COMPUTE_AQL ? 1 : kfd_is_compute(q) ? PM4_STEP : SDMA_STEP;
 }
 
-/* What stands in the ring, in the pointers' own unit; 0 also when they make no sense. */
+/* The work in the ring, in the pointers' unit; 0 also if the pointers make no sense. */
 static uint64_t pending_in(const struct kfd_queue *q, uint64_t wptr, uint64_t rptr)
 {
 	uint64_t pending = wptr - rptr;
 
-	/* Packets of 64 bytes, dwords or bytes: never more than bytes. */
+	/* The unit is packets of 64 bytes, dwords or bytes: never more than bytes. */
 	return pending <= q->ring_size ? pending : 0;
 }
 
@@ -116,7 +116,7 @@ static void run_queue(struct kfd_process *p, struct kfd_queue *q, uint64_t elaps
 	q->had_work = true;
 	bool halted = p->launch_mode == KFD_LAUNCH_HALT;
 	if (!q->in_packet) {
-		/* Seen just now: it starts here. */
+		/* New work: the packet starts now. */
 		q->in_packet = !halted;
 		q->ran_ns = 0;
 		return;
@@ -161,6 +161,6 @@ uint64_t rbt_kfd_run(struct rbt_kfd *kfd, uint64_t now_ns)
 		return UINT64_MAX;
 	}
 	uint64_t tick_ns = busy ? BUSY_TICK_NS : IDLE_TICK_NS,
-		 least_ns = n * RBT_NS_PER_MS / LOOKS_PER_MS;
+		 least_ns = n * RBT_NS_PER_MS / CHECKS_PER_MS;
 	return now_ns + (tick_ns > least_ns ? tick_ns : least_ns);
 }
