@@ -343,7 +343,7 @@ void rbt_busy_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 		rbt_busy_arm(s, p);
 		return;
 	}
-	look(s, p);
+	poll_board(s, p);
 	if (s->now_ns >= idle_at(s, p) && end(s, p)) {
 		return;
 	}

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/trial.h"
 
-#define WEIGHT        20 /* of a latency program's time against its neighbours' */
-#define MARGIN_SHARE  16 /* of a request, the most that the margin may be */
-#define CYCLE_MOST    32 /* requests that would fit in the time from one to the next */
-#define SETTLE        8  /* requests before the first one is tried */
-#define IGNORED       4  /* of these, what is not counted: the company has just changed */
-#define FEW           6
-#define ENOUGH        16
-#define SPARED_MAX    96
-#define REFILL        128
-#define REST_CLEAR    512 /* for each that was tried */
-#define REST_UNCLEAR  64
-#define REST_WORTH    2048
-#define REST_MAX      16384
-#define REST_LESS     512
-#define REST_LESS_MAX 4096
+#define WEIGHT         20 /* of a latency program's time against its neighbours' */
+#define MARGIN_SHARE   16 /* of a request, the most that the margin may be */
+#define CYCLE_MOST     32 /* requests that would fit in the time from one to the next */
+#define WARM_UP        8  /* requests before the first one is tried */
+#define IGNORED        4  /* of these, what is not counted: the company has just changed */
+#define FEW            6
+#define ENOUGH         16
+#define SPARED_MAX     96
+#define REFILL         128
+#define PAUSE_CLEAR    512 /* for each that was tried */
+#define PAUSE_UNCLEAR  64
+#define PAUSE_WORTH    2048
+#define PAUSE_MAX      16384
+#define PAUSE_LESS     512
+#define PAUSE_LESS_MAX 4096
 /* Of a rest, after which slower requests may end it; and how often they are looked for. */
 #define ALARM_SHARE 16
 #define ALARM_EVERY 8

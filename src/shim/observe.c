@@ -409,7 +409,7 @@ static void say_ignored(void)
 }
 
 /* Acts on what has changed, or on what could not be done earlier. */
-static void settle(struct shim *s, uint64_t now_ns)
+static void act_on_changes(struct shim *s, uint64_t now_ns)
 {
 	say_ignored();
 	shim_agent_ensure(s);
@@ -488,11 +488,11 @@ static void note_stranger(void)
 
 	if (s != NULL) {
 		s->lossy = true;
-		s->next_look_ns = 0;
+		s->next_due_ns = 0;
 	}
 }
 
-void shim_look(struct shim_event *ev, const struct shim *s)
+void shim_record(struct shim_event *ev, const struct shim *s)
 {
 	struct shim_guard g;
 

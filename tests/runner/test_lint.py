@@ -144,35 +144,4 @@ class Subjects(Tree):
         self.assertEqual(self.findings(self.lint.check_who), [])
 
 
-class Samples(Tree):
-    def sample(self, text):
-        self.put("docs/a.md", text)
-        return self.findings(self.lint.check_output)
-
-    def test_output_that_no_script_made(self):
-        findings = self.sample("Text.\n\n```\n$ rubato ps\n```\n```json\n[]\n```\n")
-        self.assertEqual([f.split(" that ")[0] for f in findings], ["docs/a.md:3: output", "docs/a.md:6: output"])
-
-    def test_a_prompt_is_no_command(self):
-        self.assertEqual(self.sample("```sh\n$ rubato ps\n```\n```text\n$ rubato ps\nPID\n```\n"),
-                         ["docs/a.md:1: ```sh with a prompt: commands alone, or a sample",
-                          "docs/a.md:4: ```text with a prompt: commands alone, or a sample"])
-
-    def test_a_script_that_is_not_there(self):
-        self.assertEqual(self.sample("<!-- made by: docs/make -->\n```\nPID\n```\n"),
-                         ["docs/a.md:2: made by docs/make, which is no script here"])
-
-    def test_a_fence_without_an_end(self):
-        self.assertEqual(len(self.sample("```sh\nls\n```\n```c\nint a;\n")), 1)
-
-    def test_what_scripts_and_people_write(self):
-        self.put("docs/make", "#!/bin/sh\n")
-        os.chmod("docs/make", 0o755)
-        self.put("NOTES.md", "```\nnot checked\n```\n")
-        self.assertEqual(self.sample("<!-- made by: docs/make --once -->\n```\n$ rubato ps\nPID\n```\n"
-                                     "<!-- docs/make: ps -->\n```\nPID\n```\n"
-                                     "```sh\n# lists programs\nrubato ps\n```\n"
-                                     "- a list\n\n  ```c\n  int a;\n  ```\n```figure\na -> b\n```\n"), [])
-
-
 unittest.main()

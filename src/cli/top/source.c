@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "backend/gpus.h"
 #include "cli/cli.h"
+#include "cli/inspect.h"
 #include "cli/listing.h"
 #include "util/fd.h"
 #include "util/proc.h"
