@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a program is, and which: users that change, processes that hide theirs, numbers and memory that are used twice."""
+"""The identity of a program: users that change, processes that hide theirs, numbers and memory that are used twice."""
 import os
 import signal
 import subprocess
