@@ -8,7 +8,7 @@ import struct
 import subprocess
 import time
 
-from harness import binary, eventually, main
+from harness import binary, eventually, main, renice_message
 from programs import BEST_EFFORT
 from test_system import Machine
 
@@ -117,7 +117,7 @@ def test_no_memory_for_another_program(s):
         sock.settimeout(20)
         sock.connect(os.path.join(s.run_dir, "control.sock"))
         for i in range(60):
-            sock.send(struct.pack("<IIiIIIQII", 0x74627201, 5, p.pid, 3 + i % 2, 0, 0, 0, 0, 0))
+            sock.send(renice_message(p.pid, 3 + i % 2))
             assert struct.unpack_from("<i", sock.recv(4096), 8)[0] == -errno.EAGAIN
     assert s.log().count("cannot be scheduled") <= most_lines(began), s.log()
     assert s.is_default(p.pid)
