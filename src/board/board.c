@@ -137,12 +137,20 @@ static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
 }
 
 /*
- * One slot into the sums; w remembers it. Read in the order opposite to that in which the program
- * writes at the end of a synchronisation: one that is counted is not seen to go on, or its end
- * would be waited for when it has been; who is seen not to wait has left its time, and the time
- * goes with n_synced, or is of a later moment. In the latter case the counters, which are read last
- * and written before any time, have gone on as well, or the time is a later synchronisation's of
- * nothing: so it is taken for exact only where it is.
+ * Adds one slot to the sums, and remembers it in w.
+ *
+ * When a synchronisation returns, the program writes last_ns, n_synced, in_sync and n_syncs, in
+ * this order, each with release (shim_sync_end()). This function reads them in the opposite order,
+ * each with acquire, and the submission counters last. So a value that it reads comes with
+ * everything that the program wrote before that value:
+ *
+ * - If n_syncs counts a synchronisation, in_sync does not include it any more. Otherwise the daemon
+ *   would wait for the return of a synchronisation that has returned already.
+ * - If in_sync is 0, the last synchronisation has left its last_ns and n_synced.
+ * - last_ns belongs to the synchronisation that wrote n_synced, or was written after it. If a
+ *   submission wrote it, then the counters, which a submission writes before its time, are above
+ *   n_synced, and the time is not taken for exact. If another synchronisation wrote it without a
+ *   submission in between, the time is exact: it is when the last synchronisation returned.
  */
 static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
 	uint64_t now_ns, struct rbt_board_reading *ret, struct ends *ends)
