@@ -40,8 +40,7 @@ bool rbt_prog_is_wanting(const struct rbt_sched *s, const struct rbt_sched_prog 
 	return p->mask != 0 && (!p->params.is_known || p->busy || has_open_request(s, p));
 }
 
-void rbt_busy_note(
-	struct rbt_sched *s, struct rbt_sched_prog *p, const struct rbt_activity *activity)
+static void note(struct rbt_sched *s, struct rbt_sched_prog *p, const struct rbt_activity *activity)
 {
 	/* What a program writes about itself may be nonsense. */
 	uint64_t last_ns = activity->last_ns < s->now_ns ? activity->last_ns : s->now_ns;
@@ -62,7 +61,7 @@ static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
 	struct rbt_activity activity = {0};
 
 	if (p->params.is_known && s->ops.look != NULL && s->ops.look(s->ctx, p->owner, &activity)) {
-		rbt_busy_note(s, p, &activity);
+		note(s, p, &activity);
 	}
 }
 
@@ -263,11 +262,10 @@ void rbt_busy_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 }
 
 /* Guessed to be idle, a unit is given a chance to show that it is not, now and then. */
-static void plan_probe(struct rbt_sched *s, struct rbt_sched_unit *u, bool for_sure)
+static void plan_probe(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	uint64_t first_ns = rbt_ms(s->config.probe_ms);
 
-	u->is_idle_for_sure = for_sure;
 	u->probe_ns = u->probe_ns == 0 ? first_ns : u->probe_ns * 2;
 	if (u->probe_ns > PROBE_MOST * first_ns) {
 		u->probe_ns = PROBE_MOST * first_ns;
@@ -276,7 +274,7 @@ static void plan_probe(struct rbt_sched *s, struct rbt_sched_unit *u, bool for_s
 }
 
 /* False when it turns out to be active again. */
-static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
+static bool end(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	if (p->params.is_known && s->ops.rest != NULL && !s->ops.rest(s->ctx, p->owner)) {
 		p->last_ns = s->now_ns;
@@ -292,25 +290,10 @@ static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
 	p->is_awaited = false;
 	lose_patience(s, p);
 	rbt_reserve_end(s, p);
-	plan_probe(s, p->unit, for_sure);
+	plan_probe(s, p->unit);
 	rbt_unit_update_wanting(s, p->unit);
 	rbt_busy_arm(s, p);
 	return true;
-}
-
-void rbt_busy_drained(struct rbt_sched *s, struct rbt_sched_prog *p)
-{
-	p->waiting = false;
-	p->last_ns = s->now_ns;
-	if (has_open_request(s, p)) {
-		return;
-	}
-	/* The next token may be on its way. */
-	if (rbt_reserve_applies(s, p) && p->window_ns > 0) {
-		rbt_busy_arm(s, p);
-	} else {
-		end(s, p, true);
-	}
 }
 
 void rbt_busy_request(struct rbt_sched *s, struct rbt_sched_prog *p)
@@ -319,7 +302,7 @@ void rbt_busy_request(struct rbt_sched *s, struct rbt_sched_prog *p)
 	if (p->requests == 0) {
 		/* That a request has ended says when to let go, not that nothing is in flight. */
 		if (p->busy && p->unit->role != RBT_ROLE_TURN) {
-			end(s, p, false);
+			end(s, p);
 		} else {
 			rbt_busy_arm(s, p);
 		}
@@ -342,7 +325,7 @@ static void end_probe(struct rbt_sched *s, struct rbt_sched_prog *p)
 		uint64_t wanted_ns = u->wanted_ns;
 
 		u->is_probing = false;
-		plan_probe(s, u, false);
+		plan_probe(s, u);
 		rbt_unit_update_wanting(s, u);
 		u->wanted_ns = wanted_ns; /* we wanted it to, not the program */
 	}
@@ -358,7 +341,7 @@ void rbt_busy_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 		return;
 	}
 	look(s, p);
-	if (s->now_ns >= idle_at(s, p) && end(s, p, false)) {
+	if (s->now_ns >= idle_at(s, p) && end(s, p)) {
 		return;
 	}
 	rbt_reserve_check(s, p);

@@ -402,30 +402,10 @@ void rbt_sched_synced(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog 
 	finish(s);
 }
 
-void rbt_sched_note(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p,
-	const struct rbt_activity *activity)
-{
-	begin(s, t_ns);
-	if (p->params.is_known && p->busy) {
-		rbt_busy_note(s, p, activity);
-		rbt_busy_arm(s, p);
-	}
-	finish(s);
-}
-
 void rbt_sched_gap(struct rbt_sched_prog *p, uint64_t gap_ns, uint32_t n)
 {
 	p->gaps_are_told = true;
 	rbt_learn_gap(&p->learn, gap_ns, n);
-}
-
-void rbt_sched_idle(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p)
-{
-	begin(s, t_ns);
-	if (p->params.is_known && p->busy) {
-		rbt_busy_drained(s, p);
-	}
-	finish(s);
 }
 
 void rbt_sched_request_begin(

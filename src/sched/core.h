@@ -202,14 +202,8 @@ void rbt_sched_remove(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog 
 
 /* A submission at t: the idle->busy edge, or any further one that the caller happens to see. */
 void rbt_sched_busy(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
-/* Nothing is in flight any more, for certain: a full synchronisation has returned, and nothing was
- * submitted since. A program that was only not seen for a while is for the core to judge. */
-void rbt_sched_idle(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
 /* What ops.await() was asked to tell: a synchronisation has returned. */
 void rbt_sched_synced(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
-/* What ops.look() would say, for those who have it at hand. */
-void rbt_sched_note(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p,
-	const struct rbt_activity *activity);
 /* n gaps of about gap_ns, as its board has counted them since they were last told (learn.h). For a
  * program whose gaps are told, the core counts only those that it sees for itself to have been
  * taken for the end of a request; for others, all that end with rbt_sched_busy(). */

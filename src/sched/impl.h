@@ -125,7 +125,6 @@ struct rbt_sched_unit {
 	bool is_stuck;     /* it is its turn on all its GPUs, and some are in use */
 	uint64_t stuck_ns; /* since when */
 	bool is_probing;
-	bool is_idle_for_sure;
 	uint64_t probe_ns; /* how long to wait for the next probe; 0: not guessed to be idle */
 	uint64_t probe_at_ns;
 
@@ -271,15 +270,11 @@ unsigned rbt_guard_top(const struct rbt_sched_gpu *gpu);
 bool rbt_prog_is_wanting(const struct rbt_sched *s, const struct rbt_sched_prog *p);
 /* A submission now. */
 void rbt_busy_begin(struct rbt_sched *s, struct rbt_sched_prog *p);
-/* Nothing is in flight. */
-void rbt_busy_drained(struct rbt_sched *s, struct rbt_sched_prog *p);
 /* The number of open requests has changed. */
 void rbt_busy_request(struct rbt_sched *s, struct rbt_sched_prog *p);
 /* Looks, and takes it for idle if so. */
 void rbt_busy_check(struct rbt_sched *s, struct rbt_sched_prog *p);
 void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p);
-void rbt_busy_note(
-	struct rbt_sched *s, struct rbt_sched_prog *p, const struct rbt_activity *activity);
 
 /* company.c */
 /* A number for the units that would be kept off for `p`. It stays the same while these units, which

@@ -214,7 +214,7 @@ static uint64_t timer_of(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	if (u->is_wanting) {
 		return u->is_stuck && !u->is_forced ? u->stuck_ns + turn_ns(s) : RBT_NEVER;
 	}
-	return u->is_idle_for_sure || u->probe_ns == 0 ? RBT_NEVER : u->probe_at_ns;
+	return u->probe_ns == 0 ? RBT_NEVER : u->probe_at_ns;
 }
 
 void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u)

@@ -152,24 +152,33 @@ static void test_eager(void)
 	sim_finish(&sim);
 }
 
-/* The same from nothing but reports of busy and idle. */
+/* A board on which the last synchronisation has returned at *ctx. */
+static bool look_at_end(void *ctx, void *owner, struct rbt_activity *ret)
+{
+	*ret = (struct rbt_activity){.last_ns = *(const uint64_t *)ctx};
+	return true;
+}
+
+/* The same from nothing but reports of submissions, and the time at which the last one was done. */
 static void test_edges_only(void)
 {
+	const struct rbt_sched_ops ops = {.look = look_at_end};
 	struct rbt_sched_params params = {.priority = LATENCY, .is_known = true};
 	struct rbt_sched_stats stats;
 	struct rbt_sched_prog *p = NULL;
 	struct rbt_sched *s = NULL;
-	uint64_t t_ns = 0;
+	uint64_t t_ns = 0, end_ns = 0;
 
 	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
-	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, NULL, NULL, &s), 0);
+	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, &ops, &end_ns, &s), 0);
 	CHECK_INT(rbt_sched_add(s, 0, &params, NULL, &p), 0);
 	for (unsigned i = 0; i < 20; i++) {
 		t_ns += 24 * SIM_MS;
 		rbt_sched_busy(s, t_ns, p);
 		CHECK(rbt_sched_is_wanting(p));
-		t_ns += SIM_MS;
-		rbt_sched_idle(s, t_ns, p);
+		end_ns = t_ns += SIM_MS;
+		rbt_sched_tick(s, t_ns);
+		CHECK(rbt_sched_is_wanting(p));
 		rbt_sched_tick(s, t_ns + SIM_MS);
 		CHECK(!rbt_sched_is_wanting(p));
 	}
@@ -180,8 +189,8 @@ static void test_edges_only(void)
 		t_ns += i % 10 == 0 ? 24 * SIM_MS : 200 * SIM_US;
 		rbt_sched_tick(s, t_ns);
 		rbt_sched_busy(s, t_ns, p);
-		t_ns += SIM_MS;
-		rbt_sched_idle(s, t_ns, p);
+		end_ns = t_ns += SIM_MS;
+		rbt_sched_synced(s, t_ns, p);
 	}
 	rbt_sched_stats(s, p, &stats);
 	CHECK(stats.window_ns >= 200 * SIM_US);

@@ -130,8 +130,8 @@ static void test_told_anew(void)
 	struct rbt_sched_prog *p;
 	struct rbt_sched *s = add_told(&t, now_ns, &p);
 
-	t.activity.last_ns = now_ns += 100 * SIM_US;
-	rbt_sched_note(s, now_ns, p, &t.activity);
+	t.activity.last_ns = now_ns += 2 * SIM_MS;
+	rbt_sched_tick(s, now_ns);
 	CHECK(t.is_awaited);
 	/* It has submitted when it was about to be taken for idle. */
 	now_ns += 10 * SIM_MS;
