@@ -2,7 +2,6 @@
 #include "backend/record.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -237,47 +236,6 @@ int rbt_record_append(struct rbt_record *rec, const struct rbt_record *more)
 		rec->n_channels += task.n_channels;
 		rec->tasks[rec->n_tasks++] = task;
 	}
-	return 0;
-}
-
-static int copy_array(const void *src, size_t n, size_t size, void *ret)
-{
-	void *copy = NULL;
-
-	if (n > 0) {
-		copy = malloc(n * size);
-		if (copy == NULL) {
-			return -ENOMEM;
-		}
-		memcpy(copy, src, n * size);
-	}
-	memcpy(ret, &copy, sizeof(copy));
-	return 0;
-}
-
-int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret)
-{
-	struct rbt_record copy = *rec;
-	int r;
-
-	copy.fd = -1;
-	copy.tasks = NULL;
-	copy.channels = NULL;
-	copy.is_off = NULL;
-	r = copy_array(rec->tasks, rec->n_tasks, sizeof(*rec->tasks), &copy.tasks);
-	if (r == 0) {
-		r = copy_array(
-			rec->channels, rec->n_channels, sizeof(*rec->channels), &copy.channels);
-	}
-	if (r == 0 && rec->fd >= 0) {
-		copy.fd = fcntl(rec->fd, F_DUPFD_CLOEXEC, 0);
-		r = copy.fd < 0 ? -errno : 0;
-	}
-	if (r < 0) {
-		rbt_record_finish(&copy);
-		return r;
-	}
-	*ret = copy;
 	return 0;
 }
 

@@ -98,9 +98,6 @@ void rbt_record_subtract(struct rbt_record *before, const struct rbt_record *rec
  * -ENOMEM, with nothing put. */
 int rbt_record_append(struct rbt_record *rec, const struct rbt_record *more);
 
-/* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
-int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
-
 /* The task's runlist as a set of runlists, a bit each; empty: it is not known, or not below 64. */
 uint64_t rbt_task_runlists(const struct rbt_task *task);
 
