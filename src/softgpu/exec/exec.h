@@ -91,7 +91,7 @@ struct rbt_exec_sm *rbt_exec_sm_create(uint32_t id, uint32_t count);
 void rbt_exec_sm_destroy(struct rbt_exec_sm *sm);
 const struct rbt_exec_counters *rbt_exec_sm_counters(const struct rbt_exec_sm *sm);
 /* For which vector instructions operations are compiled: the host's best, unless a test asks. */
-enum rbt_exec_level { RBT_EXEC_LEVEL_BASE, RBT_EXEC_LEVEL_V3, RBT_EXEC_LEVEL_V4 };
+enum rbt_exec_level { RBT_EXEC_LEVEL_BASE, RBT_EXEC_LEVEL_V3 };
 /* -ENOTSUP: the host cannot; then nothing changes. */
 int rbt_exec_sm_set_level(struct rbt_exec_sm *sm, enum rbt_exec_level level);
 /* The device's time now, for %globaltimer; an instruction adds 1 ns until the next call. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How the operations on 32 lanes are written. The files lanes_*.c are compiled once for each level
- * of vector instructions (meson.build: EXEC_LEVEL is base, v3, v4), and each fills its operations
+ * of vector instructions (meson.build: EXEC_LEVEL is base or v3), and each fills its operations
  * into that level's table. An operation is a loop over the lanes that the compiler turns into
  * vectors: all lanes at once when all are active, else computed for all and kept for the active
  * ones. So what is computed must be defined for any operand, active or not.
