@@ -351,11 +351,6 @@ bool rbt_amd_session_is_used(struct rbt_amd_session *s)
 	return have_done(s, ask_use, NULL) == 1;
 }
 
-static int ask_runtime(struct rbt_amd_session *s, void *arg)
-{
-	return s->runtime_state == KFD_RUNTIME_ENABLED;
-}
-
 int rbt_amd_session_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t grace)
 {
 	return have_done(s, do_suspend, &(struct ids_arg){.ids = ids, .n = n, .grace = grace});
@@ -381,9 +376,4 @@ uint32_t rbt_amd_session_held(struct rbt_amd_session *s)
 	int r = have_done(s, ask_held, NULL);
 
 	return r < 0 ? 0 : (uint32_t)r;
-}
-
-bool rbt_amd_session_has_runtime(struct rbt_amd_session *s)
-{
-	return have_done(s, ask_runtime, NULL) == 1;
 }

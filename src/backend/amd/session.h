@@ -39,9 +39,6 @@ void rbt_amd_session_close(struct rbt_amd_session *s); /* accepts NULL */
 
 pid_t rbt_amd_session_pid(const struct rbt_amd_session *s);
 
-/* Whether the target's runtime has started: without it queues can be seen, not suspended. */
-bool rbt_amd_session_has_runtime(struct rbt_amd_session *s);
-
 /* All queues, as the kernel lists them; the caller frees the array. 0, -ESRCH or -errno. */
 int rbt_amd_session_snapshot(
 	struct rbt_amd_session *s, struct kfd_queue_entry **ret, uint32_t *ret_n);

@@ -36,11 +36,6 @@ static const enum top_by importance[TOP_N_COLUMNS] = {TOP_BY_COMMAND, TOP_BY_PID
 static const enum top_by lengthening[] = {
 	TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_USER, TOP_BY_COMMAND, TOP_BY_HISTORY, TOP_BY_GPU};
 
-const char *top_column_title(enum top_by column)
-{
-	return columns[column].title;
-}
-
 const char *top_column_name(enum top_by column)
 {
 	return columns[column].name;

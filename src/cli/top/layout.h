@@ -25,7 +25,6 @@ struct top_place {
  * to show. Returns how many. */
 size_t top_layout_columns(int width, uint32_t wanted, struct top_place ret[TOP_N_COLUMNS]);
 
-const char *top_column_title(enum top_by column);
 const char *top_column_name(enum top_by column); /* in words, for menu and JSON */
 
 /* cells.c: one cell of the table. */

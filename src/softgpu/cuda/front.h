@@ -208,7 +208,6 @@ struct front_context {
 struct front {
 	pthread_mutex_t lock;
 	_Atomic int state; /* enum front_state */
-	CUresult init_result;
 	int n_devices;
 	struct front_device devices[FRONT_MAX_DEVICES];
 	struct front_rm rm;

@@ -186,7 +186,6 @@ struct parser {
 	struct rbt_ptx_module *module;
 	uint32_t function_cap, variable_cap;
 	uint64_t shared_used; /* by variables of the module */
-	bool has_address_size;
 
 	struct body body;
 	struct operand *elements; /* PTX_MAX_ELEMENTS */
