@@ -100,6 +100,9 @@ struct rbt_backend {
 	 * that its program has. */
 	bool acts_by_task;
 
+	/* Whether it has run on the software GPU only, and not on a card yet. */
+	bool is_experimental;
+
 	/* Mandatory. Looks for the driver and its devices;
 	 * allocates nothing that outlives the call. */
 	int (*probe)(struct rbt_device_info *ret);

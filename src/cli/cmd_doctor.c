@@ -128,6 +128,10 @@ static bool check_backend(struct report *rep, const struct rbt_backend *b)
 		info.driver_known ? ""
 		: is_tried        ? " is not known; Rubato tried it on objects of its own"
 				  : " is not known: reading works, writing needs --force");
+	if (b->is_experimental) {
+		say(rep, PARTLY, b->name,
+			"experimental: tested on the software GPU, and not on a card yet");
+	}
 	for (uint32_t i = 0; i < info.n_gpus; i++) {
 		check_gpu(rep, &info.gpus[i]);
 	}

@@ -313,6 +313,18 @@ def test_old_kernel(s):
     assert p.ask("submit 1").startswith("submitted")
 
 
+@device(*AMD)
+def test_doctor(s):
+    """AMD support is called experimental, NVIDIA's is not."""
+    def experimental():
+        checks = json.loads(s.rubato("doctor", "--json").stdout)["checks"]
+        return [(c["what"], c["verdict"]) for c in checks if "experimental" in c["text"]]
+
+    assert experimental() == [("amd", "partly")], experimental()
+    lines = [line.split(None, 2)[:2] for line in s.rubato("doctor").stdout.splitlines()]
+    assert ["ok", "amd"] in lines and ["--", "amd"] in lines and ["ok", "nvidia"] in lines, lines
+
+
 def test_no_device(s):
     tool(s, "queues", os.getpid(), code=5, says="no AMD compute driver")
 

@@ -477,6 +477,7 @@ const struct rbt_backend rbt_backend_amd = {
 	.name = "amd",
 	.id = RBT_BACKEND_AMD,
 	.control_node = KFD_PATH,
+	.is_experimental = true,
 	.probe = rbt_amd_probe,
 	.discover = rbt_amd_discover,
 	.check_driver = check_driver,
