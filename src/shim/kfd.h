@@ -3,7 +3,8 @@
  * AMD: the queues a program has made on /dev/kfd, and the agent that takes them off the GPU and
  * puts them back. The driver takes UPDATE_QUEUE from the process that owns the queues alone, so
  * this is done inside the program: by a thread of our own, which is started with the first queue,
- * blocks all signals, and does nothing unless the daemon's hand tells it to (proto/agent.h).
+ * blocks all signals, and does nothing unless the daemon's hand tells it to (proto/agent.h). It
+ * ends a while after the last queue.
  *
  * What the program itself has set (ring, percentage, priority) is remembered, and is what a queue
  * gets back. The program's calls are passed on as they are; those that change or destroy a queue
@@ -84,7 +85,7 @@ struct shim_kfd {
 	uint32_t owed_seq, owed_before; /* off_kinds */
 	uint64_t owed_until_ns;
 
-	uint32_t n_starts;           /* of the agent */
+	bool can_look;               /* at queues */
 	struct rbt_board_slot *slot; /* of the agent's, on the board; NULL: not yet */
 	struct shim_look look;
 	struct shim_queue queues[KFD_MAX_QUEUES];
@@ -113,7 +114,7 @@ bool shim_agent_is_up(void);
 /* It has a new way to the hand. */
 void shim_agent_poke(void);
 /* The agent's life; for shim_raw_start_thread(). */
-void shim_agent_run(void *ignored);
+void shim_agent_run(void);
 /* Its end, under the lock: nothing is off any more, or false: to be tried again. The program's next
  * call starts another. */
 bool shim_agent_end(struct shim *s, uint64_t now_ns);
@@ -123,8 +124,11 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns);
 bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns,
 	struct rbt_agent_reply *ret);
 
-/* look_kfd.c: looks at the queues, and puts what is there on the board. */
+/* look_kfd.c: looks at the queues, and puts what is there on the board, in a slot of the calling
+ * thread's. */
 void shim_kfd_look(struct shim *s, uint64_t now_ns);
+/* Nobody looks any more: the slot says that nothing is active, and is given back. */
+void shim_kfd_stop_looking(struct shim *s, uint64_t now_ns);
 /* Whether this process may read its own memory the way that cannot fault. */
 bool shim_kfd_can_look(void);
 

@@ -43,12 +43,24 @@ static enum rbt_gauge_kind gauge_kind(uint32_t type)
 					     : RBT_GAUGE_COPIES;
 }
 
+static void put(struct shim_kfd *k, const struct rbt_gauge *g, uint64_t now_ns)
+{
+	struct rbt_board *b = shim_board_of(k->slot);
+
+	if (rbt_gauge_put(b, k->slot, g, now_ns)) {
+		shim_sys_futex_wake(&b->asleep);
+	}
+}
+
 void shim_kfd_look(struct shim *s, uint64_t now_ns)
 {
 	struct shim_kfd *k = &s->kfd;
 	struct rbt_gauge g = {0};
 	size_t n = plan(k);
 
+	if (k->slot == NULL && k->can_look) {
+		k->slot = shim_board_claim(shim_sys_gettid());
+	}
 	if (k->slot == NULL) {
 		return;
 	}
@@ -64,8 +76,13 @@ void shim_kfd_look(struct shim *s, uint64_t now_ns)
 		/* What cannot be read ends the call: that queue is passed over. */
 		at += words / 2 + (words < ask);
 	}
-	struct rbt_board *b = shim_board_of(k->slot);
-	if (rbt_gauge_put(b, k->slot, &g, now_ns)) {
-		shim_sys_futex_wake(&b->asleep);
+	put(k, &g, now_ns);
+}
+
+void shim_kfd_stop_looking(struct shim *s, uint64_t now_ns)
+{
+	if (s->kfd.slot != NULL) {
+		put(&s->kfd, &(struct rbt_gauge){0}, now_ns);
+		s->kfd.slot = NULL;
 	}
 }

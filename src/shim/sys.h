@@ -145,19 +145,9 @@ bool shim_raw_is_control(int fd);
 /* Whether it is AMD's. */
 bool shim_raw_is_kfd(int fd);
 
-/* A thread that libc knows nothing of, with all signals blocked but for those that it would raise
- * itself, and with no rights that it does not need: its id, or -errno. Seldom: its stack is never
- * freed. */
-int shim_raw_start_thread(void (*fn)(void *ignored));
-
-/* confine.c: of a thread that libc knows nothing of. */
-
-/* Gives up, for the calling thread alone, what the agent does not need. What cannot be given up is
- * kept. */
-void shim_thread_confine(void);
-
-/* Whether the calling thread and the program are still the same user. */
-bool shim_thread_is_the_programs(void);
+/* thread.c: starts a detached thread with all signals blocked but for libc's own and for those that
+ * the thread would raise itself. 0 or -errno. */
+int shim_raw_start_thread(void (*fn)(void));
 
 /* The GPU's device node, for its lock. fd or -errno. */
 int shim_raw_open_gpu(uint32_t gpu);

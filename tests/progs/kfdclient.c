@@ -13,7 +13,7 @@
  *   toggle N    ends and starts it N times
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               exec      becomes another program
- *   quit
+ *   leave       ends the main thread alone          quit
  * and what is in odd.h.
  */
 #include <errno.h>
@@ -21,6 +21,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -338,6 +339,10 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "exec") == 0) {
 		execlp("sleep", "sleep", "60", (char *)NULL);
 		die("exec");
+	} else if (strcmp(line, "leave") == 0) {
+		puts("left");
+		fflush(stdout);
+		pthread_exit(NULL);
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
 	} else if (!odd_obey(line, kfd)) {
