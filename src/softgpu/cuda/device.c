@@ -310,10 +310,10 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
-	if (!front_is(peer, FRONT_CONTEXT)) {
+	if (!front_is(peer, FRONT_CONTEXT) || peer == ctx) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
-	return flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+	return flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peer)

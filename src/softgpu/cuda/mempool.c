@@ -146,8 +146,13 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
 {
 	CUresult r = check_pool(pool);
 
-	if (r == CUDA_SUCCESS && (value == NULL || attribute < 1 || attribute > 4)) {
-		r = CUDA_ERROR_INVALID_VALUE; /* the rest are read only, but for being reset */
+	if (r == CUDA_SUCCESS && (value == NULL || attribute < 1 || attribute > N_ATTRIBUTES)) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	/* The rest are read only, but for high-water marks, which can be put back to zero. */
+	if (r == CUDA_SUCCESS && attribute > 4 &&
+		((attribute != 6 && attribute != 8) || *(uint64_t *)value != 0)) {
+		r = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (r == CUDA_SUCCESS) {
 		pool->values[attribute] =

@@ -75,6 +75,9 @@ static bool value_of(
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		*ret = 3; /* read and write */
 		return true;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*ret = entry->sync_memops;
+		return true;
 	default:
 		*ret = 0;
 		return true;
@@ -144,13 +147,22 @@ CUresult cuPointerGetAttributes(unsigned n, const int *attributes, void **data, 
 CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr pointer)
 {
 	struct front_context *ctx;
-	struct front_entry entry;
 	CUresult r = front_enter(&ctx);
 
-	if (r == CUDA_SUCCESS &&
-		(value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
-			!front_entry_find(ctx, pointer, &entry) || !is_device(&entry))) {
+	if (r == CUDA_SUCCESS && (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
+	if (r != CUDA_SUCCESS) {
+		return r;
+	}
+	pthread_mutex_lock(&front.lock);
+	struct front_entry *entry = front_table_find(&ctx->dev->table, pointer);
+
+	if (entry == NULL || !is_device(entry)) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	} else {
+		entry->sync_memops = *(const unsigned *)value != 0;
+	}
+	pthread_mutex_unlock(&front.lock);
 	return r;
 }

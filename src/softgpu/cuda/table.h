@@ -21,6 +21,7 @@ struct front_entry {
 	struct front_context *owner;
 	enum front_entry_kind kind;
 	unsigned flags;
+	bool sync_memops; /* as set on the pointer */
 	uint64_t id;
 };
 
