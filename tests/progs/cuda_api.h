@@ -236,6 +236,13 @@ struct instantiate_params {
 		"cuOccupancyMaxActiveBlocksPerMultiprocessor", (int *, void *, int, size_t))       \
 	X(cuOccupancyMaxPotentialBlockSize, "cuOccupancyMaxPotentialBlockSize",                    \
 		(int *, int *, void *, size_t (*)(int), size_t, int))                              \
+	X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,                                    \
+		"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",                            \
+		(int *, void *, int, size_t, unsigned))                                            \
+	X(cuOccupancyMaxPotentialBlockSizeWithFlags, "cuOccupancyMaxPotentialBlockSizeWithFlags",  \
+		(int *, int *, void *, size_t (*)(int), size_t, int, unsigned))                    \
+	X(cuOccupancyAvailableDynamicSMemPerBlock, "cuOccupancyAvailableDynamicSMemPerBlock",      \
+		(size_t *, void *, int, int))                                                      \
 	X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", (void *, int))                          \
 	X(cuStreamEndCapture, "cuStreamEndCapture", (void *, void **))                             \
 	X(cuStreamIsCapturing, "cuStreamIsCapturing", (void *, int *))                             \

@@ -381,6 +381,44 @@ static void test_functions(void *module)
 	}
 }
 
+/* The forms with flags say the same; and as many blocks fit as memory is said to be left for. */
+static void test_occupancy(void *function)
+{
+	int blocks = -1, other = -2, grid = -1, size = -1, other_grid = -2, other_size = -2;
+	size_t bytes = 0;
+
+	for (int threads = 32; threads <= 1024; threads *= 2) {
+		OK(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, 0));
+		OK(cu.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+			&other, function, threads, 0, 1));
+		CHECK(blocks > 0 && blocks == other);
+		OK(cu.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, 1, threads));
+		CHECK(bytes > 0);
+		OK(cu.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, 2, threads));
+		OK(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+			&blocks, function, threads, bytes));
+		CHECK(blocks >= 2);
+	}
+	OK(cu.cuOccupancyMaxPotentialBlockSize(&grid, &size, function, NULL, 0, 0));
+	OK(cu.cuOccupancyMaxPotentialBlockSizeWithFlags(
+		&other_grid, &other_size, function, NULL, 0, 0, 0));
+	CHECK(grid > 0 && grid == other_grid && size > 0 && size == other_size);
+	OK(cu.cuOccupancyMaxPotentialBlockSizeWithFlags(
+		&other_grid, &other_size, function, NULL, 0, 64, 0));
+	CHECK(other_size > 0 && other_size <= 64);
+	CHECK_INT(cu.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+			  &blocks, function, 32, 0, 99),
+		INVALID_VALUE);
+	CHECK_INT(cu.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(NULL, function, 32, 0, 0),
+		INVALID_VALUE);
+	CHECK_INT(
+		cu.cuOccupancyMaxPotentialBlockSizeWithFlags(NULL, &size, function, NULL, 0, 0, 0),
+		INVALID_VALUE);
+	CHECK_INT(
+		cu.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, 0, 32), INVALID_VALUE);
+	CHECK_INT(cu.cuOccupancyAvailableDynamicSMemPerBlock(NULL, function, 1, 32), INVALID_VALUE);
+}
+
 static void test_kernel(void *library, void *kernel)
 {
 	size_t offset = 99, size = 99;
@@ -514,6 +552,7 @@ int main(int argc, char **argv)
 	test_pools();
 	test_hints();
 	test_functions(module);
+	test_occupancy(cuda_api_function(module, "affine"));
 	test_library(path);
 	test_images(path);
 	OK(cu.cuCtxDestroy_v2(context));
