@@ -112,7 +112,7 @@ static void test_no_context(void *context, void *function)
 	CHECK_INT(cu.cuCtxDisablePeerAccess(context), INVALID_CONTEXT);
 	CHECK_INT(cu.cuModuleLoadFatBinary(&p, test_ptx), INVALID_CONTEXT);
 	CHECK_INT(cu.cuStreamGetCtx(NULL, &p), INVALID_CONTEXT);
-	if (soft) { /* hardware has been seen to answer with success */
+	if (soft) { /* not tried on hardware */
 		CHECK_INT(cu.cuProfilerStart(), INVALID_CONTEXT);
 		CHECK_INT(cu.cuProfilerStop(), INVALID_CONTEXT);
 		CHECK_INT(cu.cuFuncSetCacheConfig(function, 0), INVALID_CONTEXT);
