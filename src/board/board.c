@@ -251,7 +251,7 @@ bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint6
 void rbt_board_sleep(struct rbt_board *b)
 {
 	atomic_store_explicit(&b->asleep, RBT_BOARD_ASLEEP, memory_order_relaxed);
-	/* Released after: who sees the new tick sees that we sleep. */
+	/* Released last: a program that sees the new tick also sees that the daemon sleeps. */
 	next_tick(b);
 }
 

@@ -74,8 +74,8 @@ struct rbt_board_watch {
 void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
-/* Submissions to its compute tasks so far, and launches alone. The daemon sees from them whether
- * the program gets on. Does not affect any look. */
+/* Submissions to its compute tasks so far, and launches among them. They show the daemon whether
+ * the program makes progress. Does not affect any look. */
 struct rbt_board_progress {
 	uint64_t n, n_launches;
 };

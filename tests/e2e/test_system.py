@@ -317,7 +317,7 @@ def test_who_takes_too_long_is_put_off(s):
     m = Machine(s, "[rule all]\nuser = *\nclass = best-effort\n")
     a = m.plain()
     eventually("by rule, after a while", lambda: s.slices(a.pid) == [1])
-    eventually("it is said", lambda: f"process {bad.pid} cannot be looked at" in m.said())
+    eventually("it is said", lambda: f"process {bad.pid} cannot be inspected" in m.said())
 
 
 def test_tools_do_not_wait_for_ever(s):

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that nobody has spoken for are taken in by rule. Every few seconds a process of its own
- * (scan.h) looks for those that have a GPU's control node open; what it has found is remembered by
- * pid and start time, so that nobody is looked at twice without a reason: it has opened or closed
- * the device since, it had no tasks yet, or the rules have changed.
+ * Attaches programs by rule. Every few seconds a child process (scan.h) searches for processes that
+ * have a GPU's control node open. The daemon remembers its findings by pid and start time. A
+ * process is inspected again only for a reason: it has opened or closed the device since, it had no
+ * tasks yet, or the rules have changed.
  *
- * What a user says of a program goes before any rule, until the program ends.
+ * A user's order goes before any rule, until the program ends.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,16 +26,17 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* One that says nothing for longer than it may take is given up. */
+/* A scan that is silent for this much longer than allowed is given up. */
 #define GRACE_NS RBT_NS_PER_S
-/* Who has the device open but no tasks (a monitor, a program that is still starting) is looked at
- * less and less often: each look may leave lines in the kernel log. */
+/* A process that has the device open but no tasks (a monitor, or a program that is still starting)
+ * is inspected less and less often, because each inspection may leave lines in the kernel log. The
+ * interval doubles at most this often. */
 #define MAX_DOUBLINGS 6
-/* How often, if nobody says. On a machine with thousands of processes a walk takes its time: then
- * it has one part in so many. */
+/* The default interval. With thousands of processes a scan takes long; then it may use at most one
+ * part in WALK_SHARE of the time. */
 #define SCAN_MS    5000
 #define WALK_SHARE 100
-/* So many are kept before it is looked whether they have ended. */
+/* From this many entries on, the daemon checks whether their processes have ended. */
 #define MIN_BY_HAND 64
 
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time)
@@ -74,7 +75,7 @@ static struct sighting *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 	return k;
 }
 
-/* All of them, in any order; fn may remove the one it is called for. */
+/* Calls fn for each sighting, in any order. fn may remove the sighting. */
 static void each_sighting(struct daemon *d, void (*fn)(struct sighting *k))
 {
 	for (size_t i = 0; i < SIGHTING_LISTS; i++) {
@@ -111,13 +112,13 @@ void adopt_released(struct daemon *d, const struct program *p)
 {
 	struct sighting *k = p->rule[0] != '\0' ? adopt_find(d, p->pid, p->start_time) : NULL;
 
-	/* It has closed the device or become another program, if it has not ended. */
+	/* If the process has not ended, it has closed the device or become another program. */
 	if (k != NULL) {
 		k->is_stale = true;
 	}
 }
 
-/* No rule is for it any more: as if there had never been one. */
+/* No rule matches the program any more: it is treated as if no rule ever had. */
 static void let_alone(struct daemon *d, struct program *p)
 {
 	p->rule[0] = '\0';
@@ -142,8 +143,8 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 		rbt_debug("process %d: rule %s", (int)p->pid, rule->name);
 	}
 	strcpy(p->rule, rule->name);
-	/* The configuration has the right to raise. The right to longer slices comes with a slice
-	 * that the rule sets. */
+	/* The configuration may raise any program. A rule that sets a slice also gives the right to
+	 * longer slices. */
 	bool has_slice = (rule->treat.said & RBT_TREAT_BIT(TIMESLICE)) != 0;
 	program_set_treatment(p, &rule->treat,
 		(rule->treat.said & ~RBT_TREAT_BIT(PRIORITY)) |
@@ -152,7 +153,7 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 	d->dirty = true;
 }
 
-/* The program of a report, made if need be: by its number, which its start time confirms. */
+/* Returns the program of a report, and creates it if necessary. Its start time confirms the pid. */
 static struct program *make_program(struct daemon *d, const struct scan_report *report)
 {
 	struct user *user = user_obtain(d, report->uid);
@@ -164,7 +165,8 @@ static struct program *make_program(struct daemon *d, const struct scan_report *
 	return p;
 }
 
-/* The program of a report, if it is ours to treat; made for records that have come. */
+/* Returns the program of a report, or NULL if the scan must not change it. `make`: creates it,
+ * because records have come for it. */
 static struct program *program_of(struct daemon *d, const struct scan_report *report, bool make)
 {
 	struct program *p = make ? make_program(d, report) : program_find(d, report->pid);
@@ -173,12 +175,13 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 		return NULL;
 	}
 	bool is_it = p->start_time == report->start_time && p->peer == NULL;
-	/* It was found with tasks, and without a library that could still speak for it. */
+	/* It was found with tasks, and without our library, so no HELLO can come from it. */
 	if (is_it && report->verdict == SCAN_RULE && report->error == 0) {
 		p->awaited = false;
 	}
 	if (!is_it || p->awaited) {
-		/* Another one by now, or it has spoken meanwhile. */
+		/* The pid belongs to another process by now, or the program's shim has connected
+		 * meanwhile. */
 		if (p->peer == NULL && !p->awaited && LIST_EMPTY(&p->holds)) {
 			program_release(d, p);
 		}
@@ -187,7 +190,8 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 	return p;
 }
 
-/* A look at a program that has been changed finds our slices: its own are those that we know. */
+/* A scan of a program whose slices Rubato has changed finds those slices. The own slices are the
+ * ones in the record that the daemon already has. */
 static void keep_own_slices(struct daemon *d, const struct program *p, struct rbt_record *rec)
 {
 	const struct hold *h;
@@ -234,25 +238,26 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 	return 0;
 }
 
-/* When it is to be looked at again, after it could not be attached. */
+/* Sets when the process is inspected again, after it could not be attached. */
 static void put_off(struct daemon *d, struct sighting *k, const struct scan_report *report)
 {
 	const char *rule = d->rules.list[report->rule].name;
 
 	k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
 	k->tries += k->tries < MAX_DOUBLINGS;
-	/* No tasks yet, or ended meanwhile: nothing to speak of. */
+	/* A program without tasks, or one that has ended, needs no message. */
 	struct user *user = user_obtain(d, report->uid);
 	if (report->error != -ENXIO && report->error != -ESRCH && !k->is_said && user != NULL &&
 		user_may_be_named(user)) {
 		k->is_said = true;
-		rbt_warn("process %d, for which rule %s is, cannot be attached: %s",
+		rbt_warn("process %d, which matches rule %s, cannot be attached: %s",
 			(int)report->pid, rule, strerror(-report->error));
 	}
 }
 
-/* A program that users spoke of to a daemon before us. If it is here, what they said has been
- * applied; if not, its shim connects, or it cannot be had: that is tried several times. */
+/* The program of an order that a user gave to a former daemon. If the program is known by now, the
+ * order has been applied. If not, its shim will connect, or it has to be attached, which is tried
+ * several times. */
 static void settle_wanted(
 	struct daemon *d, struct said *said, struct sighting *k, const struct scan_report *report)
 {
@@ -266,12 +271,12 @@ static void settle_wanted(
 	said->is_wanted = false;
 	if (report->error < 0 && report->error != -ENXIO && report->error != -ESRCH &&
 		user != NULL && user_may_be_named(user)) {
-		rbt_warn("process %d was reniced or suspended before, and cannot be attached: %s",
+		rbt_warn("process %d, which a user reniced or suspended, cannot be attached: %s",
 			(int)report->pid, strerror(-report->error));
 	}
 }
 
-/* All of a report has come. */
+/* All parts of a report have arrived. */
 static void settle(struct daemon *d)
 {
 	const struct scan_report *report = &d->scan_report;
@@ -293,7 +298,7 @@ static void settle(struct daemon *d)
 		settle_wanted(d, said, k, report);
 	}
 	if (said != NULL && (said->is_wanted || said->has_treat)) {
-		/* What a user says goes before any rule, but for the group. */
+		/* A user's order goes before any rule; only the group still comes from the rule. */
 		if (report->verdict == SCAN_RULE && p != NULL) {
 			take_group(d, p, report);
 		}
@@ -309,7 +314,8 @@ static void settle(struct daemon *d)
 	}
 }
 
-/* All processes have been met: of those that users spoke of, some have no device open any more. */
+/* The scan has visited all processes: orders wait no longer for programs that have no device
+ * open. */
 static void stop_wanting(struct daemon *d)
 {
 	struct said *said;
@@ -320,7 +326,8 @@ static void stop_wanting(struct daemon *d)
 	}
 }
 
-/* Its process has cost us one that looked; it, or another of its user, may do so on purpose. */
+/* Inspecting this process has killed or blocked a scan. The process, or another one of its user,
+ * may do that on purpose, so it is left alone for a while. */
 static void put_off_culprit(struct daemon *d, pid_t child)
 {
 	const struct scan_report *culprit = &d->scan_report;
@@ -333,14 +340,14 @@ static void put_off_culprit(struct daemon *d, pid_t child)
 		k->tries += k->tries < MAX_DOUBLINGS;
 	}
 	if (user != NULL && user_may_be_named(user)) {
-		rbt_warn("process %d cannot be looked at: it is left alone for a while",
+		rbt_warn("process %d cannot be inspected: it is left alone for a while",
 			(int)culprit->pid);
 	}
 	rbt_lost_note(&d->lost, child, scan_looked(culprit), rbt_now_ns(),
 		RBT_LOOK_S * RBT_NS_PER_S << tries);
 }
 
-/* failed: it has died or takes too long. */
+/* failed: the scan has died or takes too long. */
 static void end_scan(struct daemon *d, bool failed)
 {
 	pid_t pid = d->scan_pid;
@@ -378,7 +385,7 @@ static int take_report(struct daemon *d, const void *buf, size_t size)
 	if (report->verdict == SCAN_DONE) {
 		d->scan_not_before_ns =
 			d->scan_is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
-		/* Those that were not met again have ended. */
+		/* Processes that this scan has not seen have ended. */
 		each_sighting(d, forget_unseen);
 		stop_wanting(d);
 		return 0;
@@ -470,7 +477,7 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
 	struct itimerspec spec = {0};
 	struct program *p;
 
-	/* What it reports is numbered by the old ones. */
+	/* The reports of a running scan have the numbers of the old rules. */
 	end_scan(d, false);
 	rules_finish(&d->rules);
 	d->rules = *rules;

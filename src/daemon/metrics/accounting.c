@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the accounts (account.h) of programs and GPUs get their figures from. Nothing here costs a
- * system call: the clock is read from memory, boards are memory, and the hand's answers come
- * anyway.
+ * Feeds the accounts (account.h) of programs and GPUs. Nothing here costs a system call: the clock
+ * and the boards are read from memory, and the hand's replies arrive anyway.
  */
 #include <stdio.h>
 
@@ -26,7 +25,7 @@ bool accounting_needs_tick(const struct daemon *d)
 	return false;
 }
 
-/* The core's clock stands where the last event was: it has been moved on before. */
+/* The core's clock must have been advanced first, because it stands at the last event. */
 static void sample(struct daemon *d, struct program *p)
 {
 	struct rbt_sched_stats stats;
@@ -131,11 +130,11 @@ const char *accounting_reserve_note(struct daemon *d, struct program *p)
 	accounting_fill_reserve(d, p, &reserve);
 	switch (reserve.why_not) {
 	case RBT_NO_RESERVE_UNSEEN:
-		return "no reserve: what it submits is not seen";
+		return "no reserve: its submissions are not seen";
 	case RBT_NO_RESERVE_OVERSTAYED:
 		return "no reserve: busy for longer than max_reserve_ms";
 	case RBT_NO_RESERVE_WORTHLESS:
-		return "no reserve: its requests are as fast without one, and others slower with it";
+		return "no reserve: its requests are as fast without one, and a reserve slows others down";
 	default:
 		return "";
 	}

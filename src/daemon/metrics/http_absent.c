@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of http.c where there is no libmicrohttpd. */
+/* Replaces http.c if Rubato is built without libmicrohttpd. */
 #include <errno.h>
 
 #include "daemon/metrics/http.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the driver behind a program may be told. A driver that is not known may understand
- * timeslices and no suspends, or neither; the backend has tried it.
+ * Which actions a program's driver accepts. An unknown driver may accept timeslices but no
+ * suspends, or neither. The backend has found that out by a driver trial.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void explain(const struct rbt_backend *b, uint32_t cap, char *buf, size_t
 	if (b->why_not != NULL) {
 		b->why_not(cap, buf, size);
 	} else {
-		snprintf(buf, size, "the %s driver's version is not known", b->name);
+		snprintf(buf, size, "the version of the %s driver is unknown", b->name);
 	}
 }
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The crowd at the door: whoever speaks to the control socket. Anybody may, so nobody may have all
- * of the daemon's files, time or log.
+ * Limits for peers. Anybody may connect to the control socket, so no peer may take all of the
+ * daemon's files, time or log.
  *
- * Files: each connection, program and client costs some. A user has a quarter of them at most, in a
- * daemon of their own three, and the last is root's; a process has a few connections.
+ * Files: each connection, program and client costs some. A user may have a quarter of the files,
+ * and three quarters in their own daemon. The last quarter is for root. A process may have a few
+ * connections.
  *
- * Time: connections are watched by an epoll set of their own, which is one source among others of
- * the loop: however many of them speak at once, one message is taken between two looks at timers,
- * boards and the hand. What a message takes is charged to its sender and its user; who has had more
- * than a share of our time is not listened to for a while, which costs them and nobody else.
+ * Time: connections are watched by an epoll set of their own, which is one source among others in
+ * the loop. However many peers send at once, the loop takes one message, and then checks timers,
+ * boards and the hand. The time that a message takes is charged to its peer and to the peer's user.
+ * A peer that used more than its share is paused for a while, at the cost of nobody else.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,16 +29,17 @@
 #define MAX_SILENT_USERS    64u
 #define FDS_WITHOUT_A_LIMIT 1024u
 
-/* Shares of our time, as one part of so many; and what may be had at once after a pause. All of a
- * process's connections together stay below what their user has. */
+/* Shares of the daemon's time, as one part in so many, and how much a peer or user may take at once
+ * after a pause. All connections of one process together stay below the share of their user. */
 #define PEER_SHARE    32u
 #define PEER_BURST_NS (500 * RBT_NS_PER_MS)
 #define USER_SHARE    4u
 #define USER_BURST_NS RBT_NS_PER_S
-/* A message costs at least the first; more than the second is the driver's doing. */
+/* A message costs at least MIN_COST_NS. If it took longer than MAX_COST_NS, the driver was slow,
+ * and the peer is not charged for that. */
 #define MIN_COST_NS (20 * RBT_NS_PER_US)
 #define MAX_COST_NS (5 * RBT_NS_PER_MS)
-/* Lines about a user, or one trouble: one in so long, and a few at once. */
+/* Log lines per user, or per kind of trouble: one per LINE_NS, and MAX_LINES at once. */
 #define LINE_NS       (10 * RBT_NS_PER_S)
 #define MAX_LINES     5u
 #define LINE_BURST_NS ((MAX_LINES - 1) * LINE_NS)
@@ -45,16 +47,16 @@
 struct user {
 	uid_t uid;
 	uint32_t n_fds;
-	uint64_t spent_ns; /* its rate: see take() */
+	uint64_t spent_ns; /* see take() */
 	uint64_t said_ns;
-	bool was_refused;  /* and that was said */
-	pid_t refused_pid; /* the same, of its connections */
+	bool was_refused;  /* the refusal has been logged */
+	pid_t refused_pid; /* the process whose refused connections have been logged */
 	LIST_ENTRY(user) link;
 };
 
 /*
- * A rate: *at_ns is when all that was taken so far would have been given out at the pace of one
- * part in `share`. Whether that is further ahead than the burst allows.
+ * A rate limit. at_ns is the time at which everything taken so far would have been handed out, at
+ * the pace of one part in `share`. Returns whether that is further ahead than the burst allows.
  */
 static bool is_over(uint64_t at_ns, uint64_t now_ns, uint64_t share, uint64_t burst_ns)
 {
@@ -89,14 +91,14 @@ static uint32_t most_fds(const struct daemon *d, uid_t uid)
 	if (uid == 0) {
 		return UINT32_MAX;
 	}
-	/* A daemon of one's own is there for one's own programs. */
+	/* A user's own daemon mainly serves that user's programs. */
 	if (uid == geteuid()) {
 		return 3 * quarter;
 	}
 	return quarter < MAX_FDS_PER_USER ? quarter : MAX_FDS_PER_USER;
 }
 
-/* Those who have nothing and have said nothing for a while. */
+/* Forgets users who have no files and have sent nothing for a while. */
 static void forget_silent(struct daemon *d)
 {
 	struct user *u, *next;
@@ -142,8 +144,9 @@ int user_charge(struct daemon *d, struct user *u, uint32_t n_fds)
 
 	if (u->n_fds + n_fds > most || (u->uid != 0 && d->n_fds + n_fds > d->max_fds / 4 * 3)) {
 		if (!u->was_refused && user_may_be_named(u)) {
-			rbt_warn("user %u has %u of %u files: no more of its programs and "
-				 "connections are taken in",
+			rbt_warn(
+				"user %u has %u of %u files: more programs and connections of this "
+				"user are refused",
 				(unsigned)u->uid, u->n_fds, most);
 		}
 		u->was_refused = true;
@@ -171,13 +174,13 @@ int crowd_admit(struct daemon *d, struct peer *peer)
 	}
 	if (n >= MAX_PEERS_PER_PID) {
 		if (peer->user->refused_pid != peer->pid && user_may_be_named(peer->user)) {
-			rbt_warn("process %d has %u connections: no more are taken in",
-				(int)peer->pid, n);
+			rbt_warn("process %d has %u connections: more are refused", (int)peer->pid,
+				n);
 		}
 		peer->user->refused_pid = peer->pid;
 		return -EDQUOT;
 	}
-	/* A connection makes work as a message does. */
+	/* Accepting a connection costs as much as a message. */
 	take(&peer->user->spent_ns, rbt_now_ns(), MIN_COST_NS, USER_SHARE);
 	return user_charge(d, peer->user, RBT_FDS_PER_PEER);
 }
@@ -206,13 +209,13 @@ static void on_crowd(struct daemon *d, struct source *s, uint32_t events)
 	}
 }
 
-/* Where its messages come from now. */
+/* The source of the peer's messages at present. */
 static struct source *mouth(struct peer *peer)
 {
 	return peer->porter.fd >= 0 ? &peer->porter : &peer->source;
 }
 
-/* When it may be listened to again. */
+/* When the peer may send again. */
 static uint64_t paused_until(const struct peer *peer)
 {
 	uint64_t peer_ns = peer->spent_ns - PEER_BURST_NS * PEER_SHARE;
@@ -278,7 +281,8 @@ int crowd_welcome(struct daemon *d, struct peer *peer)
 {
 	int r = crowd_watch(d, &peer->source);
 
-	/* Who is cut off and comes again is the same user each time. */
+	/* A peer cannot evade a pause by connecting again, because the time is charged to its
+	 * user. */
 	if (r == 0 && paused_until(peer) > rbt_now_ns()) {
 		pause_peer(d, peer);
 	}
@@ -323,7 +327,7 @@ void crowd_settle(struct daemon *d)
 	d->speaking_user = NULL;
 }
 
-/* A program costs four fds or more: a crowd of them goes beyond the usual soft limit. */
+/* A program costs at least four fds, so many programs need more than the usual soft limit. */
 static void raise_fd_limit(struct daemon *d)
 {
 	struct rlimit limit;

@@ -15,7 +15,7 @@ struct old_hello {
 	struct rbt_msg_header h;
 	uint32_t priority;
 	uint32_t force;
-	uint64_t timeslice_us; /* 0: by its priority */
+	uint64_t timeslice_us; /* 0: the slice of the priority */
 	uint64_t loaded_ns;    /* the first shims do not send this field */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Users who have others to give away: /etc/subuid gives a user 65536 more numbers, for containers.
- * What is shared between users is shared between those who own the numbers, or one of them could
- * have a share for each.
+ * Users with subordinate uids: /etc/subuid gives a user 65536 more uids, for containers. Shares
+ * between users are shares between the owners of the uids. Otherwise a user could get one share per
+ * subordinate uid.
  */
 #include <pwd.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define SUBUID     "/etc/subuid"
 #define MAX_OWNERS 65536
 
-/* Where they begin, for what root has: root itself has no limits. */
+/* If root owns the range, its first uid stands for the owner, because root itself has no limits. */
 static uid_t bucket(const char *name, uid_t first)
 {
 	const struct passwd *pw = NULL;

@@ -12,15 +12,17 @@
 
 #define PORTER_NAME "rubato-porter"
 
-/* What a porter sends on, up to the end of the message; the files go beside it. */
+/* The message of a porter to the daemon, up to the end of the bytes. The files are sent along with
+ * it. */
 struct parcel {
-	int32_t error;  /* 0, or -errno of its files: then there are none, and no message either */
-	uint32_t stays; /* the porter stands between us and an agent: it is silent if we are */
+	/* 0, or -errno if the files cannot be passed on; then there are no files and no bytes */
+	int32_t error;
+	uint32_t stays; /* the porter now serves an agent, and sends nothing unless it is asked */
 	char bytes[RBT_MSG_MAX];
 };
 #define PARCEL_HEAD offsetof(struct parcel, bytes)
 
-/* In a process of its own, with a connection as its first kept file (util/aside.h). */
+/* Runs in a child process. The connection is its first kept file (util/aside.h). */
 void porter_run(int sock, void *data);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may do what, as with nice(1): your own programs, and downwards. Anything else is for root and
- * for the members of a group. A daemon of your own has only your own programs to weigh against each
- * other.
+ * Rights, as with nice(1): users may lower their own programs. Everything else is for root and for
+ * the members of a group. In a user's own daemon, that user may do everything, because only their
+ * own programs compete there.
  *
- * A peer's groups are those the kernel gives it (SO_PEERGROUPS), as it would for a file: no user
- * database is asked, which could be a server that does not answer.
+ * A peer's groups are those that the kernel has for it (SO_PEERGROUPS), as with files. The user
+ * database is not asked, because it may be a server that does not answer.
  */
 #include <errno.h>
 #include <grp.h>
@@ -29,7 +29,7 @@ void rights_resolve(struct daemon *d, const char *group)
 	}
 }
 
-/* Whether the socket's peer had the group when it connected, beside its first one. */
+/* Whether the socket's peer had the group as a supplementary group when it connected. */
 static bool has_group(int fd, gid_t wanted)
 {
 	gid_t few[64], *groups = few, *many = NULL;
@@ -37,7 +37,7 @@ static bool has_group(int fd, gid_t wanted)
 	bool found = false;
 
 	int r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
-	/* When there are more, the kernel says how much room they need. */
+	/* If there are more groups, the kernel says how much room they need. */
 	if (r < 0 && errno == ERANGE && (many = malloc(size)) != NULL) {
 		groups = many;
 		r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
@@ -87,7 +87,7 @@ struct rbt_limits limits_in_force(const struct daemon *d, const struct program *
 	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
 	struct rbt_limits now = rbt_sched_limits(d->sched, &own);
 
-	/* The configuration may have been another when they were said. */
+	/* The configuration may have changed since the user gave the order. */
 	if ((p->granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&
 		now.max_reserve_ms > all.max_reserve_ms) {
 		own.max_reserve_ms = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What users have said of processes, which holds until the process ends or runs another program:
- * longer than a connection of its shim, and perhaps longer than we live. So it is kept by pid and
- * start time, and in a file of one entry per process, which is replaced as a whole.
+ * The renices and suspends that users ordered. They hold until the process ends or runs another
+ * program, which can be longer than the connection of its shim, and longer than the daemon lives.
+ * So they are kept by pid and start time, in memory and in a file. The file has one entry per
+ * process and is replaced as a whole.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,10 +20,10 @@
 #include "util/time.h"
 
 #define BYHAND_MAGIC 0x34646e68u
-/* No version has a larger treatment. */
+/* The limit for treatments of all versions. */
 #define TREAT_SIZE_MAX 4096
 
-/* On disk. A treatment follows, which begins with its size. */
+/* An entry of the file. A treatment follows, which begins with its size. */
 struct entry {
 	uint32_t magic;
 	int32_t pid;
@@ -121,11 +122,12 @@ void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_treat
 		return;
 	}
 	said->said_ns = rbt_now_ns();
-	/* A program that is resumed before it was found may have been reniced, too. */
+	/* The order may be a resume before the program was found; an earlier renice of it still
+	 * holds. */
 	said->is_wanted = said->is_wanted && p == NULL && !is_treat;
 	said->has_treat = said->has_treat || is_treat;
 	if (p != NULL || is_treat) {
-		/* A program that is back to normal may have been let go of. */
+		/* A program that is back to normal may have been dropped by the daemon. */
 		said->treat = p != NULL ? p->treat : RBT_TREATMENT_INIT;
 		said->granted = p != NULL ? p->granted : 0;
 	}
@@ -134,7 +136,7 @@ void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_treat
 	byhand_write(d);
 	if (p != NULL && is_treat && p->rule[0] != '\0') {
 		p->rule[0] = '\0';
-		d->dirty = true; /* it may have been kept for the rule alone */
+		d->dirty = true; /* the program may have been kept only because of the rule */
 	}
 }
 
@@ -202,10 +204,10 @@ void byhand_write(struct daemon *d)
 	}
 	bool is_written = r == 0 && rename(tmp, path) == 0;
 	if (!is_written && !d->byhand_is_lost && line_is_due(&d->lost_said_ns)) {
-		rbt_warn("%s cannot be written: what users say is forgotten if rubatod is killed",
+		rbt_warn("%s cannot be written: renices and suspends are lost if rubatod is killed",
 			path);
 	}
-	/* Nothing is better than older words: a resumed program would be suspended again. */
+	/* No file is better than an old one, which would suspend a resumed program again. */
 	if (!is_written) {
 		unlink(tmp);
 		unlink(path);

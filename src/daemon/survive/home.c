@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runtime directory, which is ours while we hold its lock. It can be taken from under us: a
- * user's /run/user/UID goes with the last login, and what tidies /tmp removes what looks old.
- * Programs go on with us over the connections they have, but nobody finds us any more. So we look
- * now and then, and go back there; or, if another daemon was faster, leave the programs to it,
- * which they find by themselves.
+ * The runtime directory, which belongs to the daemon that holds its lock. The directory can vanish:
+ * /run/user/UID goes with the user's last login, and cleaners of /tmp remove old files. Connected
+ * programs stay connected then, but nobody else can find the daemon. So it checks the directory now
+ * and then, and creates it again. If another daemon did so first, this daemon leaves the programs
+ * to it; they connect to it by themselves.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "util/runtime.h"
 #include "util/time.h"
 
-/* Also the time that somebody who is removing the directory has to get done with it. */
+/* This also gives a process that is removing the directory the time to finish. */
 #define LOOK_EVERY_NS RBT_NS_PER_S
 #define CLAIM_NS      (500 * RBT_NS_PER_MS)
 #define CLAIM_STEP_US 2000
@@ -41,8 +41,9 @@ static int take_lock(const struct daemon *d)
 	return fd;
 }
 
-/* A process that a killed daemon had just forked has its lock for a moment more. A service manager
- * would take that for a failed start; for other daemons the keeper waits. */
+/* A child that a killed daemon had just forked still has the lock for a moment, so the lock is
+ * tried for a while. A service manager would report a failed start; for other daemons the keeper
+ * waits. */
 static int claim_lock(const struct daemon *d)
 {
 	uint64_t end_ns = rbt_now_ns() + (d->is_system ? CLAIM_NS : 0);
@@ -83,8 +84,8 @@ bool home_is_ours(const struct daemon *d)
 	       held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
-/* Whether tools and programs still look for us where we were: for a user who is not logged in it
- * may be elsewhere. */
+/* Whether tools and programs still look for us at this path. It may differ for a user who is no
+ * longer logged in. */
 static bool is_same_place(const struct daemon *d)
 {
 	char dir[sizeof(d->runtime_dir)];
@@ -93,7 +94,7 @@ static bool is_same_place(const struct daemon *d)
 	return r == 0 && strcmp(dir, d->runtime_dir) == 0;
 }
 
-/* 0, or -errno: nobody can find us yet. */
+/* Returns 0, or -errno if nobody can find us yet. */
 static int go_back(struct daemon *d)
 {
 	if (!home_is_ours(d)) {
@@ -121,7 +122,8 @@ void home_tick(struct daemon *d, uint64_t now_ns)
 		d->is_homeless = false;
 		return;
 	}
-	/* Not at the first look: whoever removes it may not be done. */
+	/* The first check only notes the loss: the process that removes the directory may not be
+	 * done. */
 	int r = d->is_homeless ? go_back(d) : -EAGAIN;
 	d->is_homeless = r < 0;
 	if (r == -EBUSY) {

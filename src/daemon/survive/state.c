@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state file: for every program that may be found suspended or with a changed slice if daemon
- * and hand are killed together, who it is and the records to reach it by. A sequence of entries,
- * each followed by an encoded record. Replaced as a whole by rename(); a file that does not parse
- * is ignored from that point on.
+ * The state file. It lists every program that may be found suspended or with a changed slice if
+ * daemon and hand are killed together, with the records needed to restore it. It is a sequence of
+ * entries, each followed by an encoded record. It is replaced as a whole by rename(). If an entry
+ * cannot be parsed, the rest of the file is ignored.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,15 +29,15 @@ struct entry {
 	int32_t pid;
 	uint64_t start_time;
 	uint32_t size;    /* of the record that follows */
-	uint32_t is_left; /* it could not be put back, and the hand does not know of it any more */
+	uint32_t is_left; /* it could not be restored, and the hand no longer has it */
 };
 
 struct unhealed {
 	LIST_ENTRY(unhealed) link;
-	/* Put back by the record that the file had. The program may have set a slice since that was
-	 * written: its next record says so, and then it is put back once more. */
+	/* It was restored with the record in the file. The program may have set a slice after that
+	 * record was written. Then its next record says so, and it is restored once more. */
 	bool is_healed;
-	bool is_said; /* that it could not be put back */
+	bool is_said; /* the failure to restore it has been logged */
 	struct entry entry;
 	char record[];
 };
@@ -76,7 +76,7 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 		ssize_t n = -1;
 
-		/* An agent puts its program back by itself. */
+		/* An agent restores its program by itself. */
 		if (mine != NULL && (mine->rec.flags & RBT_RECORD_AGENT) == 0) {
 			n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf, sizeof(buf));
 		}
@@ -98,8 +98,9 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 	return 0;
 }
 
-/* Who wants nothing special may be kept off for somebody who does, or because the policy gives
- * turns to all; and what was done is not undone yet when nobody wants it any more. */
+/* A program without special treatment counts, too: it may be kept off for another one, or because
+ * the policy gives turns to all. Changes also count until they are undone, even if they are no
+ * longer wanted. */
 bool state_is_needed(struct daemon *d)
 {
 	struct program *p;
@@ -151,9 +152,10 @@ void state_write(struct daemon *d)
 	if (f != NULL && fclose(f) != 0 && r == 0) {
 		r = -errno;
 	}
-	/* A full disk only costs the safety net below two others: go on without. It is said once,
-	 * for the file is written again with every change; and not with every other change, for
-	 * what is unlinked below makes room for the next one. */
+	/* Without the file, two other safety nets remain, so a full disk is no reason to stop. The
+	 * failure is logged once, because the file is written with every change. It is not logged
+	 * with every other change either: the unlink below makes room for the next attempt, which
+	 * may succeed. */
 	if (r < 0 && !d->state_is_lost && line_is_due(&d->lost_said_ns)) {
 		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
 	}
@@ -259,7 +261,7 @@ void state_heal(struct daemon *d, bool is_done)
 		} else if (r < 0 && !u->is_said) {
 			u->is_said = true;
 			rbt_warn("process %d may still be held by a scheduler that died (%s); "
-				 "`rubato resume %d` as root puts it back",
+				 "`rubato resume %d` as root restores it",
 				(int)u->entry.pid, strerror(-r), (int)u->entry.pid);
 		}
 	}
@@ -299,12 +301,12 @@ void state_keep(struct daemon *d, const struct program *p, const struct rbt_reco
 		.size = n > 0 ? (uint32_t)n : 0,
 	};
 
-	/* Nothing is left of a program that has ended. */
+	/* A program that has ended needs no restoring. */
 	if (n <= 0 || rbt_pidfd_has_exited(p->pidfd.fd)) {
 		return;
 	}
 	if (user_may_be_named(p->user)) {
-		rbt_warn("process %d may still be held: the driver refused to let it go; `rubato "
+		rbt_warn("process %d may still be held: the driver refused to restore it; `rubato "
 			 "resume %d` tries again",
 			(int)e.pid, (int)e.pid);
 	}
