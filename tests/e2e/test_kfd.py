@@ -61,6 +61,47 @@ def unharmed(s, p):
 
 
 @device(*AMD)
+def test_doorbell_starts_work(s):
+    p = client(s, "--queues", 1, "--sdma", 0)
+    assert p.ask("silent 5") == "silent"
+    time.sleep(0.2)
+    assert [q["completed"] for q in queues(s, p.pid)] == [0] and not queues(s, p.pid)[0]["running"]
+    # The pointer says how many.
+    p.ask("submit 1")
+    assert p.ask("drain") == "drained"
+    assert [q["completed"] for q in queues(s, p.pid)] == [6]
+
+
+def rates(s, programs, seconds):
+    """Packets that each has run meanwhile, by one clock: looks at the device are looks at all of them."""
+    def look():
+        found = s.state()["kfd"]["queues"]
+        return [sum(q["completed"] for q in found if q["pid"] == p.pid and q["type"] == "aql") for p in programs]
+    before = look()
+    time.sleep(seconds)
+    return [b - a for a, b in zip(before, look())]
+
+
+@device(*AMD, "--packet-us", "5000")
+def test_programs_share_a_gpu(s):
+    """Equal parts, or by priority; one that is off leaves its part to the other."""
+    programs = [client(s, "--queues", 1, "--sdma", 0) for _ in range(2)]
+    for p in programs:
+        p.ask("submit 1000")    # 5 s if it had the GPU for itself: rings do not run empty, whatever the machine does
+    eventually("both run", lambda: all(queues(s, p.pid)[0]["share_percent"] == 50 for p in programs))
+    a, b = rates(s, programs, 1)
+    assert abs(a - b) <= 1 + a // 10 and a > 10, (a, b)
+    assert programs[0].ask("set 100 15") == "set"
+    eventually("its share is larger", lambda: queues(s, programs[0].pid)[0]["share_percent"] == 66)
+    a, b = rates(s, programs, 1)
+    assert 1.7 < a / b < 2.4, (a, b)
+    assert programs[0].ask("set 0 7") == "set"
+    eventually("all of it", lambda: queues(s, programs[1].pid)[0]["share_percent"] == 100)
+    assert rates(s, programs, 0.3)[0] == 0
+    assert all(q["restarted"] == 0 for p in programs for q in queues(s, p.pid))
+
+
+@device(*AMD)
 def test_queues(s):
     p = client(s, "--memory-mib", 32)
     text = tool(s, "queues", p.pid).stdout

@@ -2,8 +2,8 @@
 /*
  * Speaks the HSA runtime's opening dialogue to /dev/kfd: version, apertures, address spaces, the
  * runtime handshake, queues with ring, pointers and save area; and then lives on, moving write
- * pointers. What a ROCm program looks like to everything that watches or debugs one. Works on the
- * software GPU.
+ * pointers and ringing doorbells. What a ROCm program looks like to everything that watches or
+ * debugs one. Works on the software GPU.
  *
  * Standard input takes commands, each answered by a line:
  *   more        a further compute queue             free      destroys the last queue
@@ -11,6 +11,8 @@
  *   queues      write and read pointers             saved     bytes of wave state in save areas
  *   runtime     starts the runtime (--no-runtime)   stop      ends it
  *   toggle N    ends and starts it N times
+ *   measure N P MS  N requests of P packets to the first queue, every MS ms: their times, in us
+ *   silent N    N packets into every queue, with no doorbell rung
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               exec      becomes another program
  *   quit
@@ -42,10 +44,13 @@
 #define BUSY_PACKETS 16
 #define SAVE_BYTES   0x8000u
 #define DRAIN_MS     20000
+#define DOORBELLS    8192u /* bytes that a process has on a GPU */
+#define MAX_REQUESTS 1000u
+#define LOOK_US      200 /* how often the end of a request is looked for */
 
 struct queue {
 	uint32_t id, type;
-	volatile uint64_t *wptr, *rptr;
+	volatile uint64_t *wptr, *rptr, *bell;
 	uint8_t *ring, *save;
 	uint64_t seen; /* where the read pointer was: it never goes back */
 };
@@ -62,6 +67,7 @@ static struct kfd_aperture gpus[MAX_GPUS];
 static struct queue queues[KFD_MAX_QUEUES];
 static int n_queues;
 static uint64_t submitted;
+static uint8_t *doorbells; /* of the GPU */
 static volatile sig_atomic_t n_signals;
 
 static void die(const char *what)
@@ -136,6 +142,19 @@ static void *map(size_t size)
 	return p;
 }
 
+/* The page is the file's, the place in it the queue's. */
+static volatile uint64_t *find_doorbell(uint64_t offset)
+{
+	if (doorbells == NULL) {
+		doorbells = mmap(NULL, DOORBELLS, PROT_READ | PROT_WRITE, MAP_SHARED, kfd,
+			(off_t)(offset & ~(uint64_t)(DOORBELLS - 1)));
+		if (doorbells == MAP_FAILED) {
+			die("doorbells");
+		}
+	}
+	return (volatile uint64_t *)(doorbells + (offset & (DOORBELLS - 1)));
+}
+
 static void add_queue(uint32_t type)
 {
 	struct queue *q = &queues[n_queues];
@@ -170,6 +189,7 @@ static void add_queue(uint32_t type)
 			   : KFD_IOC_CREATE_QUEUE,
 		&a, "create queue");
 	q->id = a.queue_id;
+	q->bell = find_doorbell(a.doorbell_offset);
 	n_queues++;
 }
 
@@ -217,7 +237,7 @@ static uint64_t room(const struct queue *q)
 	return RING_BYTES / PACKET_BYTES * step(q) - (*q->wptr - *q->rptr);
 }
 
-static void submit(struct queue *q, uint64_t packets)
+static void put_packets(struct queue *q, uint64_t packets)
 {
 	for (uint64_t i = 0; i < packets && room(q) >= step(q); i++) {
 		uint64_t at = *q->wptr / step(q) % (RING_BYTES / PACKET_BYTES);
@@ -226,6 +246,13 @@ static void submit(struct queue *q, uint64_t packets)
 		__atomic_store_n(q->wptr, *q->wptr + step(q), __ATOMIC_RELEASE);
 		submitted++;
 	}
+}
+
+static void submit(struct queue *q, uint64_t packets)
+{
+	put_packets(q, packets);
+	/* The pointer is there before the GPU is told to look at it. */
+	__atomic_store_n(q->bell, *q->wptr, __ATOMIC_RELEASE);
 }
 
 static void check_queues(void)
@@ -266,6 +293,28 @@ static bool drain(void)
 	return false;
 }
 
+/* Requests come at their times, whether the one before is done or not. */
+static void measure(unsigned n, unsigned packets, double period_ms)
+{
+	struct queue *q = &queues[0];
+	double start_s = client_now_s();
+	struct timespec pause = {.tv_nsec = LOOK_US * 1000L};
+
+	printf("times");
+	for (unsigned i = 0; i < n && i < MAX_REQUESTS; i++) {
+		double due_s = start_s + i * period_ms / 1e3;
+		while (client_now_s() < due_s) {
+			nanosleep(&pause, NULL);
+		}
+		submit(q, packets);
+		while (*q->rptr < *q->wptr) {
+			nanosleep(&pause, NULL);
+		}
+		printf(" %.0f", (client_now_s() - due_s) * 1e6);
+	}
+	printf("\n");
+}
+
 static void announce(void)
 {
 	printf("ready pid=%d gpu=%u queues=", (int)getpid(), gpus[opt.gpu].gpu_id);
@@ -299,7 +348,7 @@ static void print_saved(void)
 /* Returns false to end. */
 static bool obey(const char *line)
 {
-	unsigned percentage, priority, times;
+	unsigned percentage, priority, times, packets, period_ms;
 
 	if (strcmp(line, "more") == 0) {
 		add_queue(KFD_QUEUE_COMPUTE_AQL);
@@ -312,6 +361,13 @@ static bool obey(const char *line)
 			submit(&queues[i], strtoull(line + 7, NULL, 10));
 		}
 		printf("submitted %" PRIu64 "\n", submitted);
+	} else if (sscanf(line, "silent %u", &packets) == 1) {
+		for (int i = 0; i < n_queues; i++) {
+			put_packets(&queues[i], packets);
+		}
+		puts("silent");
+	} else if (sscanf(line, "measure %u %u %u", &times, &packets, &period_ms) == 3) {
+		measure(times, packets, period_ms);
 	} else if (strcmp(line, "drain") == 0) {
 		puts(drain() ? "drained" : "stuck");
 	} else if (strcmp(line, "queues") == 0) {
