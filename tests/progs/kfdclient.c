@@ -11,17 +11,19 @@
  *   queues      write and read pointers             saved     bytes of wave state in save areas
  *   runtime     starts the runtime (--no-runtime)   stop      ends it
  *   toggle N    ends and starts it N times
- *   measure N P MS  N requests of P packets to the first queue, every MS ms: their times, in us
  *   silent N    N packets into every queue, with no doorbell rung
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               exec      becomes another program
  *   quit
- * and what is in odd.h.
+ * and what is in odd.h. With --json it begins and ends as programs in bench/ do; these answer so:
+ *   measure P N RATE SEED   N requests of P packets to the first queue, RATE a second
+ *   count       packets run by compute queues       go, pause   with --busy or without
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -45,8 +47,7 @@
 #define SAVE_BYTES   0x8000u
 #define DRAIN_MS     20000
 #define DOORBELLS    8192u /* bytes that a process has on a GPU */
-#define MAX_REQUESTS 1000u
-#define LOOK_US      200 /* how often the end of a request is looked for */
+#define LOOK_US      200   /* how often the end of a request is looked for */
 
 struct queue {
 	uint32_t id, type;
@@ -56,11 +57,11 @@ struct queue {
 };
 
 static struct {
-	int compute, sdma, gpu, memory_mib;
-	bool busy, no_runtime, old_queue;
+	int compute, sdma, gpu, memory_mib, depth;
+	bool busy, no_runtime, old_queue, json;
 	int churn_ms;
 	double for_s;
-} opt = {.compute = 2, .sdma = 2};
+} opt = {.compute = 2, .sdma = 2, .depth = BUSY_PACKETS};
 
 static int kfd = -1;
 static struct kfd_aperture gpus[MAX_GPUS];
@@ -293,30 +294,70 @@ static bool drain(void)
 	return false;
 }
 
-/* Requests come at their times, whether the one before is done or not. */
-static void measure(unsigned n, unsigned packets, double period_ms)
+static void wait_for(double due_s)
 {
-	struct queue *q = &queues[0];
-	double start_s = client_now_s();
-	struct timespec pause = {.tv_nsec = LOOK_US * 1000L};
-
-	printf("times");
-	for (unsigned i = 0; i < n && i < MAX_REQUESTS; i++) {
-		double due_s = start_s + i * period_ms / 1e3;
-		while (client_now_s() < due_s) {
-			nanosleep(&pause, NULL);
-		}
-		submit(q, packets);
-		while (*q->rptr < *q->wptr) {
-			nanosleep(&pause, NULL);
-		}
-		printf(" %.0f", (client_now_s() - due_s) * 1e6);
+	while (client_now_s() < due_s) {
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000L}, NULL);
 	}
-	printf("\n");
+}
+
+/* They arrive by a Poisson process, and are served one after another. What the machine is late by
+ * in noticing an arrival is no part of a request's time. */
+static void measure(unsigned packets, unsigned n, double rate, unsigned seed)
+{
+	unsigned short state[3] = {(unsigned short)seed};
+	double due_s = client_now_s(), end_s = due_s;
+
+	printf("{\"latency_us\": [");
+	for (unsigned i = 0; i < n; i++) {
+		due_s += -log(1 - erand48(state)) / rate;
+		bool idle = due_s >= end_s;
+		wait_for(due_s);
+		double start_s = idle ? client_now_s() : due_s;
+		submit(&queues[0], packets);
+		while (*queues[0].rptr < *queues[0].wptr) {
+			nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000L}, NULL);
+		}
+		end_s = client_now_s();
+		printf("%s%.0f", i > 0 ? ", " : "", (end_s - start_s) * 1e6);
+	}
+	printf("]}\n");
+}
+
+static void count(void)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < n_queues; i++) {
+		sum += queues[i].type == KFD_QUEUE_SDMA ? 0 : *queues[i].rptr;
+	}
+	printf("{\"count\": %" PRIu64 ", \"now_ns\": %.0f}\n", sum, client_now_s() * 1e9);
+}
+
+static bool obey_bench(const char *line)
+{
+	unsigned packets, n, seed;
+	double rate;
+
+	if (sscanf(line, "measure %u %u %lf %u", &packets, &n, &rate, &seed) == 4) {
+		measure(packets, n, rate, seed);
+	} else if (strcmp(line, "count") == 0) {
+		count();
+	} else if (strcmp(line, "go") == 0 || strcmp(line, "pause") == 0) {
+		opt.busy = line[0] == 'g';
+		puts("{}");
+	} else {
+		return false;
+	}
+	return true;
 }
 
 static void announce(void)
 {
+	if (opt.json) {
+		printf("{\"ready\": \"kfdclient\", \"pid\": %d}\n", (int)getpid());
+		return;
+	}
 	printf("ready pid=%d gpu=%u queues=", (int)getpid(), gpus[opt.gpu].gpu_id);
 	for (int i = 0; i < n_queues; i++) {
 		printf("%s%u", i > 0 ? "," : "", queues[i].id);
@@ -348,7 +389,7 @@ static void print_saved(void)
 /* Returns false to end. */
 static bool obey(const char *line)
 {
-	unsigned percentage, priority, times, packets, period_ms;
+	unsigned percentage, priority, times, packets;
 
 	if (strcmp(line, "more") == 0) {
 		add_queue(KFD_QUEUE_COMPUTE_AQL);
@@ -366,8 +407,6 @@ static bool obey(const char *line)
 			put_packets(&queues[i], packets);
 		}
 		puts("silent");
-	} else if (sscanf(line, "measure %u %u %u", &times, &packets, &period_ms) == 3) {
-		measure(times, packets, period_ms);
 	} else if (strcmp(line, "drain") == 0) {
 		puts(drain() ? "drained" : "stuck");
 	} else if (strcmp(line, "queues") == 0) {
@@ -396,7 +435,7 @@ static bool obey(const char *line)
 		die("exec");
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
-	} else if (!odd_obey(line, kfd)) {
+	} else if (!obey_bench(line) && !odd_obey(line, kfd)) {
 		printf("unknown command '%s'\n", line);
 	}
 	fflush(stdout);
@@ -408,7 +447,9 @@ static void work(double *churned_s)
 	check_queues();
 	for (int i = 0; opt.busy && i < n_queues; i++) {
 		uint64_t pending = (*queues[i].wptr - *queues[i].rptr) / step(&queues[i]);
-		submit(&queues[i], pending < BUSY_PACKETS ? BUSY_PACKETS - pending : 0);
+		if (pending < (uint64_t)opt.depth) {
+			submit(&queues[i], (uint64_t)opt.depth - pending);
+		}
 	}
 	if (opt.churn_ms > 0 && client_now_s() - *churned_s > opt.churn_ms / 1e3) {
 		*churned_s = client_now_s();
@@ -420,7 +461,7 @@ static void work(double *churned_s)
 	}
 }
 
-/* Until quit, --for is over, or killed; at the end of standard input it goes on. */
+/* Until quit, --for is over, or killed; at the end of standard input it goes on, without --json. */
 static void live(void)
 {
 	static struct client_input in = {.fd = STDIN_FILENO};
@@ -433,7 +474,7 @@ static void live(void)
 			work(&churned_s);
 			continue;
 		}
-		if (client_read(&in) && !obey(in.line)) {
+		if ((client_read(&in) && !obey(in.line)) || (opt.json && in.fd < 0)) {
 			return;
 		}
 	}
@@ -442,7 +483,7 @@ static void live(void)
 static void usage(int code)
 {
 	fputs("usage: kfdclient [--queues N] [--sdma N] [--gpu I] [--memory-mib N] [--busy]\n"
-	      "  [--churn-ms N] [--no-runtime] [--for SECONDS]\n",
+	      "  [--depth PACKETS] [--churn-ms N] [--no-runtime] [--for SECONDS] [--json]\n",
 		code == 0 ? stdout : stderr);
 	exit(code);
 }
@@ -453,7 +494,8 @@ static void parse(int argc, char **argv)
 	static const struct option longs[] = {{"queues", 1, NULL, 'q'}, {"channels", 1, NULL, 'q'},
 		{"sdma", 1, NULL, 's'}, {"gpu", 1, NULL, 'g'}, {"memory-mib", 1, NULL, 'm'},
 		{"busy", 0, NULL, 'b'}, {"churn-ms", 1, NULL, 'c'}, {"no-runtime", 0, NULL, 'n'},
-		{"for", 1, NULL, 'f'}, {"help", 0, NULL, 'h'}, {0}};
+		{"for", 1, NULL, 'f'}, {"depth", 1, NULL, 'd'}, {"json", 0, NULL, 'j'},
+		{"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -478,6 +520,12 @@ static void parse(int argc, char **argv)
 			break;
 		case 'n':
 			opt.no_runtime = true;
+			break;
+		case 'd':
+			opt.depth = client_count(optarg, 1, RING_BYTES / PACKET_BYTES, usage);
+			break;
+		case 'j':
+			opt.json = true;
 			break;
 		case 'f':
 			opt.for_s = strtod(optarg, NULL);
@@ -515,6 +563,8 @@ int main(int argc, char **argv)
 	announce();
 	fflush(stdout);
 	live();
-	printf("done submitted=%" PRIu64 "\n", submitted);
+	if (!opt.json) {
+		printf("done submitted=%" PRIu64 "\n", submitted);
+	}
 	return 0;
 }
