@@ -202,42 +202,6 @@ int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_k
 	return EXIT_OK;
 }
 
-static bool is_compute(const struct rubato_kfd_queue *q)
-{
-	return q->type == RUBATO_KFD_COMPUTE || q->type == RUBATO_KFD_AQL;
-}
-
-static bool in_every_sample(const struct rubato_kfd_stats *s, uint32_t id)
-{
-	for (uint32_t i = 0; i < s->n_ids; i++) {
-		if (s->ids[i].key == id) {
-			return s->ids[i].n == s->n_samples;
-		}
-	}
-	return false;
-}
-
-void kfd_print_array(
-	pid_t pid, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats)
-{
-	uint32_t n = 0;
-	bool compute = false;
-
-	for (uint32_t i = 0; i < last->n_queues; i++) {
-		compute |=
-			is_compute(&last->queues[i]) && in_every_sample(stats, last->queues[i].id);
-	}
-	printf("/* process %d: %s */\nstatic const uint32_t queue_ids[] = {", (int)pid,
-		compute ? "compute queues that were always there" : "all queues at the last look");
-	for (uint32_t i = 0; i < last->n_queues; i++) {
-		const struct rubato_kfd_queue *q = &last->queues[i];
-		if (!compute || (is_compute(q) && in_every_sample(stats, q->id))) {
-			printf("%s%u", n++ > 0 ? ", " : "", q->id);
-		}
-	}
-	printf("};\nstatic const uint32_t n_queue_ids = %u;\n", n);
-}
-
 static void json_queue(struct rbt_json *j, const struct rubato_kfd_queue *q)
 {
 	uint64_t pending = 0;

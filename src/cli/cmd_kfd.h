@@ -37,10 +37,6 @@ int kfd_failed(const struct command *cmd, pid_t pid, int error);
 /* One line: the process has ended, or has begun another program. */
 void kfd_say_end(const struct command *cmd, pid_t pid);
 
-/* Ids for C: those of compute queues that are in every sample; of all queues if none are. */
-void kfd_print_array(
-	pid_t pid, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats);
-
 void kfd_json_snapshot(struct rbt_json *j, const char *key, const struct rubato_kfd_snapshot *snap,
 	uint64_t start_ns);
 void kfd_json_stats(struct rbt_json *j, const struct rubato_kfd_stats *stats);

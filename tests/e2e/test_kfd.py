@@ -400,6 +400,18 @@ def test_cpp(s):
     done = s.command(monitor, str(p.pid))
     assert done.returncode == 0 and "3 samples: 4 to 4 queues" in done.stdout, done
     unharmed(s, p)
+    # As users write it: their text, unchanged.
+    before = [q["suspends"] for q in queues(s, p.pid)]
+    done = s.command(binary("kfdusers"), str(p.pid))
+    assert done.returncode == 0, done
+    assert [q["suspends"] for q in queues(s, p.pid)] == [n + 1 for n in before]
+    unharmed(s, p)
+    # Its printing is that of the tools: the pointers move, and all else is the same.
+    def still(text):
+        return [re.sub(r" +(-|\d+( bytes)?)$", "", line) for line in text.splitlines() if "sample" not in line]
+    with_addresses = tool(s, "queues", p.pid, "--addresses").stdout
+    printed = done.stdout.split("process ", 1)[1]
+    assert still("process " + printed) == still(with_addresses), (done.stdout, with_addresses)
 
 
 @device(*AMD)
