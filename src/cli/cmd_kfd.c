@@ -282,6 +282,7 @@ static int run(int argc, char **argv)
 		const char *name;
 		const struct command *cmd;
 	} subs[] = {
+		{"check", &cmd_kfd_check},
 		{"monitor", &cmd_kfd_monitor},
 		{"preempt", &cmd_kfd_preempt},
 		{"queues", &cmd_kfd_queues},
@@ -289,11 +290,12 @@ static int run(int argc, char **argv)
 		{"queue_monitor", &cmd_kfd_monitor},
 		{"kfd_preemption_poc", &cmd_kfd_preempt},
 		{"get_queue_info", &cmd_kfd_queues},
+		{"rubato-kfd-check", &cmd_kfd_check},
 	};
 	static char name[40];
 
 	if (argc < 2) {
-		return usage_error(&cmd_kfd, "no tool named: monitor, preempt or queues");
+		return usage_error(&cmd_kfd, "no tool named: check, monitor, preempt or queues");
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		fputs(cmd_kfd.usage, stdout);
@@ -316,11 +318,13 @@ const struct command cmd_kfd = {
 		"Usage: rubato kfd monitor PID [DURATION_S] [INTERVAL_S] [OPTIONS]\n"
 		"       rubato kfd preempt PID [ITERATIONS] [OPTIONS]\n"
 		"       rubato kfd queues PID [OPTIONS]\n"
+		"       rubato kfd check PID [OTHER] [OPTIONS]\n"
 		"\n"
-		"Also called queue_monitor, kfd_preemption_poc and get_queue_info. `monitor` samples a\n"
-		"program's queues (10 s, every 1 s) and sums up; `queues` looks once; `preempt` takes\n"
-		"queues off the GPU and puts them back (10 times), and says how long that takes.\n"
-		"Nothing stays suspended, however it ends.\n"
+		"Also called queue_monitor, kfd_preemption_poc, get_queue_info and rubato-kfd-check.\n"
+		"`monitor` samples a program's queues (10 s, every 1 s) and sums up; `queues` looks\n"
+		"once; `preempt` takes queues off the GPU and puts them back (10 times), and says how\n"
+		"long that takes; `check` does all that, and what classes do to two programs, and\n"
+		"writes a report without names. Nothing stays suspended, however it ends.\n"
 		"\n"
 		"      --json               the same facts, for programs\n"
 		"  monitor, queues:\n"
@@ -336,6 +340,9 @@ const struct command cmd_kfd = {
 		"      --exec COMMAND       keep them off while this shell command runs\n"
 		"      --interval-ms MS     from one preemption to the next (default 10)\n"
 		"      --grace N            let waves run for N x 1024 clocks first, 1 to 255 (default 1)\n"
-		"      --force              also where other programs' queues stand still meanwhile\n",
+		"  preempt, check:\n"
+		"      --force              also where other programs' queues stand still meanwhile\n"
+		"  check:\n"
+		"      --output FILE        the report (default rubato-kfd-report.txt); must be new\n",
 	.run = run,
 };

@@ -9,11 +9,12 @@
 #include "rubato/kfd.h"
 #include "util/json.h"
 
+int kfd_check(int argc, char **argv);
 int kfd_monitor(int argc, char **argv);
 int kfd_preempt(int argc, char **argv);
 int kfd_queues(int argc, char **argv);
 
-extern const struct command cmd_kfd_monitor, cmd_kfd_preempt, cmd_kfd_queues;
+extern const struct command cmd_kfd_check, cmd_kfd_monitor, cmd_kfd_preempt, cmd_kfd_queues;
 
 /* Set by SIGINT and SIGTERM once kfd_catch_signals() was called: what is begun is finished, and
  * the rest left out. */
@@ -33,6 +34,11 @@ int kfd_attach(struct rubato_kfd *kfd, pid_t pid);
 
 /* One line, and the exit code. */
 int kfd_failed(const struct command *cmd, pid_t pid, int error);
+
+/* Before MES, a suspend takes everybody's queues off that GPU for a moment. EXIT_OK if nobody but
+ * the two processes has any there (`but` may be 0); else an exit code, the error said. */
+int kfd_spare_others(
+	const struct command *cmd, pid_t pid, pid_t but, const uint32_t *gpus, uint32_t n);
 
 /* One line: the process has ended, or has begun another program. */
 void kfd_say_end(const struct command *cmd, pid_t pid);

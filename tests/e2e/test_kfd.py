@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness import LONG, Program, alive, binary, device, eventually, main
+from harness import BUILD, LONG, Program, alive, binary, device, eventually, main
 from programs import may_unshare
 
 AMD = ("--amd-gpus", "1")
@@ -130,6 +130,33 @@ def test_own_names(s):
     assert done.returncode == 0 and "2 samples: 4 to 4 queues" in done.stdout, done
     done = s.command(os.path.join(folder, "kfd_preemption_poc"), str(p.pid), "3", "--hold-ms", "1")
     assert done.returncode == 0 and "3 preemptions, 3 complete" in done.stdout, done
+
+
+@device(*AMD)
+def test_check(s):
+    """A report to be sent: figures, and nobody's names."""
+    programs = [client(s, "--busy", "--queues", 1, "--depth", 200) for _ in range(2)]
+    report = os.path.join(s.dir, "report")
+    pids = [str(p.pid) for p in programs]
+    check = os.path.join(os.path.dirname(binary("rubato")), "rubato-kfd-check")
+    done = s.command(check, *pids, "--output", report, timeout=120)
+    assert done.returncode == 0, done
+    with open(report) as f:
+        text = f.read()
+    for call in "open", "enable", "snapshot", "suspend", "resume", "disable":
+        assert re.search(rf"^  {call} +100 +\d+ +\d+ +\d+ +\d+ +\d+$", text, re.M), text
+    assert "whole: 100 of 100" in text and "still while suspended: 100 of 100" in text, text
+    assert "KFD 1.17, 1 GPU" in text and "  ok  amd" in text and "renice: done" in text, text
+    rates = re.findall(r"^  (?:as they are|the second best-effort|and the first latency) +([\d.]+) +([\d.]+)$", text, re.M)
+    assert len(rates) == 3 and all(float(rate) > 0 for rate in rates[0]), text
+    assert not any(word in text for word in ("kfdclient", os.uname().nodename, s.dir, BUILD, "/", "0x7", *pids)), text
+    # It does not write over anything, nor hold up strangers.
+    assert s.command(check, *pids, "--output", report).returncode == 1
+    done = s.command(check, pids[0], "--output", report + "2")
+    assert done.returncode == 1 and "--force" in done.stderr and not os.path.exists(report + "2"), done
+    for p in programs:
+        eventually("nobody debugs it", lambda: tool_pid(s, p.pid) == 0)
+        unharmed(s, p)
 
 
 @device(*AMD)
@@ -325,6 +352,7 @@ def test_who_is_refused(s):
     tool(s, "queues", os.getpid(), code=3, says="does not use an AMD GPU")
     tool(s, "monitor", "4194303", code=3, says="no such process")
     tool(s, "preempt", os.getpid(), code=3, says="does not use an AMD GPU")
+    tool(s, "check", code=2, says="no process named")
     tool(s, code=2, says="no tool named")
     tool(s, "frobnicate", code=2, says="no such tool")
     tool(s, "queues", code=2, says="no process named")
