@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What somebody with an AMD GPU runs for us: every call's latency, whether pointers stand still
- * while queues are suspended, and, with a second program, what classes do. One report, to be sent:
- * it names no program, user, machine, path, process or address.
+ * A report from a machine with an AMD GPU, which its user can send to the developers: the latency
+ * of every call, whether pointers stand still while queues are suspended, and the effect of classes
+ * on two programs. The report names no program, user, machine, path, process or address.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,12 +24,13 @@
 #include "util/log.h"
 #include "util/time.h"
 
-#define ITERATIONS  100u
-#define HOLD_MS     2u
-#define SETTLE_MS   1000u
-#define SAMPLE_MS   3000u
-#define MAX_LINE    512
-#define REPORT_NAME "rubato-kfd-report.txt"
+#define ITERATIONS      100u
+#define HOLD_MS         2u
+#define SETTLE_MS       1000u
+#define SAMPLE_MS       3000u
+#define MAX_LINE        512
+#define VERDICT_COLUMNS 19 /* of doctor's lines */
+#define REPORT_NAME     "rubato-kfd-report.txt"
 
 enum call {
 	CALL_OPEN,
@@ -60,7 +61,7 @@ static void pause_ms(uint64_t ms)
 	(void)nanosleep(&ts, NULL);
 }
 
-/* The command beside this one. Output goes to `fd`. Its exit status, or -1. */
+/* Runs the `rubato` in this program's folder, with its output to `fd`. Its exit status, or -1. */
 static int run_rubato(const char *const *args, int fd)
 {
 	char path[4096], *argv[8] = {path};
@@ -88,7 +89,7 @@ static int run_rubato(const char *const *args, int fd)
 	return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Lines with a path in them keep their verdict alone. */
+/* A line that contains a path is cut down to its verdict and subject. */
 static void report_doctor(struct check *c)
 {
 	FILE *text = tmpfile();
@@ -102,8 +103,8 @@ static void report_doctor(struct check *c)
 	rewind(text);
 	while (code >= 0 && fgets(line, sizeof(line), text) != NULL) {
 		line[strcspn(line, "\n")] = '\0';
-		/* Verdict and subject have columns of their own. */
-		fprintf(c->out, "  %.*s\n", strchr(line, '/') != NULL ? 19 : MAX_LINE, line);
+		fprintf(c->out, "  %.*s\n", strchr(line, '/') != NULL ? VERDICT_COLUMNS : MAX_LINE,
+			line);
 	}
 	fclose(text);
 }
@@ -150,7 +151,7 @@ static uint64_t sum_of_pointers(const struct rubato_kfd_snapshot *snap)
 	return sum;
 }
 
-/* While the queues are off: whether they are, by their own pointers. */
+/* Looks twice while the queues are suspended: their read pointers must not have moved. */
 static int watch_pointers(struct check *c, struct rubato_kfd *kfd)
 {
 	struct rubato_kfd_snapshot *first, *second;
@@ -201,7 +202,7 @@ static int suspend_once(struct check *c, struct rubato_kfd *kfd)
 	return on < 0 ? on : r;
 }
 
-/* Every call once, from the beginning. */
+/* Makes every call once, from opening the device to the end of the session. */
 static int iterate(struct check *c)
 {
 	struct rubato_kfd *kfd = NULL;
@@ -248,7 +249,7 @@ static void report_calls(struct check *c)
 		c->n_done > 0 ? c->n_done - 1 : 0);
 }
 
-/* Where a program's compute queues have their read pointers: looked at without debugging it. */
+/* The addresses of a program's read pointers, which can be read without debugging the program. */
 struct places {
 	pid_t pid;
 	uint32_t n;
@@ -334,7 +335,7 @@ static int report_classes(struct check *c)
 	return 0;
 }
 
-/* Those that others have queues on are not for us to hold up. */
+/* Refuses if the suspends would hold up programs that were not named. */
 static int spare_others(struct check *c, struct rubato_kfd *kfd)
 {
 	uint32_t gpus[RUBATO_KFD_MAX_QUEUES], n = 0;

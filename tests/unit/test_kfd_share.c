@@ -9,7 +9,7 @@ static struct rbt_kfd_config with_mes(void)
 {
 	struct rbt_kfd_config config = usual;
 
-	config.gfx_target_version = KFD_HW_MES_GFX;
+	config.gfx_target_version = KFD_GFX_MES;
 	return config;
 }
 
@@ -227,6 +227,10 @@ static void test_costs(void)
 	run_ticks(10);
 	CHECK_INT(suspend_ids(&id, 1), 1);
 	CHECK_INT(delay_us, KFD_HW_SUSPEND_US + KFD_HW_SAVE_US / 2);
+	CHECK_INT(resume_ids(&id, 1), 1);
+	CHECK_INT(delay_us, KFD_HW_RESUME_US + KFD_HW_RESTORE_US / 2);
+	/* The waves are the same if they do not get to run in between. */
+	CHECK_INT(suspend_ids(&id, 1), 1);
 	CHECK_INT(resume_ids(&id, 1), 1);
 	CHECK_INT(delay_us, KFD_HW_RESUME_US + KFD_HW_RESTORE_US / 2);
 	run_ticks(10);

@@ -30,7 +30,7 @@ struct kfd_queue {
 	uint64_t ran_ns, serial;
 	bool had_work; /* when last looked at */
 	uint64_t completed, restored, restarted, n_suspends;
-	/* What the GPU knows of the ring: the pointers, and the doorbell that last made it look. */
+	/* The pointers as the GPU knows them, and the doorbell that last made it read them. */
 	uint64_t wptr, rptr, bell;
 	bool must_look; /* the pointers could not be read, or not yet */
 	/* Its place on the GPU (share.c). */
@@ -45,8 +45,8 @@ struct kfd_queue {
 	bool switched_off;    /* saved by the GPU itself, to make room */
 };
 
-/* What is being taken off or put back on each GPU, and so what that costs. */
-struct kfd_toll {
+/* The waves that a call saves or restores on each GPU: these decide how long it takes. */
+struct kfd_cost {
 	bool touched[RBT_KFD_MAX_GPUS];
 	uint32_t waves[RBT_KFD_MAX_GPUS]; /* in 1/KFD_WHOLE of what the GPU can hold */
 };
@@ -255,9 +255,9 @@ void kfd_catch_up(struct rbt_kfd *kfd);
 void kfd_work(struct rbt_kfd *kfd, uint32_t gpu, struct kfd_queue *list, bool compute,
 	uint64_t from_ns, uint64_t to_ns);
 /* Called before a queue is saved, and after it was restored. */
-void kfd_toll_off(struct kfd_toll *toll, struct kfd_queue *q);
-void kfd_toll_on(struct kfd_toll *toll, struct kfd_queue *q);
-/* The GPUs pay; either may be NULL. Returns how long the call that did this takes. */
-uint64_t kfd_pay(struct rbt_kfd *kfd, const struct kfd_toll *off, const struct kfd_toll *on);
+void kfd_cost_off(struct kfd_cost *cost, struct kfd_queue *q);
+void kfd_cost_on(struct kfd_cost *cost, struct kfd_queue *q);
+/* Lets the GPUs be busy with that; either may be NULL. Returns how long the call takes. */
+uint64_t kfd_charge(struct rbt_kfd *kfd, const struct kfd_cost *off, const struct kfd_cost *on);
 
 #endif

@@ -186,9 +186,9 @@ int64_t kfd_update_queue(struct kfd_call *c)
 		return -EFAULT;
 	}
 	/* Taken off and put back with its new properties, as after a suspend. */
-	struct kfd_toll off = {0}, on = {0};
+	struct kfd_cost off = {0}, on = {0};
 	if (kfd_queue_may_run(c->process, q)) {
-		kfd_toll_off(&off, q);
+		kfd_cost_off(&off, q);
 		kfd_save(c->process, q);
 	}
 	q->ring = a->ring_base_address;
@@ -197,9 +197,9 @@ int64_t kfd_update_queue(struct kfd_call *c)
 	q->priority = a->queue_priority;
 	if (kfd_queue_may_run(c->process, q)) {
 		kfd_restore(c->process, q);
-		kfd_toll_on(&on, q);
+		kfd_cost_on(&on, q);
 	}
-	c->took_ns = kfd_pay(c->kfd, &off, &on);
+	c->took_ns = kfd_charge(c->kfd, &off, &on);
 	return 0;
 }
 

@@ -3,15 +3,15 @@
  * Queues at work: the GPU learns of packets, works on them for its share of the time (share.c), and
  * moves the read pointer over them.
  *
- * A doorbell starts work. A program writes its write pointer and then the queue's doorbell, in
- * memory that it has mapped from /dev/kfd; on hardware that store reaches the GPU. Nothing tells
- * this model of a store to memory, so each tick compares every doorbell with its value at the tick
- * before: packets start up to one tick late. The pointers are read when the doorbell has changed,
- * and when the queue gets its place in the run list, as the GPU does for what was rung meanwhile.
+ * A doorbell starts work. A program writes its write pointer, and then the queue's doorbell, which
+ * is in memory that the program has mapped from /dev/kfd. Hardware sees that store. This model
+ * cannot, so it compares every doorbell with its last value at each tick; packets start up to one
+ * tick late. The GPU reads the pointers when the doorbell has changed, and when the queue enters
+ * the run list: a doorbell that was written while the queue was off is not lost.
  *
- * What stands in the middle of a packet is saved when the queue is taken off, to the queue's own
- * save area and nowhere else: a program that spoils it loses the packet's progress, and the count
- * of restarts shows it.
+ * A queue that is taken off in the middle of a packet is saved to its own save area and nowhere
+ * else. A program that spoils this area loses the packet's progress, and the count of restarts
+ * shows it.
  */
 #include <errno.h>
 #include <string.h>
@@ -73,7 +73,8 @@ void kfd_save(struct kfd_process *p, struct kfd_queue *q)
 		q->switched_off = false; /* it is in its save area already */
 		return;
 	}
-	q->saved_share = q->share;
+	/* Waves that have not run since they were restored are as many as before. */
+	q->saved_share = q->share > 0 || !q->in_packet ? q->share : q->saved_share;
 	q->share = 0;
 	q->saved = false;
 	if (has_save_area(q)) {
@@ -140,7 +141,7 @@ static void read_pointers(struct kfd_queue *q)
 static void look_at(struct kfd_queue *q)
 {
 	const struct rbt_kfd_ops *ops = &q->process->kfd->ops;
-	/* Before the pointer: what was written to that before the bell is there. */
+	/* Read before the pointers: a pointer that was written before the doorbell is seen. */
 	uint64_t bell = ops->doorbell(ops->data, q->process->pid, q->gpu, q->id);
 
 	if (bell != q->bell || q->must_look) {
@@ -155,7 +156,7 @@ static void look_at(struct kfd_queue *q)
 	}
 }
 
-/* It works from now on, not from when it was rung for: nobody knows that. */
+/* A queue starts at this tick: nobody knows when between two ticks its doorbell was written. */
 static void start(struct kfd_queue *q)
 {
 	if (q->had_work && !q->in_packet && !is_halted(q)) {
@@ -190,7 +191,7 @@ void kfd_settle(struct kfd_queue *q)
 	(void)put(q->process, q->rptr_at, &q->rptr, sizeof(q->rptr));
 }
 
-/* Queues with a packet under way, which alone get a part of the time that has passed. */
+/* Queues with a packet under way: only these get a part of the time that has passed. */
 struct lists {
 	struct kfd_queue *compute[RBT_KFD_MAX_GPUS], *copy[RBT_KFD_MAX_GPUS];
 };
@@ -208,7 +209,7 @@ static void enlist(struct lists *lists, struct kfd_queue *q)
 	*list = q;
 }
 
-/* How many queues there are, and whether any has work. */
+/* The number of queues, and whether any of them has work. */
 struct tally {
 	uint64_t n;
 	bool busy;

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the queues of a GPU share it.
+ * How the queues of a GPU share it. The numbers are in timing.h.
  *
- * Slots. A GPU works on as many compute queues at once as it has slots, of as many processes as it
- * has address spaces. A packet fills the GPU (assumed), so queues that have slots share it: each
- * gets a part of the time in proportion to its weight, and an idle queue's part goes to the others.
+ * Slots: a GPU works on a limited number of compute queues at once (its slots), which belong to a
+ * limited number of processes (its address spaces). Each packet fills the GPU (assumed). So the
+ * queues in slots share the time: each queue gets a part in proportion to its weight, and the part
+ * of an idle queue goes to the others.
  *
- * Weight. The level of the queue's priority (low, medium, high) times its percentage. A level is a
- * preference, not a preemption: the lower ones are slowed down, never stopped. With MES, levels
- * count among the queues of one process, and processes get equal parts; before MES, all queues of
- * the GPU stand beside each other, and a process with two busy queues gets twice as much as one
- * with one. Linux takes from the percentage whether the queue may run at all, and nothing else is
- * known to; that it is a weight is assumed.
+ * Weight: the level of the queue's priority (low, medium or high) times the queue's percentage. A
+ * lower level slows a queue down and never stops it. Before MES, all queues of the GPU compete, so
+ * that a process with two busy queues gets twice as much as a process with one. With MES, processes
+ * get equal parts, and levels count among the queues of one process. Linux uses the percentage only
+ * to decide whether a queue may run; its use as a weight is assumed.
  *
- * Turns. If more queues or processes have work than fit, those with slots keep them for one
- * quantum. Then the ones that have waited longest come first. The waves of a queue that loses its
- * slot are saved, and restored when it gets one again, as by a suspend. The GPU does this by
- * itself, in little time.
+ * Oversubscription: if more queues or processes have work than fit, queues keep their slots for one
+ * quantum, and then the queues that have waited longest get slots. The GPU saves the waves of a
+ * queue that loses its slot, and restores them later; this is as exact as a suspend, and cheaper.
  *
- * Being taken off by the driver, and put back, takes longer, the more so the more waves there are
- * to be saved. Before MES the driver unmaps every queue of the GPU for that: nobody works
- * meanwhile. With MES, only what is put back waits. The caller waits in either case.
+ * Suspending and resuming by the driver takes longer, and the longer the more waves there are to
+ * save or restore. Before MES, the driver unmaps all queues of the GPU for this, so no queue works
+ * meanwhile. With MES, only the resumed queue waits for its waves. The calling thread waits in both
+ * cases.
  *
- * Copy queues have engines of their own and do not touch the above: as many queues as there are
- * engines work at full speed, more share them.
+ * Copy queues (SDMA) have engines of their own. As many copy queues as there are engines work at
+ * full speed; more of them share the engines.
  *
- * Time is continuous: within one tick, shares change when a queue runs empty, becomes ready or gets
- * its turn.
+ * Time is continuous: within a tick, shares change as soon as a queue runs empty, has its waves
+ * restored, or gets a slot.
  */
 #include "softgpu/kfd/model.h"
 #include "softgpu/kfd/timing.h"
@@ -34,7 +34,7 @@
 
 static bool has_mes(const struct rbt_kfd *kfd)
 {
-	return kfd->config.gfx_target_version >= KFD_HW_MES_GFX;
+	return kfd->config.gfx_target_version >= KFD_GFX_MES;
 }
 
 static uint32_t weight_of(const struct kfd_queue *q)
@@ -71,8 +71,8 @@ static void choose(struct kfd_queue *q, uint32_t *n_processes)
 	q->process->chosen = q->chosen = true;
 }
 
-/* Those that have slots keep them until their turn is over; the rest of the slots is for whoever
- * has waited longest. */
+/* Queues keep their slots until the turn is over. Free slots go to the queues that have waited
+ * longest. */
 static void choose_all(struct kfd_gpu *gpu, struct kfd_queue *list, bool turn_is_over)
 {
 	uint32_t n = 0, n_processes = 0;
@@ -114,7 +114,7 @@ static void switch_on(struct kfd_queue *q)
 	}
 }
 
-/* Gives slots. Returns until when the GPU is busy with that. */
+/* Assigns slots. Returns the time at which the GPU has switched queues. */
 static uint64_t map_queues(struct kfd_gpu *gpu, struct kfd_queue *list, uint64_t now_ns)
 {
 	bool turn_is_over = now_ns >= gpu->turn_ends_ns, switched = false;
@@ -254,8 +254,8 @@ static uint32_t waves_on(const struct rbt_kfd *kfd, uint32_t gpu)
 	return sum;
 }
 
-/* Before MES, what others have running on the GPU is saved and restored along with it. */
-static void toll(struct kfd_toll *t, const struct kfd_queue *q, uint32_t waves)
+/* Before MES, the waves of all other queues on the GPU are saved and restored as well. */
+static void add_waves(struct kfd_cost *t, const struct kfd_queue *q, uint32_t waves)
 {
 	const struct rbt_kfd *kfd = q->process->kfd;
 	bool first = !t->touched[q->gpu];
@@ -264,9 +264,9 @@ static void toll(struct kfd_toll *t, const struct kfd_queue *q, uint32_t waves)
 	t->waves[q->gpu] += has_mes(kfd) ? waves : first ? waves_on(kfd, q->gpu) : 0;
 }
 
-void kfd_toll_off(struct kfd_toll *t, struct kfd_queue *q)
+void kfd_cost_off(struct kfd_cost *t, struct kfd_queue *q)
 {
-	toll(t, q, kfd_is_compute(q) ? q->share : 0);
+	add_waves(t, q, kfd_is_compute(q) ? q->share : 0);
 }
 
 static uint64_t price_ns(uint64_t least_us, uint64_t full_us, uint32_t waves)
@@ -275,11 +275,11 @@ static uint64_t price_ns(uint64_t least_us, uint64_t full_us, uint32_t waves)
 	return least_us * RBT_NS_PER_US + full_us * RBT_NS_PER_US * waves / KFD_WHOLE;
 }
 
-void kfd_toll_on(struct kfd_toll *t, struct kfd_queue *q)
+void kfd_cost_on(struct kfd_cost *t, struct kfd_queue *q)
 {
 	uint32_t waves = kfd_is_compute(q) && q->in_packet ? q->saved_share : 0;
 
-	toll(t, q, waves);
+	add_waves(t, q, waves);
 	if (has_mes(q->process->kfd)) {
 		q->ready_ns = kfd_now_ns(q->process->kfd) +
 			      price_ns(KFD_HW_RESUME_US, KFD_HW_RESTORE_US, waves);
@@ -288,7 +288,7 @@ void kfd_toll_on(struct kfd_toll *t, struct kfd_queue *q)
 	}
 }
 
-static uint64_t price_on_gpu(const struct kfd_toll *off, const struct kfd_toll *on, uint32_t gpu)
+static uint64_t price_on_gpu(const struct kfd_cost *off, const struct kfd_cost *on, uint32_t gpu)
 {
 	uint64_t ns = 0;
 
@@ -301,7 +301,7 @@ static uint64_t price_on_gpu(const struct kfd_toll *off, const struct kfd_toll *
 	return ns;
 }
 
-uint64_t kfd_pay(struct rbt_kfd *kfd, const struct kfd_toll *off, const struct kfd_toll *on)
+uint64_t kfd_charge(struct rbt_kfd *kfd, const struct kfd_cost *off, const struct kfd_cost *on)
 {
 	uint64_t now_ns = kfd_now_ns(kfd), took_ns = 0;
 
@@ -309,7 +309,7 @@ uint64_t kfd_pay(struct rbt_kfd *kfd, const struct kfd_toll *off, const struct k
 		uint64_t *until_ns = &kfd->gpus[i].stalled_until_ns;
 		uint64_t ns = price_on_gpu(off, on, i);
 		if (ns > 0 && !has_mes(kfd)) {
-			/* One after another: the driver has one lock for this. */
+			/* The driver has one lock per GPU for this: calls wait for each other. */
 			*until_ns = (*until_ns > now_ns ? *until_ns : now_ns) + ns;
 			ns = *until_ns - now_ns;
 		}

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the modelled GPUs can do at once, and how long it takes: every number of the model's
- * hardware, with its source. "Linux" is the amdgpu driver's public source, "reported" a figure
- * that others measured on an MI308X. An assumed number is nobody's measurement: with it, compare
- * one regime with another on this GPU, and nothing else.
+ * The numbers of the modelled hardware, each with its source. "Linux" is the public source of the
+ * amdgpu driver. "Reported" is a figure that others measured on an MI308X. "Assumed" is nobody's
+ * measurement. So results on this GPU can be compared with each other, not with those of hardware.
  */
 #ifndef RBT_SOFTGPU_KFD_TIMING_H
 #define RBT_SOFTGPU_KFD_TIMING_H
@@ -13,10 +12,9 @@
 #define KFD_HW_SLOTS        24u      /* Linux: 4 pipes of 8 queues, 8 of which graphics keeps */
 #define KFD_HW_PROCESSES    8u       /* Linux: address spaces (VMIDs) 8 to 15; some have more */
 #define KFD_HW_QUANTUM_US   10000u   /* Linux, for MES: 10 ms per process; assumed before */
-#define KFD_HW_MES_GFX      110000u  /* Linux: from gfx11 on the firmware is MES */
 #define KFD_HW_MEDIUM       7u       /* Linux: priorities 0 to 6 are low, 7 to 10 medium, */
 #define KFD_HW_HIGH         11u      /*        11 to 15 high */
-#define KFD_HW_LOW_WEIGHT    1u      /* assumed: each level gets twice as much as the one below */
+#define KFD_HW_LOW_WEIGHT    1u      /* assumed: each level has twice the weight of the one below */
 #define KFD_HW_MEDIUM_WEIGHT 2u
 #define KFD_HW_HIGH_WEIGHT   4u
 #define KFD_HW_COPY_ENGINES 2u       /* assumed; one queue keeps one engine busy */
@@ -29,7 +27,7 @@
 #define KFD_HW_IDLE_TICK_US 2000u    /* the same, while no queue has work */
 /* clang-format on */
 
-/* Of the GPU, as a queue's share counts it. */
+/* A queue's share is counted in this many parts of the GPU. */
 #define KFD_WHOLE 1024u
 
 #endif
