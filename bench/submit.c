@@ -157,7 +157,7 @@ int main(void)
 	uint64_t expected = 0;
 	pthread_t thread;
 
-	setenv("RUBATO_PRIORITY", "13", 1);
+	setenv("RUBATO_TREAT", "class=latency", 1);
 	wrap_all();
 	int fd = shim_board_share();
 	if (fd < 0 || rbt_board_map(fd, &board) < 0 ||

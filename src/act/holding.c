@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "act/replace.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -15,10 +16,17 @@
 /* Longer than any owner doubts who does nothing, and any turn. */
 #define UNSURE_NS (5 * RBT_NS_PER_S)
 
+static void destroy(struct rbt_holding *h)
+{
+	rbt_record_finish(&h->rec);
+	free(h->channel_off);
+	free(h);
+}
+
 void rbt_holdings_finish(struct rbt_holdings *hs)
 {
 	for (size_t i = 0; i < hs->n; i++) {
-		rbt_record_finish(&hs->list[i].rec);
+		destroy(hs->list[i]);
 	}
 	free(hs->list);
 	*hs = (struct rbt_holdings){0};
@@ -27,18 +35,21 @@ void rbt_holdings_finish(struct rbt_holdings *hs)
 struct rbt_holding *rbt_holdings_find(struct rbt_holdings *hs, uint32_t id)
 {
 	for (size_t i = 0; i < hs->n; i++) {
-		if (hs->list[i].id == id) {
-			return &hs->list[i];
+		if (hs->list[i]->id == id) {
+			return hs->list[i];
 		}
 	}
 	return NULL;
 }
 
+/* Makes room for one more. 0 or -ENOMEM. */
 static int grow(struct rbt_holdings *hs)
 {
+	if (hs->n < hs->capacity) {
+		return 0;
+	}
 	size_t capacity = hs->capacity > 0 ? hs->capacity * 2 : 16;
-	struct rbt_holding *list = realloc(hs->list, capacity * sizeof(*list));
-
+	struct rbt_holding **list = realloc(hs->list, capacity * sizeof(struct rbt_holding *));
 	if (list == NULL) {
 		return -ENOMEM;
 	}
@@ -47,24 +58,29 @@ static int grow(struct rbt_holdings *hs)
 	return 0;
 }
 
-void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id)
+/* NULL: no memory. */
+static struct rbt_holding *add(struct rbt_holdings *hs, uint32_t id)
 {
-	struct rbt_holding *h = rbt_holdings_find(hs, id);
+	struct rbt_holding *h = grow(hs) == 0 ? calloc(1, sizeof(*h)) : NULL;
 
 	if (h != NULL) {
-		rbt_record_finish(&h->rec);
-		*h = hs->list[--hs->n];
+		h->id = id;
+		h->rec = RBT_RECORD_INIT;
+		h->applied.level = RBT_LEVEL_OWN;
+		hs->list[hs->n++] = h;
 	}
+	return h;
 }
 
-void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id)
+void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id)
 {
-	struct rbt_holding *h = rbt_holdings_find(hs, id);
-
-	if (h != NULL && h->is_unsure) {
-		rbt_holding_rouse(h);
+	for (size_t i = 0; i < hs->n; i++) {
+		if (hs->list[i]->id == id) {
+			destroy(hs->list[i]);
+			hs->list[i] = hs->list[--hs->n];
+			return;
+		}
 	}
-	rbt_holdings_drop(hs, id);
 }
 
 /* The backend to write what `cap` stands for through, or NULL with *ret_error set. */
@@ -93,114 +109,153 @@ static bool is_new(const struct rbt_task *t)
 	return (t->valid & RBT_TASK_IS_NEW) != 0;
 }
 
-int rbt_holding_set_slice(struct rbt_holding *h, uint32_t gpu, uint64_t us)
+/* Whether a slice is set for this task. A task without a slice of its own has none to be given
+ * back. A task that its program is still setting up is left alone. */
+static bool gets_slice(const struct rbt_task *t, const struct rbt_action *action)
+{
+	uint64_t us = action->value;
+
+	if (t->gpu != action->minor) {
+		return false;
+	}
+	if (action->runlists == 0) {
+		return t->kind == RBT_TASK_COMPUTE && !is_new(t) && (us != 0 || has_own_slice(t));
+	}
+	return t->kind == RBT_TASK_COPY && has_own_slice(t) && us < t->own_timeslice_us &&
+	       (action->runlists == RBT_ALL_RUNLISTS ||
+		       (rbt_task_runlists(t) & action->runlists) != 0);
+}
+
+static int set_slice(
+	struct rbt_holding *h, const struct rbt_backend *b, const struct rbt_action *action)
 {
 	int first = 0;
-	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &first);
 
-	if (b == NULL) {
-		return first;
-	}
 	for (uint32_t i = 0; i < h->rec.n_tasks; i++) {
 		const struct rbt_task *t = &h->rec.tasks[i];
-		/* What has no slice of its own has none to be given back. What its program is still
-		 * setting up is left alone. */
-		if (t->kind != RBT_TASK_COMPUTE || t->gpu != gpu || is_new(t) ||
-			(us == 0 && !has_own_slice(t))) {
-			continue;
+		uint64_t us = action->value != 0 ? action->value : t->own_timeslice_us;
+
+		if (gets_slice(t, action)) {
+			note_error(&first, b->set_timeslice(&h->rec, t, us));
 		}
-		/* Marked before the call: a killed hand must be
-		 * undone by the survivor also half-way. */
-		h->slices_changed = h->slices_changed || us != 0;
-		note_error(
-			&first, b->set_timeslice(&h->rec, t, us != 0 ? us : t->own_timeslice_us));
 	}
 	return first;
 }
 
-int rbt_holding_set_copy_slice(struct rbt_holding *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+static int restore_slices(struct rbt_holding *h, const struct rbt_backend *b)
 {
 	int first = 0;
-	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &first);
 
-	if (b == NULL) {
-		return first;
-	}
-	for (uint32_t i = 0; i < h->rec.n_tasks; i++) {
+	for (uint32_t i = 0; h->applied.slices_changed && i < h->rec.n_tasks; i++) {
 		const struct rbt_task *t = &h->rec.tasks[i];
-		bool is_meant =
-			runlists == RBT_ALL_RUNLISTS || (rbt_task_runlists(t) & runlists) != 0;
 
-		if (t->kind != RBT_TASK_COPY || t->gpu != gpu || !is_meant || !has_own_slice(t) ||
-			us >= t->own_timeslice_us) {
-			continue;
+		if (t->kind != RBT_TASK_OTHER && has_own_slice(t) && !is_new(t)) {
+			note_error(&first, b->set_timeslice(&h->rec, t, t->own_timeslice_us));
 		}
-		h->slices_changed = h->slices_changed || us != 0;
-		note_error(
-			&first, b->set_timeslice(&h->rec, t, us != 0 ? us : t->own_timeslice_us));
 	}
 	return first;
 }
 
-int rbt_holding_suspend(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode,
-	uint64_t deadline_ns)
+static int renew(struct rbt_holding *h, const struct rbt_backend *b, uint64_t deadline_ns)
 {
-	int first = 0;
-	const struct rbt_backend *b = writer(h, RBT_CAP_SUSPEND, &first);
-
-	if (b == NULL) {
-		return first;
-	}
-	h->suspended = true;
-	h->in_turns = scope == RBT_SCOPE_COMPUTE;
-	h->is_unsure = h->is_to_rouse = false;
-	note_error(&first, b->suspend(&h->rec, scope, mode));
-	rbt_holding_renew(h, deadline_ns);
-	return first;
+	return b->renew != NULL ? b->renew(&h->rec, deadline_ns) : 0;
 }
 
-void rbt_holding_renew(struct rbt_holding *h, uint64_t deadline_ns)
+static int rouse(struct rbt_holding *h, const struct rbt_backend *b, enum rbt_scope scope)
 {
-	const struct rbt_backend *b = rbt_backend_by_id(h->rec.backend);
+	int r = b->rouse != NULL ? b->rouse(&h->rec, scope) : 0;
 
-	h->deadline_ns = deadline_ns;
-	if (b != NULL && b->renew != NULL) {
-		(void)b->renew(&h->rec, deadline_ns);
+	if (r < 0) {
+		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
 	}
+	return r;
+}
+
+static int suspend(
+	struct rbt_holding *h, const struct rbt_backend *b, const struct rbt_action *action)
+{
+	int r = rbt_holding_make_room(h);
+
+	r = r < 0 ? r : b->suspend(&h->rec, h->channel_off, action->scope, action->mode);
+	(void)renew(h, b, action->value);
+	return r;
+}
+
+static int carry_out(
+	struct rbt_holding *h, const struct rbt_backend *b, const struct rbt_action *action)
+{
+	switch (action->op) {
+	case RBT_ACT_SET_SLICE:
+		return set_slice(h, b, action);
+	case RBT_ACT_RESTORE_SLICES:
+		return restore_slices(h, b);
+	case RBT_ACT_SUSPEND:
+		return suspend(h, b, action);
+	case RBT_ACT_RESUME:
+		return b->resume(&h->rec, h->channel_off, action->scope);
+	case RBT_ACT_RENEW:
+		return renew(h, b, action->value);
+	case RBT_ACT_ROUSE:
+		return rouse(h, b, action->scope);
+	case RBT_ACT_LEVEL:
+		return b->set_level != NULL ? b->set_level(&h->rec, (uint32_t)action->value)
+					    : -EOPNOTSUPP;
+	default:
+		return -EINVAL;
+	}
+}
+
+static bool is_about_slices(const struct rbt_action *action)
+{
+	return action->op == RBT_ACT_SET_SLICE || action->op == RBT_ACT_RESTORE_SLICES ||
+	       action->op == RBT_ACT_LEVEL;
+}
+
+int rbt_holding_act(struct rbt_holding *h, const struct rbt_action *action)
+{
+	int first = 0, error = 0;
+	uint32_t cap = is_about_slices(action) ? RBT_CAP_TIMESLICE : RBT_CAP_SUSPEND;
+	const struct rbt_backend *b = writer(h, cap, &error);
+
+	rbt_holding_apply(h, action, RBT_UNDERWAY);
+	note_error(&first, b == NULL ? error : carry_out(h, b, action));
+	rbt_holding_apply(h, action, first);
+	return first;
 }
 
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 {
-	int first = 0;
-	const struct rbt_backend *b = writer(h, RBT_CAP_SUSPEND, &first);
+	struct rbt_action action = {.op = RBT_ACT_RESUME, .scope = scope, .at_ns = rbt_now_ns()};
 
-	if (b == NULL) {
-		return first;
-	}
-	note_error(&first, b->resume(&h->rec, scope));
-	if (scope != RBT_SCOPE_REST) {
-		h->suspended = first < 0;
-	}
-	h->is_unsure = true;
-	h->on_ns = rbt_now_ns();
-	h->is_to_rouse = scope != RBT_SCOPE_COMPUTE;
-	h->rouse_scope = scope;
-	return first;
+	return rbt_holding_act(h, &action);
 }
 
-void rbt_holding_rouse(struct rbt_holding *h)
+static void rouse_now(struct rbt_holding *h)
 {
-	int error;
-	const struct rbt_backend *b = writer(h, RBT_CAP_SUSPEND, &error);
+	struct rbt_action action = {.op = RBT_ACT_ROUSE, .scope = h->applied.rouse_scope};
 
-	h->is_unsure = h->is_to_rouse = false;
-	if (b == NULL || b->rouse == NULL) {
-		return;
+	(void)rbt_holding_act(h, &action);
+}
+
+void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id)
+{
+	struct rbt_holding *h = rbt_holdings_find(hs, id);
+
+	if (h != NULL && h->applied.is_unsure) {
+		rouse_now(h);
 	}
-	int r = b->rouse(&h->rec, h->rouse_scope);
-	if (r < 0) {
-		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
+	rbt_holdings_drop(hs, id);
+}
+
+static uint64_t rouse_due_ns(const struct rbt_applied *a, uint64_t now_ns)
+{
+	if (!a->is_unsure) {
+		return UINT64_MAX;
 	}
+	if (a->is_roused) {
+		return now_ns;
+	}
+	return a->is_off ? UINT64_MAX : a->on_ns + UNSURE_NS;
 }
 
 uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns)
@@ -208,13 +263,10 @@ uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns)
 	uint64_t next_ns = UINT64_MAX;
 
 	for (size_t i = 0; i < hs->n; i++) {
-		struct rbt_holding *h = &hs->list[i];
-		uint64_t due_ns = h->is_to_rouse                  ? now_ns
-				  : h->is_unsure && !h->suspended ? h->on_ns + UNSURE_NS
-								  : UINT64_MAX;
+		uint64_t due_ns = rouse_due_ns(&hs->list[i]->applied, now_ns);
 
 		if (due_ns <= now_ns && due_ns != UINT64_MAX) {
-			rbt_holding_rouse(h);
+			rouse_now(hs->list[i]);
 		} else if (due_ns < next_ns) {
 			next_ns = due_ns;
 		}
@@ -239,40 +291,39 @@ static void note_failure(struct rbt_holding *h, const char *what, int r)
 
 int rbt_holding_restore_slices(struct rbt_holding *h)
 {
-	int error = 0, first = 0;
-	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &error);
+	static const struct rbt_action action = {.op = RBT_ACT_RESTORE_SLICES};
+	int error;
 
-	/* Whom we may not write to, we have not written to. */
-	for (uint32_t i = 0; h->slices_changed && b != NULL && i < h->rec.n_tasks; i++) {
-		const struct rbt_task *t = &h->rec.tasks[i];
-		if (t->kind != RBT_TASK_OTHER && has_own_slice(t) && !is_new(t)) {
-			note_error(&first, b->set_timeslice(&h->rec, t, t->own_timeslice_us));
-		}
+	/* A process that may not write has not written before, either. */
+	if (writer(h, RBT_CAP_TIMESLICE, &error) == NULL) {
+		rbt_holding_apply(h, &action, 0);
+		return 0;
 	}
-	if (first < 0) {
-		note_failure(h, "restore timeslices of", first);
-		return first;
+	int r = rbt_holding_act(h, &action);
+	if (r < 0) {
+		note_failure(h, "restore timeslices of", r);
 	}
-	h->slices_changed = false;
-	return 0;
+	return r;
 }
 
 static int restore_running(struct rbt_holding *h)
 {
-	int error = 0, r = 0;
+	struct rbt_action action = {
+		.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_ALL, .at_ns = rbt_now_ns()};
+	int error, r = 0;
 
-	if (h->suspended && writer(h, RBT_CAP_SUSPEND, &error) != NULL) {
-		r = rbt_holding_resume(h, RBT_SCOPE_ALL);
+	if (h->applied.is_off && writer(h, RBT_CAP_SUSPEND, &error) == NULL) {
+		rbt_holding_apply(h, &action, 0);
+	} else if (h->applied.is_off) {
+		r = rbt_holding_act(h, &action);
 	}
-	if (h->is_unsure) {
-		rbt_holding_rouse(h);
+	if (h->applied.is_unsure) {
+		rouse_now(h);
 	}
 	if (r < 0) {
 		note_failure(h, "resume", r);
-		return r;
 	}
-	h->suspended = false;
-	return 0;
+	return r;
 }
 
 int rbt_holding_restore(struct rbt_holding *h)
@@ -288,10 +339,10 @@ int rbt_holdings_restore(struct rbt_holdings *hs)
 	int first = 0;
 
 	for (size_t i = 0; i < hs->n; i++) {
-		note_error(&first, rbt_holding_restore_slices(&hs->list[i]));
+		note_error(&first, rbt_holding_restore_slices(hs->list[i]));
 	}
 	for (size_t i = 0; i < hs->n; i++) {
-		note_error(&first, restore_running(&hs->list[i]));
+		note_error(&first, restore_running(hs->list[i]));
 	}
 	return first;
 }
@@ -314,48 +365,43 @@ static void subtract_gone(struct rbt_record *rec, const struct rbt_backend *b)
  * A program may have more tasks than its next record names (it holds no more, or one was not found
  * this time), and have them still when it is let back. Of the old record, that much is left.
  */
-static void undo_unnamed(struct rbt_holding *h, struct rbt_record *rec)
+static void undo_unnamed(struct rbt_holding *h, struct rbt_holding *next)
 {
 	int error;
 	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &error);
-	bool is_changed = h->suspended || h->slices_changed || h->is_unsure;
+	bool is_changed = h->applied.is_off || h->applied.slices_changed || h->applied.is_unsure;
 
 	/* Of a client without any, nothing is there; of one that is not there, each question is a
 	 * line in the kernel log. */
 	if (b == NULL || !b->acts_by_task || !is_changed ||
-		(rec->n_tasks == 0 && (rec->flags & RBT_RECORD_PARTIAL) == 0)) {
+		(next->rec.n_tasks == 0 && (next->rec.flags & RBT_RECORD_PARTIAL) == 0)) {
 		return;
 	}
-	rbt_record_subtract(&h->rec, rec);
+	rbt_holding_subtract(h, &next->rec);
 	subtract_gone(&h->rec, b);
 	struct rbt_holding left = *h;
 	/* What the driver refuses stays in the record, so that it is tried again. */
-	if (rbt_holding_restore(&left) < 0 && rbt_record_append(rec, &h->rec) < 0) {
-		rbt_warn("some tasks of client %#x are forgotten: no memory", rec->client);
+	if (rbt_holding_restore(&left) < 0 && rbt_holding_append(next, h) < 0) {
+		rbt_warn("some tasks of client %#x are forgotten: no memory", next->rec.client);
 	}
 	h->restore_failed = left.restore_failed;
 }
 
 int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec)
 {
-	struct rbt_holding *h = rbt_holdings_find(hs, id);
+	struct rbt_holding *h = rbt_holdings_find(hs, id), next = {.rec = *rec};
 
-	if (h == NULL) {
-		if (hs->n == hs->capacity && grow(hs) < 0) {
-			rbt_record_finish(rec);
-			return -ENOMEM;
-		}
-		h = &hs->list[hs->n++];
-		*h = (struct rbt_holding){.id = id, .rec = RBT_RECORD_INIT};
-	}
-	if (rbt_record_inherit_off(rec, &h->rec) < 0) {
-		rbt_record_finish(rec);
+	*rec = RBT_RECORD_INIT;
+	h = h != NULL ? h : add(hs, id);
+	if (h == NULL || rbt_holding_inherit_off(&next, h) < 0) {
+		rbt_record_finish(&next.rec);
 		return -ENOMEM;
 	}
-	undo_unnamed(h, rec);
+	undo_unnamed(h, &next);
 	rbt_record_finish(&h->rec);
-	h->rec = *rec;
+	free(h->channel_off);
+	h->rec = next.rec;
+	h->channel_off = next.channel_off;
 	h->force = force;
-	*rec = RBT_RECORD_INIT;
 	return 0;
 }

@@ -24,10 +24,11 @@
 #include <sys/types.h>
 
 #include "backend/record.h"
+#include "util/limits.h"
 
 enum rbt_suspend_mode {
-	RBT_SUSPEND_FULL,            /* preempts what runs */
-	RBT_SUSPEND_SCHEDULING_ONLY, /* what runs finishes its slice; for short slices */
+	RBT_SUSPEND_FULL,            /* preempts running work */
+	RBT_SUSPEND_SCHEDULING_ONLY, /* running work finishes its slice; for short slices */
 };
 
 enum rbt_scope {
@@ -36,8 +37,8 @@ enum rbt_scope {
 	RBT_SCOPE_REST, /* all but compute */
 };
 
-/* What a device or driver can do; the reason stands in
- * rbt_device_info.why_not when a bit is missing. */
+/* Capabilities of a device or driver. If a bit is missing, rbt_device_info.why_not has the
+ * reason. */
 enum {
 	RBT_CAP_READ = 1 << 0,
 	RBT_CAP_TIMESLICE = 1 << 1,
@@ -63,22 +64,21 @@ struct rbt_gpu_info {
 	bool mig; /* partitioned into MIG instances */
 };
 
-#define RBT_MAX_GPUS 32
 struct rbt_device_info {
 	char driver_version[32];
 	bool driver_known; /* layouts for this version are known; others are tried before writing */
 	bool mps_active;   /* an MPS server runs: its clients share one set of tasks */
 	uint32_t caps;     /* RBT_CAP_* */
-	char why_not[128]; /* one line for what is missing in caps; empty when nothing is */
+	char why_not[128]; /* one line about the missing caps; empty: none is missing */
 	uint32_t n_gpus;
 	struct rbt_gpu_info gpus[RBT_MAX_GPUS];
 };
 
 #define RBT_TRIAL_TEXT 128
-/* What came of trying a driver on objects of our own. */
+/* The result of a driver trial, which uses only objects of our own. */
 struct rbt_trial {
-	bool slices, suspends; /* may be used */
-	bool is_final;         /* else something was wanting, and it is worth another try later */
+	bool slices, suspends; /* these may be used */
+	bool is_final;         /* false: a resource was short, and a later trial may succeed */
 	char slices_text[RBT_TRIAL_TEXT], suspends_text[RBT_TRIAL_TEXT]; /* one line each */
 };
 
@@ -91,14 +91,25 @@ struct rbt_program_stats {
 struct rbt_backend {
 	const char *name;
 	enum rbt_backend_id id;
-	/* Suffix-less path whose open description is a program's handle on the device. */
+	/* The path whose open file description is a program's handle on the device, without a
+	 * suffix. */
 	const char *control_node;
-	/* Its device number, where the driver always has the same; 0: as the node says. */
+	/* Its device number, if the driver always has the same; 0: the node's own number counts. */
 	uint32_t control_major, control_minor;
 
+	/* What the device is like. Whoever acts on devices asks these, and never for the vendor. */
+	bool has_slices; /* its tasks have timeslices that can be set */
+	/* Schedulers must not meet on it, so that there is a lock: where there are short slices. */
+	bool has_lock;
+	/* A record's client is its program's pid, as it is called here, whatever it is called where
+	 * the program lives. */
+	bool client_is_pid;
 	/* Whether suspend() and resume() act on a record's tasks, and on no others; else on all
 	 * that its program has. */
 	bool acts_by_task;
+
+	/* Whether it has run on the software GPU only, and not on a card yet. */
+	bool is_experimental;
 
 	/* Mandatory. Looks for the driver and its devices;
 	 * allocates nothing that outlives the call. */
@@ -108,24 +119,26 @@ struct rbt_backend {
 	 * Fills up to one record per client; the caller finishes each and frees the array. */
 	int (*discover)(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n);
 
-	/* Mandatory. Whether the driver's layouts are known: 0, -EPROTONOSUPPORT, or -ENODEV.
-	 * Touches no device. */
+	/* Mandatory. Whether the driver's layouts are known: 0, -EPROTONOSUPPORT, or -ENODEV. Does
+	 * not access any device. */
 	int (*check_driver)(void);
 
-	/* Mandatory. Whether the calling process may write through this backend what `cap` stands
-	 * for (RBT_CAP_TIMESLICE or RBT_CAP_SUSPEND): -EPROTONOSUPPORT for an unknown driver
-	 * without force. Such a driver is tried first, if there is a try_out(), which may wake a
-	 * GPU. Cheap after the first call. */
+	/* Mandatory. Whether the calling process may use `cap` (RBT_CAP_TIMESLICE or
+	 * RBT_CAP_SUSPEND) through this backend: -EPROTONOSUPPORT for an unknown driver without
+	 * force. If there is a try_out(), such a driver is tried first, which may wake a GPU. Cheap
+	 * after the first call. */
 	int (*may_write)(uint32_t cap, bool force);
 
 	/* Optional (NULL). Tries the driver, known or not, on objects of its own, and leaves
-	 * nothing behind. 0 with what came of it, or -ENODEV. */
+	 * nothing behind. 0 with the result, or -ENODEV. */
 	int (*try_out)(struct rbt_trial *ret);
 
-	/* Optional (NULL). One line on why may_write() has said -EPROTONOSUPPORT. */
+	/* Optional (NULL). One line with the reason why may_write() has returned
+	 * -EPROTONOSUPPORT. */
 	void (*why_not)(uint32_t cap, char *buf, size_t size);
 
-	/* Mandatory. The path of the GPU's device node: what the GPU lock is taken on. */
+	/* Mandatory with has_lock, else NULL. The path of the GPU's device node: what the GPU lock
+	 * is taken on. */
 	int (*lock_path)(uint32_t gpu, char *buf, size_t size);
 
 	/* Mandatory. */
@@ -134,14 +147,17 @@ struct rbt_backend {
 	int (*set_timeslice)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint64_t us);
 
-	/* Mandatory. Takes a record's tasks off the device, puts them back. Both are idempotent,
-	 * for whoever keeps the record: a device may count. What is off stays so in the way it was
-	 * taken off. */
-	int (*suspend)(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode);
-	int (*resume)(struct rbt_record *rec, enum rbt_scope scope);
+	/* Mandatory. Takes a record's tasks off the device, puts them back. A device may count, so
+	 * the caller keeps is_off: one per channel of the record, brought up to date by both. With
+	 * it, both are idempotent. NULL: nothing is known, and all channels are told. What is off
+	 * stays so in the way it was taken off. */
+	int (*suspend)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
+		enum rbt_suspend_mode mode);
+	int (*resume)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope);
 
-	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a
-	 * runlist visits the task. Privileged. */
+	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a runlist visits the task.
+	 * Needs CAP_SYS_NICE. No command uses it yet: it is for scheduling policies in eBPF, whose
+	 * hooks return an interleave level. */
 	int (*set_interleave)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint32_t level);
 
@@ -149,51 +165,51 @@ struct rbt_backend {
 	int (*preempt)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint32_t timeout_us);
 
-	/* Optional (NULL). Makes the device look again at tasks which have just been resumed or
-	 * should be running: see nvidia/ops.c. Changes nothing else. */
+	/* Optional (NULL). Makes the device notice tasks that have just been resumed or should be
+	 * running: see nvidia/ops.c. Changes nothing else. */
 	int (*rouse)(const struct rbt_record *rec, enum rbt_scope scope);
 
-	/* Optional (NULL). How the device is to arbitrate between this record's tasks and others',
-	 * where it does: 0 low, 1 as the program has it, 2 high. Does not wait. */
+	/* Optional (NULL). Sets how the device arbitrates between this record's tasks and others: 0
+	 * low, 1 as the program has set it, 2 high. Does not wait. */
 	int (*set_level)(const struct rbt_record *rec, uint32_t level);
 
-	/* Optional (NULL). 0 when the record's file is what it should be, though it is not the
-	 * control node: a way to an agent. Without this, or with another record, -EBADF. */
+	/* Optional (NULL): for devices on which an agent inside the program acts, if the program is
+	 * one under `rubato run`. 0 when the record's file is the way to such an agent, else
+	 * -EBADF. */
 	int (*check_file)(const struct rbt_record *rec);
 
-	/* Optional (NULL). Asks the device about tasks that somebody else has named: those that are
-	 * not there are left out, and which GPU they are on is filled in. Run on everything
-	 * received. */
+	/* Optional (NULL). Asks the device about tasks that a program has named. Tasks that do not
+	 * exist are left out, and each task's GPU is filled in. Run on everything received. */
 	int (*complete)(struct rbt_record *rec, pid_t pid);
 
-	/* Optional (NULL): for suspends that end by themselves if nobody means them any more. All
-	 * of this record's last until deadline_ns, on the monotonic clock. Does not wait. */
+	/* Optional (NULL), for suspends that end by themselves unless they are renewed. All
+	 * suspends of this record last until deadline_ns, on the monotonic clock. Does not wait. */
 	int (*renew)(const struct rbt_record *rec, uint64_t deadline_ns);
 
-	/* Optional (NULL). Looks at the program's queues every interval_us from now on, 0: no more,
-	 * and puts what it sees on a board (board/gauge.h): that of board_fd, borrowed, or the
-	 * program's own where an agent looks. */
+	/* Optional (NULL). Polls the program's queues every interval_us from now on (0: stops), and
+	 * writes the result to a board (board/gauge.h): the one of board_fd, borrowed, or the
+	 * program's own if an agent polls. */
 	int (*watch)(const struct rbt_record *rec, int board_fd, uint32_t interval_us);
 
-	/* Optional (NULL). What the driver knows of the program. */
+	/* Optional (NULL). The driver's figures about the program. */
 	int (*stats)(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret);
 };
 
 extern const struct rbt_backend rbt_backend_nvidia, rbt_backend_amd;
 
-/* All backends, NULL-terminated, in the order in which they are asked. */
+/* All backends, NULL-terminated, in the order in which they are tried. */
 extern const struct rbt_backend *const rbt_backends[];
 
-/* A program's tasks, with the first backend that knows it, as its discover(); -ENXIO: none does. */
+/* Finds a program's tasks with the first backend whose discover() knows it; -ENXIO: none does. */
 int rbt_backends_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n);
 
-/* For who will act on a program: looks again while it is setting up a task, for a second at most.
- * None of the tasks is new any more. As what `look` answers. */
+/* For callers that will act on a program: calls `look` again while the program is setting up a
+ * task, for a second at most. After that no task counts as new. Returns the result of `look`. */
 typedef int (*rbt_look_fn)(const void *data, struct rbt_record **ret, size_t *ret_n);
 int rbt_discover_set_up(rbt_look_fn look, const void *data, struct rbt_record **ret, size_t *ret_n);
 void rbt_records_free(struct rbt_record *recs, size_t n);
 
-/* NULL when unknown: ids arrive from other processes. */
+/* NULL if unknown: ids arrive from other processes. */
 const struct rbt_backend *rbt_backend_by_id(uint32_t id);
 
 #endif

@@ -5,8 +5,8 @@
 #include "backend/backend.h"
 #include "util/time.h"
 
-/* libcuda takes some milliseconds from a task's scheduling to its slice; a program whose tasks keep
- * the driver's slice for good looks the same. */
+/* libcuda takes some milliseconds from scheduling a task to setting its slice. A program whose
+ * tasks keep the driver's slice for good looks the same, hence the limit. */
 #define SETUP_NS      RBT_NS_PER_S
 #define LOOK_EVERY_US 20000
 

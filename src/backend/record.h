@@ -2,9 +2,9 @@
 /*
  * A record: everything needed to act on one program's tasks through one of its device files.
  *
- * The shim fills records from the ioctls it sees pass; a backend's discover() fills them for a
- * program that is already running. They travel between processes as they are (fixed widths), the
- * file descriptor beside them by SCM_RIGHTS. What arrives is copied, then passed through
+ * The shim fills records from the ioctls that it sees. A backend's discover() fills them for a
+ * program that is already running. They travel between processes as they are (fixed widths), with
+ * the file descriptor beside them by SCM_RIGHTS. A received record is copied, then passed through
  * rbt_record_check(), then used.
  */
 #ifndef RBT_BACKEND_RECORD_H
@@ -18,9 +18,6 @@
 #define RBT_RECORD_MAX_TASKS    256
 #define RBT_RECORD_MAX_CHANNELS 2048
 
-/* The byte of a GPU's node on which schedulers that were refused its lock leave their mark. */
-#define RBT_GPU_MARK_OFFSET 0x52554241
-
 enum rbt_backend_id { RBT_BACKEND_NVIDIA = 1, RBT_BACKEND_AMD = 2 };
 
 enum rbt_task_kind { RBT_TASK_COMPUTE, RBT_TASK_COPY, RBT_TASK_OTHER };
@@ -32,23 +29,23 @@ enum {
 	RBT_TASK_HAS_GPU = 1 << 2,
 	RBT_TASK_HAS_OWN_TIMESLICE = 1 << 3,
 	RBT_TASK_HAS_CREATOR = 1 << 4,
-	/* Its program is still setting it up, and to be left alone: NVIDIA's driver library
-	 * schedules a task before it is done with it, and one that is taken off in between may
-	 * never run (H200, 580.159.04). */
+	/* The program is still setting the task up, and it must be left alone: NVIDIA's driver
+	 * library schedules a task before it is done with it, and a task that is taken off in
+	 * between may never run (H200, 580.159.04). */
 	RBT_TASK_IS_NEW = 1 << 5,
 };
 
 /* Flags of struct rbt_record */
 enum {
-	/* The program has more tasks or channels than stand here: what acts on this record does not
-	 * reach all of it. */
+	/* The program has more tasks or channels than the record: an action on this record does not
+	 * reach all of them. */
 	RBT_RECORD_PARTIAL = 1 << 0,
-	/* The file is no device but the way to an agent inside the program, which acts on all of
-	 * its tasks (agent.h). */
+	/* The file is not a device but a socket to an agent inside the program, which acts on all
+	 * of its tasks (proto/agent.h). */
 	RBT_RECORD_AGENT = 1 << 1,
 };
 
-/* What the device schedules: an NVIDIA channel group. */
+/* The unit that the device schedules: an NVIDIA channel group or an AMD queue. */
 struct rbt_task {
 	uint32_t handle;        /* of the task's object, within the record's client */
 	uint32_t subdevice;     /* handle through which its channels are disabled */
@@ -59,7 +56,7 @@ struct rbt_task {
 	uint32_t valid;         /* RBT_TASK_HAS_* */
 	uint32_t first_channel; /* into the record's channels */
 	uint32_t n_channels;
-	/* what the program and its driver chose: restored by "default" */
+	/* The slice that the program and its driver chose. "Default" restores it. */
 	uint64_t own_timeslice_us;
 };
 static_assert(sizeof(struct rbt_task) == 48, "travels between processes");
@@ -73,43 +70,22 @@ struct rbt_record {
 	uint32_t n_tasks, n_channels;
 	struct rbt_task *tasks; /* owned */
 	uint32_t *channels;     /* owned; handles, grouped by task */
-	/* Owned, as many as channels: which of them suspend() has taken off. NULL: none. What one
-	 * process knows: it does not travel, nor is it copied. */
-	bool *is_off;
 };
 
 #define RBT_RECORD_INIT ((struct rbt_record){.fd = -1, .target_fd = -1})
 
-/* Frees the arrays and closes the fd; accepts an initialised, half-built or NULL record. */
+/* Frees the arrays and closes the fd. Accepts an initialised, half-built or NULL record. */
 void rbt_record_finish(struct rbt_record *rec);
-
-/* Makes room to note what is off; and notes that all of it is. 0 or -ENOMEM. */
-int rbt_record_note_off(struct rbt_record *rec);
-int rbt_record_mark_off(struct rbt_record *rec);
-
-/* What is off stays so in a newer record of the same client. 0 or -ENOMEM. */
-int rbt_record_inherit_off(struct rbt_record *rec, const struct rbt_record *before);
-
-/* Leaves in an older record what a newer one of the same client does not name: tasks, and channels
- * of tasks that it does name, if it is partial. The slices of these are not known any more. */
-void rbt_record_subtract(struct rbt_record *before, const struct rbt_record *rec);
-
-/* Puts another's tasks behind a record's own, as far as there is room; what is off stays so. 0 or
- * -ENOMEM, with nothing put. */
-int rbt_record_append(struct rbt_record *rec, const struct rbt_record *more);
-
-/* Copies arrays and duplicates the fd. Returns 0 or -errno; *ret is untouched on failure. */
-int rbt_record_copy(const struct rbt_record *rec, struct rbt_record *ret);
 
 /* The task's runlist as a set of runlists, a bit each; empty: it is not known, or not below 64. */
 uint64_t rbt_task_runlists(const struct rbt_task *task);
 
-/* Whether the program is setting up one of its compute tasks; and that it no longer counts. */
+/* Whether the program is setting up one of its compute tasks; and: stop counting them as new. */
 bool rbt_record_is_new(const struct rbt_record *rec);
 void rbt_record_make_old(struct rbt_record *rec);
 
-/* 0, or -EBADMSG when counts, kinds, flags or channel ranges do not
- * hold together. Run on everything received. */
+/* 0, or -EBADMSG if counts, kinds, flags or channel ranges are inconsistent. Run on everything
+ * received. */
 int rbt_record_check(const struct rbt_record *rec);
 
 #endif

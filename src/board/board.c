@@ -9,7 +9,7 @@
 
 #include "util/time.h"
 
-#define REST_NS (2 * RBT_NS_PER_US)
+#define STORES_NS (2 * RBT_NS_PER_US)
 
 static uint64_t get64(const _Atomic uint64_t *p)
 {
@@ -26,16 +26,17 @@ static int check_fd(int fd)
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
 
-	/* Only memfds know seals (and files in a tmpfs, which cannot be given these). */
+	/* Only memfds have seals (and files in a tmpfs, which cannot get these). */
 	if (seals < 0) {
 		return -EBADF;
 	}
-	/* With these the file keeps its size for ever, so that no access can meet its end; and no
-	 * seal can be added that would take the page away. */
+	/* With these seals the file keeps its size for ever, so no access can be beyond its end;
+	 * and no seal can be added that would take the page away. */
 	if ((seals & (F_SEAL_SHRINK | F_SEAL_SEAL)) != (F_SEAL_SHRINK | F_SEAL_SEAL)) {
 		return -EPERM;
 	}
-	/* One of huge pages, which may run out and then kill, cannot be this small. */
+	/* A file of huge pages, which may run out and then kill the daemon, cannot be this
+	 * small. */
 	if (fstat(fd, &st) < 0) {
 		return -errno;
 	}
@@ -89,7 +90,7 @@ static bool is_waiting(const struct rbt_board_slot *s)
 {
 	uint32_t n = atomic_load_explicit(&s->in_sync, memory_order_acquire);
 
-	/* More than there can be threads: forged, or gone below zero. */
+	/* A number larger than any number of threads is forged, or has gone below zero. */
 	return n > 0 && n < (1u << 22);
 }
 
@@ -107,8 +108,8 @@ struct rbt_board_progress rbt_board_progress(const struct rbt_board *b)
 	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
 		const struct rbt_board_slot *slot = &b->slots[i];
 
-		/* Whoever waits in vain may poll for ever; and another of its threads may copy, and
-		 * wait for that. */
+		/* Polls and copies do not count: a thread that waits in vain may poll for ever, and
+		 * another thread may copy meanwhile. */
 		uint64_t n_launches =
 			get64(&slot->n[RBT_BOARD_LAUNCH]) + get64(&slot->n[RBT_BOARD_GRAPH]);
 		sum.n_launches += n_launches;
@@ -117,14 +118,14 @@ struct rbt_board_progress rbt_board_progress(const struct rbt_board *b)
 	return sum;
 }
 
-/* A request that was to be over by now is taken for over: its end may never be told. */
+/* A request ends at its deadline at the latest: the program may never report its end. */
 static bool is_overdue(uint64_t deadline_ns, uint64_t now_ns)
 {
 	return deadline_ns != 0 && deadline_ns <= now_ns;
 }
 
-/* When synchronisations last returned, and the latest that submissions can have been made after
- * their thread's last one. */
+/* When synchronisations last returned; and when the latest submission can have been made, in slots
+ * with submissions after their last synchronisation. */
 struct ends {
 	uint64_t synced_ns, submitted_ns;
 };
@@ -137,14 +138,22 @@ static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
 }
 
 /*
- * One slot into the sums; w remembers it. Read in the order opposite to that in which the program
- * writes at the end of a synchronisation: one that is counted is not seen to go on, or its end
- * would be waited for when it has been; who is seen not to wait has left its time, and the time
- * goes with n_synced, or is of a later moment. In the latter case the counters, which are read last
- * and written before any time, have gone on as well, or the time is a later synchronisation's of
- * nothing: so it is taken for exact only where it is.
+ * Adds one slot to the sums, and remembers it in w.
+ *
+ * When a synchronisation returns, the program writes last_ns, n_synced, in_sync and n_syncs, in
+ * this order, each with release (shim_sync_end()). This function reads them in the opposite order,
+ * each with acquire, and the submission counters last. So a value that it reads comes with
+ * everything that the program wrote before that value:
+ *
+ * - If n_syncs counts a synchronisation, in_sync does not include it any more. Otherwise the daemon
+ *   would wait for the return of a synchronisation that has returned already.
+ * - If in_sync is 0, the last synchronisation has left its last_ns and n_synced.
+ * - last_ns belongs to the synchronisation that wrote n_synced, or was written after it. If a
+ *   submission wrote it, then the counters, which a submission writes before its time, are above
+ *   n_synced, and the time is not taken for exact. If another synchronisation wrote it without a
+ *   submission in between, the time is exact: it is when the last synchronisation returned.
  */
-static void look_at_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
+static void read_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
 	uint64_t now_ns, struct rbt_board_reading *ret, struct ends *ends)
 {
 	ret->n_syncs += atomic_load_explicit(&s->n_syncs, memory_order_acquire);
@@ -188,8 +197,6 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 	uint32_t n_used = slots_used(b);
 	struct rbt_board_reading r = {
 		.requests_open = get32(&b->requests_open),
-		.n_edges = get64(&b->n_edges),
-		.n_bursts = get64(&b->n_bursts),
 		.n_requests = get64(&b->n_requests),
 		.n_late = get64(&b->n_late),
 		.request_ns = get64(&b->request_ns),
@@ -200,7 +207,7 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 	struct ends ends = {0};
 
 	for (uint32_t i = 0; i < n_used; i++) {
-		look_at_slot(&b->slots[i], w, i, now_ns, &r, &ends);
+		read_slot(&b->slots[i], w, i, now_ns, &r, &ends);
 	}
 	r.in_flight = ends.submitted_ns > ends.synced_ns;
 	for (size_t i = 0; i < RBT_BOARD_GAPS; i++) {
@@ -209,7 +216,7 @@ void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now
 	for (size_t i = 0; i < RBT_BOARD_TIMES; i++) {
 		r.request_times[i] = get32(&b->request_times[i]);
 	}
-	/* Below zero: ended more often than begun. */
+	/* Below zero: more requests have ended than begun. */
 	if (r.requests_open > INT32_MAX) {
 		r.requests_open = 0;
 	}
@@ -243,7 +250,7 @@ bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint6
 
 void rbt_board_sleep(struct rbt_board *b)
 {
-	atomic_store_explicit(&b->asleep, 1, memory_order_relaxed);
+	atomic_store_explicit(&b->asleep, RBT_BOARD_ASLEEP, memory_order_relaxed);
 	/* Released after: who sees the new tick sees that we sleep. */
 	next_tick(b);
 }
@@ -261,10 +268,10 @@ static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
 	       !is_overdue(get64(&b->deadline_ns), rbt_now_ns());
 }
 
-/* Until what a program stored before it looked for us can be seen. */
-static void settle(void)
+/* Waits until the stores that a program made before it read the tick are visible. */
+static void wait_for_stores(void)
 {
-	uint64_t end_ns = rbt_now_ns() + REST_NS;
+	uint64_t end_ns = rbt_now_ns() + STORES_NS;
 
 	while (rbt_now_ns() < end_ns) {
 	}
@@ -274,7 +281,7 @@ static void settle(void)
 bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)
 {
 	rbt_board_sleep(b);
-	settle();
+	wait_for_stores();
 	if (!is_news(b, w)) {
 		return true;
 	}
@@ -285,7 +292,8 @@ bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)
 bool rbt_board_await_end(struct rbt_board *b)
 {
 	atomic_store_explicit(&b->asleep, RBT_BOARD_AWAITS_END, memory_order_relaxed);
-	/* Either we see that the request has ended, or whoever ends it sees us. */
+	/* Either the daemon sees that the request has ended, or the program that ends it sees
+	 * AWAITS_END. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (get32(&b->requests_open) - 1 < INT32_MAX) {
 		return true;
@@ -299,7 +307,7 @@ bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w)
 	uint64_t n_syncs = 0;
 
 	atomic_store_explicit(&b->asleep, RBT_BOARD_AWAITS_SYNC, memory_order_seq_cst);
-	settle();
+	wait_for_stores();
 	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
 		n_syncs += get64(&b->slots[i].n_syncs);
 	}
@@ -312,10 +320,5 @@ bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w)
 
 bool rbt_board_awake(struct rbt_board *b)
 {
-	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) != 1;
-}
-
-void rbt_board_set_window(struct rbt_board *b, uint64_t window_ns)
-{
-	atomic_store_explicit(&b->window_ns, window_ns, memory_order_relaxed);
+	return atomic_exchange_explicit(&b->asleep, 0, memory_order_acq_rel) == 0;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two ends of a board (layout.h): the program makes one, the daemon maps and reads it.
+ * The two ends of a board (layout.h): the program makes it, the daemon maps and reads it.
  *
- * Who waits for whom: nobody, but for the daemon, which may sleep until a program becomes busy:
+ * The program never waits. The daemon may sleep until a program becomes busy:
  *
- *   daemon                                  program, at a submission
- *   rbt_board_sleep(): asleep = 1, ++tick   counter + 1
- *   ... at least RBT_BOARD_SETTLE_NS ...    tick has changed? then asleep: 1 -> 0, wake
- *   rbt_board_look(): counters as before?
+ *   daemon: rbt_board_rest()                program, at a submission
+ *   asleep = 1, ++tick                      counter + 1
+ *   2 us pass                               tick has changed? then asleep: 1 -> 0, wake
+ *   counters as before? then sleep
  *
- * There is no barrier between the program's store and its load: it would cost more than all the
- * rest. Its store may therefore become visible a moment after it has read the old tick, and nobody
- * is woken; so the daemon must look once more after that moment has passed, and only then rely on
- * being woken.
+ * The program has no barrier between its store and its load, because a barrier would cost more than
+ * the rest of the submission. Its store may therefore become visible a moment after it has read the
+ * old tick, and then it wakes nobody. So the daemon checks the counters once more after that moment
+ * has passed, and only then relies on being woken.
  */
 #ifndef RBT_BOARD_BOARD_H
 #define RBT_BOARD_BOARD_H
@@ -22,44 +22,42 @@
 
 #include "board/layout.h"
 
-/* A store leaves a core's buffer within a microsecond, and at the latest when the thread stops. */
-#define RBT_BOARD_SETTLE_NS 20000u
-
 /* create.c, for the program; system calls only. */
 
-/* Fills in what is written once. */
+/* Fills in the fields that are written once. */
 void rbt_board_init(struct rbt_board *b);
 
-/* A memfd of the right size whose size can never change, for the daemon to map. fd or -errno. */
+/* A memfd of the right size whose size can never change, for the daemon to map. Returns an fd or
+ * -errno. */
 int rbt_board_create_fd(void);
 
 /* board.c, for the daemon. */
 
 /*
- * Maps what a program sent, if it can be read without harm: a memfd of exactly our size that can
- * neither shrink nor be sealed any further. fd is borrowed. -EBADF: not a memfd, -EPERM: not sealed
- * or not writable, -EBADMSG: wrong size or no board, -EPROTONOSUPPORT: another version, or -errno.
+ * Maps the fd that a program sent, if it can be read without harm: a memfd of exactly our size that
+ * can neither shrink nor be sealed any further. fd is borrowed. -EBADF: not a memfd, -EPERM: not
+ * sealed or not writable, -EBADMSG: wrong size or no board, -EPROTONOSUPPORT: another version, or
+ * -errno.
  */
 int rbt_board_map(int fd, struct rbt_board **ret);
 void rbt_board_unmap(struct rbt_board *b); /* accepts NULL */
 
-/* A copy of what matters, within bounds. */
+/* A copy of the board, with values within bounds. */
 struct rbt_board_reading {
 	uint64_t n[RBT_BOARD_KINDS];
 	uint64_t n_syncs, n_polls;
 	uint64_t active_ns; /* last known activity, never in the future; 0: none seen */
 	bool in_sync;       /* a thread waits for the GPU */
-	bool in_flight;     /* there may be submissions after the last returned synchronisation */
+	bool in_flight;     /* there may be submissions after the last synchronisation */
 	bool in_request;    /* requests are open, and no deadline has passed */
 	uint32_t requests_open;
-	uint64_t n_edges, n_bursts;
 	uint64_t n_requests, n_late, request_ns, deadline_ns;
 	uint64_t n_pending;
 	uint32_t gaps[RBT_BOARD_GAPS];
 	uint32_t request_times[RBT_BOARD_TIMES];
 };
 
-/* What one reader remembers of a board between its looks; zeroed at first. */
+/* The values that one reader remembers between its looks at a board; zeroed at first. */
 struct rbt_board_watch {
 	uint64_t n[RBT_BOARD_SLOTS];
 	uint64_t active_ns[RBT_BOARD_SLOTS];
@@ -68,16 +66,16 @@ struct rbt_board_watch {
 };
 
 /*
- * Reads the board. active_ns is exact when the program has synchronised since it last submitted;
- * otherwise, when there are submissions since the last look, it is now_ns, the latest it can be.
- * The first look only takes note of what was counted before it. Then the tick moves on, so that
- * the program's next submission leaves its time.
+ * Reads the board. active_ns is exact if the program has synchronised since it last submitted.
+ * Otherwise, if there are submissions since the last look, it is now_ns, the latest possible time.
+ * The first look only notes the counters. Then the tick moves on, so that the program's next
+ * submission leaves its time.
  */
 void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
-/* All that it has given its compute tasks so far, and all launches, to tell whether that goes on;
- * disturbs no look. */
+/* Submissions to its compute tasks so far, and launches alone. The daemon sees from them whether
+ * the program gets on. Does not affect any look. */
 struct rbt_board_progress {
 	uint64_t n, n_launches;
 };
@@ -86,33 +84,31 @@ struct rbt_board_progress rbt_board_progress(const struct rbt_board *b);
 /* Submissions of all kinds. */
 uint64_t rbt_board_submissions(const struct rbt_board_reading *r);
 
-/* Whether it is to be taken for busy, by a window of the daemon's own: the board's may be
+/* Whether the program counts as busy, by a window of the daemon's own: the board's may be
  * forged. */
 bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint64_t window_ns);
 
-/* From now on (see above) the next submission, or synchronisation that begins, wakes whoever waits
- * on b->asleep. */
+/* From now on (see above) the next submission, or the begin of a synchronisation, wakes the thread
+ * that waits on b->asleep. */
 void rbt_board_sleep(struct rbt_board *b);
 
 /*
- * The same, for those who do not look once more: waits, without giving up the processor, for two
- * microseconds, in which a store leaves any core's buffer. False, and awake, when the program has
+ * The same for a reader that does not look again: waits, without giving up the processor, for two
+ * microseconds, in which a store leaves any core's buffer. False, and awake, if the program has
  * submitted since the last look, or waits for the GPU.
  */
 bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w);
 
-/* From now on the end of the last open request wakes whoever waits on b->asleep, and nothing else
- * does. False, and awake, when none is open. */
+/* From now on only the end of the last open request wakes the thread that waits on b->asleep.
+ * False, and awake, if no request is open. */
 bool rbt_board_await_end(struct rbt_board *b);
 
-/* From now on the next synchronisation that returns wakes whoever waits on b->asleep; so does a
- * request that is told, but no submission. False, and awake, when one has returned since the last
- * look. Waits as rbt_board_rest() does. */
+/* From now on the next return of a synchronisation wakes the thread that waits on b->asleep; so
+ * does the begin or end of a request, but no submission. False, and awake, if one has returned
+ * since the last look. Waits as rbt_board_rest() does. */
 bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w);
 
-/* Not any more. Returns whether the program had been quicker. */
+/* Ends the sleep, of whatever kind it is. Returns whether the program had ended it before. */
 bool rbt_board_awake(struct rbt_board *b);
-
-void rbt_board_set_window(struct rbt_board *b, uint64_t window_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program's end: direct system calls, as everything in the shim (see shim/sys.h). */
+/* The program's end. Like everything in the shim it makes direct system calls (see shim/sys.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
@@ -25,13 +25,14 @@ void rbt_board_init(struct rbt_board *b)
 static long create(void)
 {
 	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	/* Some systems refuse memory that could be executed; before 6.3 nobody knows the flag. */
+	/* Some systems refuse memory that could be executed. Kernels before 6.3 do not know the
+	 * flag. */
 	long fd = syscall(SYS_memfd_create, "rubato-board", flags | MFD_NOEXEC_SEAL);
 
 	return fd < 0 && errno == EINVAL ? syscall(SYS_memfd_create, "rubato-board", flags) : fd;
 }
 
-/* A file that becomes larger than the program's files may be is the end of the program: SIGXFSZ. */
+/* A file beyond the program's RLIMIT_FSIZE would end the program with SIGXFSZ. */
 static bool is_allowed(void)
 {
 	struct rlimit limit;

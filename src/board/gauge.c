@@ -11,7 +11,7 @@ void rbt_gauge_add(struct rbt_gauge *g, struct rbt_gauge_queue *q, enum rbt_gaug
 	uint64_t ring_bytes, uint64_t wptr, uint64_t rptr)
 {
 	uint64_t pending = wptr - rptr;
-	/* What was submitted before the first look may have run long ago. */
+	/* Packets from before the first look may have run long ago. */
 	uint64_t fresh = q->is_known ? wptr - q->seen : 0;
 
 	q->seen = wptr;
@@ -31,11 +31,10 @@ void rbt_gauge_add(struct rbt_gauge *g, struct rbt_gauge_queue *q, enum rbt_gaug
 	}
 }
 
-/* How long nothing was there to do, as whoever synchronises would count it. */
+/* Counts the time without work as a gap, as the return of a synchronisation would. */
 static void note_gap(struct rbt_board *b, uint64_t last_ns, uint64_t now_ns)
 {
 	uint64_t gap_ns = now_ns - last_ns;
-	uint64_t window_ns = atomic_load_explicit(&b->window_ns, memory_order_relaxed);
 
 	if (last_ns == 0 || last_ns >= now_ns) {
 		return;
@@ -43,20 +42,13 @@ static void note_gap(struct rbt_board *b, uint64_t last_ns, uint64_t now_ns)
 	atomic_fetch_add_explicit(
 		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], 1,
 		memory_order_relaxed);
-	if (window_ns != 0 && gap_ns > window_ns) {
-		atomic_fetch_add_explicit(&b->n_bursts, 1, memory_order_relaxed);
-	}
 }
 
 static bool wakes(struct rbt_board *b, uint32_t way)
 {
 	uint32_t expected = way;
 
-	if (!atomic_compare_exchange_strong(&b->asleep, &expected, 0)) {
-		return false;
-	}
-	atomic_fetch_add_explicit(&b->n_edges, 1, memory_order_relaxed);
-	return true;
+	return atomic_compare_exchange_strong(&b->asleep, &expected, 0);
 }
 
 bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struct rbt_gauge *g,
@@ -75,12 +67,13 @@ bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struc
 	add(&slot->n[RBT_BOARD_LAUNCH], g->n_launches);
 	add(&slot->n[RBT_BOARD_COPY], g->n_copies);
 	atomic_store_explicit(&slot->last_ns, now_ns, memory_order_release);
-	/* So that this is taken for exact, which it is to a look. */
+	/* Marks the time as exact, which it is to within one look. */
 	atomic_store_explicit(
 		&slot->n_synced, (uint32_t)rbt_board_total(slot), memory_order_release);
-	/* In one order with rbt_board_rest(): either it sees this, or we see that it sleeps. */
+	/* Sequentially consistent with rbt_board_rest(): either the daemon sees this store, or we
+	 * see that it sleeps. */
 	atomic_store(&slot->in_sync, g->is_active);
-	/* After that, as in shim_sync_end(). */
+	/* n_syncs comes after in_sync, as in shim_sync_end(). */
 	uint64_t n_syncs = atomic_load_explicit(&slot->n_syncs, memory_order_relaxed);
 	atomic_store_explicit(&slot->n_syncs, n_syncs + !g->is_active, memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For devices whose queues can be read: whoever looks at a program's queues now and then writes
- * what it sees on the program's board, in a slot that is its own, so that the daemon need not know
- * where it comes from. A queue with work is a thread that waits for the device; an empty one, a
- * synchronisation that has returned.
+ * For devices whose queues can be read: the agent (or, for attached programs, the hand) polls a
+ * program's queues and writes the result to a slot of its own on the program's board. So the daemon
+ * need not know the source. A queue with work looks like a thread that waits for the device; an
+ * empty one, like a synchronisation that has returned.
  *
  * Atomic stores only: no system call, nothing that can fail.
  */
@@ -15,22 +15,23 @@
 
 #include "board/layout.h"
 
-/* What one look has found. */
+/* The result of one poll. */
 struct rbt_gauge {
 	bool is_active;                /* a queue has work */
-	uint64_t n_pending;            /* packets that wait, or run */
-	uint64_t n_launches, n_copies; /* new since the last look */
+	uint64_t n_pending;            /* packets that wait or run */
+	uint64_t n_launches, n_copies; /* new since the last poll */
 };
 
-/* True when the daemon sleeps for this, or waits for its end: then b->asleep is to be woken, as a
- * futex. */
+/* Returns true if the daemon sleeps until this happens, or waits for the end of it: then the caller
+ * must wake the futex b->asleep. */
 bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struct rbt_gauge *g,
 	uint64_t now_ns);
 
-/* One queue's pointers into the sum. What is beyond the ring is nonsense, and counts as nothing. */
+/* Adds one queue's pointers to the sum. Pointers beyond the ring are nonsense and count as no
+ * work. */
 enum rbt_gauge_kind { RBT_GAUGE_PACKETS, RBT_GAUGE_WORDS, RBT_GAUGE_COPIES };
 struct rbt_gauge_queue {
-	uint64_t seen; /* its write pointer, at the last look */
+	uint64_t seen; /* its write pointer at the last poll */
 	bool is_known;
 };
 void rbt_gauge_add(struct rbt_gauge *g, struct rbt_gauge_queue *q, enum rbt_gauge_kind kind,

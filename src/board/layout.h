@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The board: one page of shared memory a program, mapped by that program and the daemon alone. The
- * program counts what it gives the GPU to do; the daemon reads. A program can lie only about
- * itself: the daemon copies, bounds what it copied, and trusts none of it further.
+ * The board: one page of shared memory per program, mapped by that program and the daemon alone.
+ * The program counts its submissions there; the daemon reads them. A program can lie only about
+ * itself: the daemon copies the values, bounds them, and trusts them no further.
  *
- * Each thread that submits has a slot, a cache line of its own, so that counting is a plain store
- * which no other core wants. Threads beyond those share slot 0, with atomic additions.
+ * Each thread that submits has a slot, which is one cache line, so that counting is a plain store
+ * that no other core competes for. When the slots are used up, further threads share slot 0, with
+ * atomic additions.
  *
- * Who writes what is in one line of cache each. Times are CLOCK_MONOTONIC in ns, 0 unknown.
+ * Each cache line has one writer. Times are CLOCK_MONOTONIC in ns; 0: unknown.
  *
- * A submission takes no clock, unless the daemon has looked since the last one (its tick differs),
- * or the slot's tick is 0. A synchronisation that returns leaves its time, and how much the slot
- * had counted then. So:
- *   last_ns of a slot that has counted no more   is exact: when its last synchronisation returned
- *   last_ns of another                           is a time at which it was active; if its counters
- *                                                have changed since a look, it was active after
- *                                                that too
+ * A submission reads no clock, unless the daemon has looked since the last one (its tick differs),
+ * or the slot's tick is 0. When a synchronisation returns, it leaves its time and the slot's count
+ * at that moment. So:
+ * - last_ns of a slot whose count has not changed since is exact: its last synchronisation returned
+ *   at that time.
+ * - last_ns of another slot is a time at which it was active. If its counters have changed since a
+ *   look, it was active after that look, too.
  * src/board/board.c turns both into "last active".
  *
- * The slot's tick is set to 0 by a synchronisation that wants to know when the next submission is
- * made, for the gap between the two. In a loop that launches and waits that would be each, and what
- * it takes the greater part of all that is added to it: there it is one in RBT_BOARD_GAP_SAMPLE, by
- * chance, which then counts for as many.
+ * A synchronisation sets the slot's tick to 0 to learn the time of the next submission, and so the
+ * gap between the two. In a loop that launches and waits, doing so each time would be the greater
+ * part of the shim's cost. So there it is done for one synchronisation in RBT_BOARD_GAP_SAMPLE, at
+ * random, which then counts for as many.
  */
 #ifndef RBT_BOARD_LAYOUT_H
 #define RBT_BOARD_LAYOUT_H
@@ -34,7 +35,7 @@
 #define RBT_BOARD_MAGIC   0x64726f42u /* "Bord" */
 #define RBT_BOARD_VERSION 2u
 #define RBT_BOARD_SIZE    4096u
-#define RBT_BOARD_SLOTS   56u /* slot 0 is shared by all who have none of their own */
+#define RBT_BOARD_SLOTS   56u /* slot 0 is shared by threads without a slot of their own */
 #define RBT_BOARD_GAPS    16u
 #define RBT_BOARD_TIMES   32u
 
@@ -52,43 +53,41 @@ struct rbt_board_slot {
 	_Atomic uint64_t n[RBT_BOARD_KINDS]; /* submissions */
 	_Atomic uint64_t n_syncs;            /* synchronisations that have returned */
 	_Atomic uint64_t last_ns;
-	_Atomic uint32_t in_sync;  /* synchronisations that have not */
-	_Atomic uint32_t tick;     /* the daemon's at the last submission that took a clock, or 0 */
-	_Atomic uint32_t n_polls;  /* questions that were answered "not ready yet" */
+	_Atomic uint32_t in_sync;  /* synchronisations under way */
+	_Atomic uint32_t tick;     /* the daemon's, at the last submission with a time; or 0 */
+	_Atomic uint32_t n_polls;  /* queries that were answered "not ready yet" */
 	_Atomic uint32_t n_synced; /* rbt_board_total() when a synchronisation last returned */
 };
 
 struct rbt_board {
-	/* Written once, before anybody else sees it. */
+	/* Written once, before the daemon maps the board. */
 	uint32_t magic, version, size, n_slots;
 	uint8_t pad0[48];
 
-	/* The daemon's. */
-	_Atomic uint32_t tick; /* changes when it looks; 0: nobody does */
-	/* A futex: RBT_BOARD_ASLEEP while the daemon sleeps until the program's next submission,
-	 * which sets it to 0 and wakes it. The tick changes with it, so that a submission has one
-	 * thing to look at. RBT_BOARD_AWAITS_END: until the last open request has ended.
-	 * RBT_BOARD_AWAITS_SYNC: until a synchronisation returns, or a request is told. */
+	/* Written by the daemon. */
+	_Atomic uint32_t tick; /* changes with each look; 0: no daemon looks */
+	/* A futex. RBT_BOARD_ASLEEP: the daemon sleeps until the program's next submission, which
+	 * sets the futex to 0 and wakes the daemon; the tick changes too, so that a submission has
+	 * only one word to check. RBT_BOARD_AWAITS_END: until the last open request has ended.
+	 * RBT_BOARD_AWAITS_SYNC: until a synchronisation returns, or a request begins or ends. */
 	_Atomic uint32_t asleep;
-	_Atomic uint64_t window_ns; /* learnt: a pause longer than this ends a burst; 0: unknown */
-	uint8_t pad1[48];
+	uint8_t reserved1[56]; /* older libraries read the first 8 bytes, which must stay 0 */
 
-	/* The program's, seldom written. */
+	/* Written by the program, seldom. */
 	_Atomic uint32_t n_used;        /* slots [0, n_used) may have been in use */
 	_Atomic uint32_t requests_open; /* told by the program: begun and not ended */
-	_Atomic uint64_t n_edges;       /* times the daemon was woken */
-	_Atomic uint64_t n_bursts;      /* submissions after a pause longer than the window */
+	uint8_t reserved2[16];          /* older libraries write counters here */
 	_Atomic uint64_t n_requests;    /* told by the program: ended */
 	_Atomic uint64_t n_late;        /* of these, after their deadline */
-	_Atomic uint64_t request_ns;    /* of these, all together */
-	_Atomic uint64_t deadline_ns;   /* the earliest of those that are open; 0: none */
-	_Atomic uint64_t n_pending;     /* packets in its queues, where those can be read */
+	_Atomic uint64_t request_ns;    /* their total length */
+	_Atomic uint64_t deadline_ns;   /* the earliest deadline of open requests; 0: none */
+	_Atomic uint64_t n_pending;     /* packets in its queues, if those can be read */
 
-	/* How long the program paused between the return of a synchronisation and its next
-	 * submission: below 16 us, below 32 us, and so on; the last is all above. */
+	/* Pauses between the return of a synchronisation and the next submission: below 16 us,
+	 * below 32 us, and so on; the last counts all that are longer. */
 	_Atomic uint32_t gaps[RBT_BOARD_GAPS];
 
-	/* How long requests took: below 1 us, 2 us, and so on. */
+	/* Lengths of requests: below 1 us, below 2 us, and so on. */
 	_Atomic uint32_t request_times[RBT_BOARD_TIMES];
 	uint8_t pad2[128];
 
@@ -106,8 +105,9 @@ static_assert(offsetof(struct rbt_board_slot, tick) == 52, "board");
 static_assert(offsetof(struct rbt_board_slot, n_polls) == 56, "board");
 static_assert(offsetof(struct rbt_board_slot, n_synced) == 60, "board");
 static_assert(offsetof(struct rbt_board, tick) == 64, "board");
-static_assert(offsetof(struct rbt_board, window_ns) == 72, "board");
+static_assert(offsetof(struct rbt_board, asleep) == 68, "board");
 static_assert(offsetof(struct rbt_board, n_used) == 128, "board");
+static_assert(offsetof(struct rbt_board, n_requests) == 152, "board");
 static_assert(offsetof(struct rbt_board, deadline_ns) == 176, "board");
 static_assert(offsetof(struct rbt_board, gaps) == 192, "board");
 static_assert(offsetof(struct rbt_board, request_times) == 256, "board");
@@ -115,13 +115,13 @@ static_assert(offsetof(struct rbt_board, slots) == 512, "board");
 static_assert(sizeof(struct rbt_board) == RBT_BOARD_SIZE, "board");
 static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "board");
 
-/* All that a slot has counted, but synchronisations. Each counter only grows: who has read that
- * they come to as much as before knows that none of them has changed. */
+/* The sum of a slot's counters, without synchronisations. Each counter only grows: if the sum is
+ * the same as before, none of them has changed. */
 static inline uint64_t rbt_board_total(const struct rbt_board_slot *s)
 {
 	static_assert(RBT_BOARD_KINDS == 4, "all of them");
 
-	/* Not a loop, whose end is guessed wrong where it is seldom come by. */
+	/* Not a loop: in code that seldom runs, the branch at its end is predicted wrongly. */
 	return atomic_load_explicit(&s->n[0], memory_order_relaxed) +
 	       atomic_load_explicit(&s->n[1], memory_order_relaxed) +
 	       atomic_load_explicit(&s->n[2], memory_order_relaxed) +
@@ -129,7 +129,7 @@ static inline uint64_t rbt_board_total(const struct rbt_board_slot *s)
 	       atomic_load_explicit(&s->n_polls, memory_order_relaxed);
 }
 
-/* In which of n classes, each twice as wide as the one before, a duration falls. */
+/* The index among n buckets, each twice as wide as the one before. */
 static inline unsigned rbt_board_bucket(uint64_t ns, uint64_t unit_ns, unsigned n)
 {
 	uint64_t units = ns / unit_ns;

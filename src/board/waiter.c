@@ -15,7 +15,7 @@
 
 #include "util/time.h"
 
-/* Of older headers. */
+/* For older headers. */
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
 #endif
@@ -23,17 +23,17 @@
 #define FUTEX_IS_32   2
 #define POLL_NS       RBT_NS_PER_MS
 #define SMALLEST_SIZE 16
-/* A program may wake us for nothing as often as it likes: after so many times it is looked at now
- * and then instead, for a while. That is its own loss; the others are waited for as before. */
+/* A program may wake the daemon for nothing as often as it likes. After this many times it is
+ * polled for a while instead. Only that program loses by it. */
 #define MAX_FALSE     4
 #define MUTE_NS       (100 * RBT_NS_PER_MS)
-#define MUTED_LOOK_NS (10 * RBT_NS_PER_MS)
-/* Whatever else may make the call return at once: no more than so many rounds in a moment. */
+#define MUTED_POLL_NS (10 * RBT_NS_PER_MS)
+/* Bounds the rounds per 10 ms, whatever else makes the call return at once. */
 #define MAX_ROUNDS      64
 #define THREAD_RETRY_MS 1000
 #define ROUNDS_NS       (10 * RBT_NS_PER_MS)
 
-/* What is known of the files: to be watched, readable, or the end of it. */
+/* The state of the files: being watched, readable, or the waiter ends. */
 enum { FILES_WATCHED, FILES_READY, FILES_END };
 
 struct waitv {
@@ -43,24 +43,24 @@ struct waitv {
 
 struct entry {
 	struct rbt_board *board;
-	uint32_t asleep;  /* the word's value while it is */
+	uint32_t asleep;  /* the futex's value while the daemon sleeps */
 	bool is_new;      /* added since the last wait */
-	unsigned n_false; /* woken for nothing, since false_ns */
+	unsigned n_false; /* times woken for nothing, since false_ns */
 	uint64_t false_ns;
-	uint64_t muted_ns; /* not waited for before this */
+	uint64_t muted_ns; /* polled instead of waited for until then */
 };
 
 struct rbt_board_waiter {
-	int epoll_fd; /* readable when the files are, or at the end */
+	int epoll_fd; /* readable when the files are, or when the waiter ends */
 	int end_fd;
 	pthread_t thread;
 	bool has_thread;
-	uint64_t retry_ns;      /* to make it, not before this */
+	uint64_t retry_ns;      /* no thread could be made; next attempt */
 	_Atomic uint32_t files; /* a futex */
 	struct entry *boards;
 	size_t n, size;
 	struct waitv waits[MAX_WAITV];
-	unsigned n_rounds; /* that came to nothing, since rounds_ns */
+	unsigned n_rounds; /* rounds without a result, since rounds_ns */
 	uint64_t rounds_ns;
 };
 
@@ -75,7 +75,7 @@ static void set_files(struct rbt_board_waiter *w, uint32_t value)
 	wake_files(w);
 }
 
-/* As epoll_wait(). Not poll(): with a low limit on files, that refuses to look at two. */
+/* As epoll_wait(). Not poll(): with a low RLIMIT_NOFILE, poll() refuses two files. */
 static int wait_for_files(const struct rbt_board_waiter *w, int timeout_ms)
 {
 	struct epoll_event ignored;
@@ -83,7 +83,7 @@ static int wait_for_files(const struct rbt_board_waiter *w, int timeout_ms)
 	return epoll_wait(w->epoll_fd, &ignored, 1, timeout_ms);
 }
 
-/* The thread: says when files are readable, once, until it is told to watch again. */
+/* The thread. It reports readable files once, until it is told to watch again. */
 static void *watch_files(void *data)
 {
 	struct rbt_board_waiter *w = data;
@@ -104,7 +104,7 @@ static void *watch_files(void *data)
 	return NULL;
 }
 
-/* There may be no room for one now: files are waited for without, until there is. */
+/* If no thread can be made now, files are polled until it can. */
 static void start_thread(struct rbt_board_waiter *w, uint64_t now_ns)
 {
 	sigset_t all, old;
@@ -244,8 +244,8 @@ struct rbt_board *rbt_board_waiter_next(struct rbt_board_waiter *w)
 	return b;
 }
 
-/* The futexes to wait for, the files' first; boards stay in their order. *until_ns comes down to
- * the next look at those that cannot be waited for. */
+/* Fills in the futexes to wait for: the files' first, then boards in their order. Lowers *until_ns
+ * to the next poll of boards that cannot be waited for. */
 static unsigned prepare(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t *until_ns)
 {
 	unsigned n = 0;
@@ -255,13 +255,13 @@ static unsigned prepare(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t *u
 	for (size_t i = 0; i < w->n; i++) {
 		const struct entry *e = &w->boards[i];
 		bool is_muted = e->muted_ns > now_ns;
-		uint64_t look_ns = now_ns + (is_muted ? MUTED_LOOK_NS : POLL_NS);
+		uint64_t poll_ns = now_ns + (is_muted ? MUTED_POLL_NS : POLL_NS);
 		if (!is_muted && n < MAX_WAITV) {
 			w->waits[n++] = (struct waitv){.value = e->asleep,
 				.address = (uintptr_t)&e->board->asleep,
 				.flags = FUTEX_IS_32};
-		} else if (look_ns < *until_ns) {
-			*until_ns = look_ns;
+		} else if (poll_ns < *until_ns) {
+			*until_ns = poll_ns;
 		}
 	}
 	return n;
@@ -273,7 +273,7 @@ static struct timespec timespec_of(uint64_t ns)
 		.tv_sec = (time_t)(ns / RBT_NS_PER_S), .tv_nsec = (long)(ns % RBT_NS_PER_S)};
 }
 
-/* Without futexes: for files, and a moment if there are boards to look at. */
+/* Without futexes: waits for files, for a millisecond if there are boards to poll. */
 static void wait_without(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t until_ns)
 {
 	uint64_t wait_ms = (until_ns - now_ns) / RBT_NS_PER_MS + 1;
@@ -284,7 +284,7 @@ static void wait_without(struct rbt_board_waiter *w, uint64_t now_ns, uint64_t u
 	}
 }
 
-/* The board was waited for and woken, and has not become busy. */
+/* The board's futex was woken, but the program has not become busy. */
 static void note_false(struct rbt_board_waiter *w, uint64_t address, uint64_t now_ns)
 {
 	struct entry *e = NULL;
@@ -316,9 +316,9 @@ static bool is_spinning(struct rbt_board_waiter *w, uint64_t now_ns)
 static void wait_once(
 	struct rbt_board_waiter *w, uint64_t now_ns, uint64_t until_ns, bool is_futile)
 {
-	uint64_t look_ns = until_ns;
-	unsigned n = prepare(w, now_ns, &look_ns);
-	struct timespec until = timespec_of(look_ns);
+	uint64_t poll_ns = until_ns;
+	unsigned n = prepare(w, now_ns, &poll_ns);
+	struct timespec until = timespec_of(poll_ns);
 
 	if (!w->has_thread && now_ns >= w->retry_ns) {
 		start_thread(w, now_ns);
@@ -327,12 +327,12 @@ static void wait_once(
 		wait_without(w, now_ns, until_ns);
 		return;
 	}
-	long i = syscall(SYS_futex_waitv, w->waits, n, 0, look_ns == UINT64_MAX ? NULL : &until,
+	long i = syscall(SYS_futex_waitv, w->waits, n, 0, poll_ns == UINT64_MAX ? NULL : &until,
 		CLOCK_MONOTONIC);
 	if (i > 0 && i < n) {
 		note_false(w, w->waits[i].address, now_ns);
 	} else if (i < 0 && errno != EAGAIN && errno != ETIMEDOUT && errno != EINTR) {
-		/* It is not there, or refused: it must not be asked again at once. */
+		/* The call is missing or was refused: it must not be tried again at once. */
 		wait_without(w, now_ns, until_ns);
 	}
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Inside the rubato command: commands, exit codes, and the way to the daemon.
- */
+/* Internals of the rubato command: commands, exit codes, and the connection to the daemon. */
 #ifndef RBT_CLI_CLI_H
 #define RBT_CLI_CLI_H
 
@@ -25,9 +23,11 @@ enum exit_code {
 };
 
 /* start.c */
-/* First of all: keeps what we open away from standard files that the caller closed, until exec. */
+/* To be called first: keeps files that we open away from the numbers of standard files that the
+ * caller closed, until exec. */
 void cli_begin(void);
-/* Last of all: the exit code, which is another if what was printed could not be written. */
+/* To be called last: returns the exit code, which is EXIT_FAILED if the output could not be
+ * written. */
 int cli_end(int code);
 /* The exit code for a negative errno. */
 enum exit_code exit_code_for(int error);
@@ -46,78 +46,65 @@ extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume
 int usage_error(const struct command *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* device.c: takes --device, --sms and --mem out of a command's arguments (argv[0] is its name).
- * EXIT_OK: go on; else the exit code, the error said. For the software GPU it does not return. */
+/* device.c: removes --device, --sms and --mem from a command's arguments (argv[0] is its name).
+ * EXIT_OK: go on; otherwise the exit code, after an error message. For the software GPU it does not
+ * return. */
 int device_select(const struct command *cmd, int *argc, char **argv);
-/* Says that there is no driver (-ENODEV), or what is wrong with it; returns the exit code. */
+/* Reports that there is no driver (-ENODEV), or what is wrong with it; returns the exit code. */
 int no_device_error(const struct command *cmd, int error);
-/* EXIT_OK where there is a driver; else says what is missing, as above. */
+/* EXIT_OK if there is a driver; otherwise reports what is missing, as above. */
 int device_check(const struct command *cmd);
 
-/* nice.c: how a program is to be treated, from --class, --priority, --timeslice-us, --weight,
- * --max-reserve-ms and --min-share. */
-struct niceness {
-	bool has_class, has_priority, has_timeslice, has_weight;
-	struct rbt_limits limits; /* as in struct rbt_msg_renice */
-	unsigned class_index;
-	uint64_t priority;
-	uint64_t timeslice_us;
-	uint64_t weight;
-};
-/* clang-format off */
-#define NICENESS_OPTIONS \
-	{"class", required_argument, NULL, 'c'}, \
-	{"priority", required_argument, NULL, 'p'}, \
-	{"timeslice-us", required_argument, NULL, 't'}, \
-	{"weight", required_argument, NULL, 'w'}, \
-	{"max-reserve-ms", required_argument, NULL, 'M'}, \
-	{"min-share", required_argument, NULL, 'S'}
-#define NICENESS_LETTERS "c:p:t:w:"
-/* clang-format on */
-/* Takes one of those options. 0, or EXIT_USAGE with the error said. */
-int niceness_parse(const struct command *cmd, struct niceness *n, int option, const char *arg);
-/* Checks that they agree, and fills in priority. 0, or EXIT_USAGE with the error said. */
-int niceness_settle(const struct command *cmd, struct niceness *n);
+/* nice.c: one option for each key of struct rbt_treatment */
+struct option;
+/* Fills in the options of `keys` (RBT_TREAT_BIT), then `more` up to its end. */
+#define TREAT_OPTIONS_MAX 32
+#define TREAT_LETTERS     "c:p:t:w:"
+void treat_options(uint32_t keys, const struct option *more, struct option *ret);
+/* Takes one of these options. Returns 0, or EXIT_USAGE with the error printed. */
+int treat_option(const struct command *cmd, struct rbt_treatment *t, int option, const char *arg);
 
 /* client.c: a connection to a daemon */
 
-/* The daemon of `uid`, or the machine's (RBT_UID_SYSTEM), if it runs: fd or -errno. Refuses a
- * socket that is not that user's, or root's. */
+/* Connects to the daemon of `uid`, or to the system daemon (RBT_UID_SYSTEM), if it runs: fd or
+ * -errno. Refuses a socket that belongs neither to that user nor to root. */
 int daemon_connect(uid_t uid);
-/* The machine's daemon if it runs, else our own, started if need be: fd or -errno. */
+/* Connects to the system daemon if it runs, else to our own, which is started if necessary: fd or
+ * -errno. */
 int daemon_start(void);
-/* Starts our own daemon if one before it was killed and has left programs suspended or changed: it
- * puts them back. Not when it was killed too often: then returns for how many seconds more. */
+/* Starts our own daemon if an earlier one was killed and has left programs suspended or changed, so
+ * that it restores them. If daemons were killed too often, returns for how many seconds more it
+ * will not. */
 uint64_t daemon_heal(void);
-/* Why that failed and what to do, in words; valid until the next call. */
+/* The reason why that failed and what to do, in words; valid until the next call. */
 const char *daemon_start_error(int error);
 /* The path at which `sock` was connected. */
 int daemon_socket_path(int sock, char *buf, size_t size);
-/* Sends a request and waits for its RESULT (bounded). 0 or -errno;
- * the daemon's verdict is in ret->error. */
+/* Sends a request and waits for its RESULT, with a timeout. 0 or -errno; the daemon's verdict is in
+ * ret->error. */
 int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,
 	struct rbt_msg_result *ret);
-/* How long a daemon has for an answer: to a look at everybody, and to what was asked of it. */
+/* Timeouts for a daemon's answers: to a listing, and to a request. */
 #define LIST_TIMEOUT_S   3
 #define ANSWER_TIMEOUT_S 10
-/* The program with the next pid after `after`, with what `flags` (RBT_LIST_*) ask for besides: size
- * of the message in buf, 0 after the last, or -errno. */
+/* The program with the next pid after `after`, with the parts that `flags` (RBT_LIST_*) ask for:
+ * size of the message in buf, 0 after the last, or -errno. */
 ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *buf, size_t size);
 
 /* target.c: a program named on the command line */
 
-/* Calls fn for every PID operand from `optind` on, all of them checked first; returns the first
+/* Calls fn for every PID operand from `optind` on, after checking all of them; returns the first
  * exit code that is not EXIT_OK. */
 int target_each(const struct command *cmd, int argc, char **argv,
 	int (*fn)(pid_t pid, const void *data), const void *data);
-/* Opens `pid`, sends it one request, and says what went wrong. Returns an exit code. */
+/* Opens `pid`, sends it one request, and reports errors. Returns an exit code. */
 int target_request(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret);
-/* The same, but says nothing: what went wrong, in words, is in `ret_why` instead. */
+/* The same without a message: the error text is in `ret_why`. */
 #define TARGET_WHY_MAX 512
 int target_try(pid_t pid, const void *msg, size_t size, struct rbt_msg_result *ret,
 	char ret_why[TARGET_WHY_MAX]);
 
-/* elf.c: what a program file needs */
+/* elf.c: the imports of a program file */
 #define ELF_MAX_NAMES 512
 struct elf_facts {
 	bool is_static, is_setuid, is_musl, has_cudart_static, has_fatbin;
@@ -126,10 +113,10 @@ struct elf_facts {
 	char *driver_calls[ELF_MAX_NAMES];
 	char *runtime_calls[ELF_MAX_NAMES];
 };
-/* 0, -ENOEXEC when it is no 64-bit ELF file, or -errno. */
+/* 0, -ENOEXEC if it is no 64-bit ELF file, or -errno. */
 int elf_read(const char *path, struct elf_facts *ret);
 void elf_finish(struct elf_facts *f);
-/* A program the dynamic linker never sees; false also when it cannot be read. */
+/* Whether the program is loaded without the dynamic linker; false also if it cannot be read. */
 bool elf_is_static(const char *path);
 
 #endif

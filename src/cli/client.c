@@ -20,8 +20,8 @@
 #include "util/time.h"
 #include "util/trust.h"
 
-/* A daemon that does not answer is as good as none; a healthy one needs a few milliseconds, and
- * some seconds when it loses its hand in the middle of a request. */
+/* A daemon that does not answer is as good as none. A healthy one needs a few milliseconds, and
+ * some seconds if it loses its hand during a request. */
 #define CONNECT_TIMEOUT_MS 1000
 #define START_TIMEOUT_MS   3000
 #define START_RETRY_US     20000
@@ -65,7 +65,7 @@ int daemon_connect(uid_t uid)
 	if (sock < 0) {
 		return sock;
 	}
-	/* The directory may be in /tmp: what matters is who listens. */
+	/* The directory may be in /tmp: the user of the listener decides. */
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
 		!rbt_is_trustworthy(path, cred.uid, uid == RBT_UID_SYSTEM ? geteuid() : uid)) {
 		close(sock);
@@ -90,8 +90,8 @@ static void become_daemon(const char *path, int ready_fd)
 	dup2(null_fd, STDIN_FILENO);
 	dup2(null_fd, STDOUT_FILENO);
 	dup2(log_fd >= 0 ? log_fd : null_fd, STDERR_FILENO);
-	/* Nothing of the caller's stays open, least of all the write end of a pipe somebody waits
-	 * for the end of. */
+	/* None of the caller's files stays open; above all not the write end of a pipe whose end
+	 * the caller waits for. */
 	dup2(ready_fd, 3);
 	fcntl(3, F_SETFD, 0); /* it may have been 3 before */
 	close_range(4, ~0u, 0);
@@ -119,8 +119,8 @@ static int spawn_daemon(void)
 	if (pipe2(pipe_fds, O_CLOEXEC) < 0) {
 		return -errno;
 	}
-	/* Twice, so that the daemon is nobody's child here and
-	 * its end surprises nobody's wait(). */
+	/* Twice, so that the daemon is no child of this process and does not show up in its
+	 * wait(). */
 	pid_t pid = fork();
 	if (pid == 0) {
 		if (fork() == 0) {
@@ -142,8 +142,8 @@ static int daemon_start_own(void)
 {
 	uint64_t until_ns = rbt_now_ns() + START_TIMEOUT_MS * RBT_NS_PER_MS;
 
-	/* The one that has the directory may be just leaving, or not yet listening: then ours ends
-	 * at once, and it is tried again. */
+	/* The daemon that has the directory may be about to end, or not yet listening. Then ours
+	 * ends at once, and starting is tried again. */
 	for (;;) {
 		int sock = daemon_connect(geteuid());
 		if (sock >= 0 || (sock != -ENOENT && sock != -ECONNREFUSED)) {
@@ -171,7 +171,7 @@ int daemon_start(void)
 	return machines >= 0 ? machines : daemon_start_own();
 }
 
-/* Whether a daemon of ours has left programs changed: it removes the file when all are back. */
+/* Whether a daemon of ours has left programs changed: it removes the file when all are restored. */
 static bool has_left_something(const char *dir)
 {
 	char path[160];
@@ -256,13 +256,19 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 		return -EBADMSG;
 	}
 	result.text[sizeof(result.text) - 1] = '\0';
+	/* A daemon of version 0.1.0 says no more than "not understood". */
+	if (result.error == -EBADMSG) {
+		snprintf(result.text, sizeof(result.text), "%s",
+			"this rubatod and this command are of different versions: restart rubatod");
+	}
 	*ret = result;
 	return 0;
 }
 
 /* Whether what follows a program's tasks is what was asked for, or the beginning of it: a daemon
- * that is older than we are leaves out what it does not know. */
-static bool is_tail_sound(size_t size, uint32_t flags)
+ * that is older than we are leaves out what it does not know. A treatment is last, and of any
+ * version's size. */
+static bool is_tail_sound(const char *tail, size_t size, uint32_t flags)
 {
 	/* In the order of the flags' bits. */
 	static const size_t parts[] = {sizeof(struct rbt_program_turns),
@@ -275,7 +281,9 @@ static bool is_tail_sound(size_t size, uint32_t flags)
 		end += (flags >> i & 1) != 0 ? parts[i] : 0;
 		fits = fits || size == end;
 	}
-	return fits;
+	struct rbt_treatment treat;
+	return fits || ((flags & RBT_LIST_TREAT) != 0 && size >= end &&
+			       rbt_treatment_decode(tail + end, size - end, &treat) == 0);
 }
 
 ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *buf, size_t size)
@@ -304,5 +312,7 @@ ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *
 	}
 	memcpy(&msg, buf, sizeof(msg));
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task_state);
-	return (size_t)n >= tasks_end && is_tail_sound((size_t)n - tasks_end, flags) ? n : -EBADMSG;
+	bool is_sound = (size_t)n >= tasks_end &&
+			is_tail_sound((const char *)buf + tasks_end, (size_t)n - tasks_end, flags);
+	return is_sound ? n : -EBADMSG;
 }

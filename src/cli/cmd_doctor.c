@@ -20,12 +20,12 @@
 #define RUBATO_LEFT_OUT ""
 #endif
 
-/* ABSENT is a part that this machine does not have, and may not need. */
+/* ABSENT: this machine does not have the part, and may not need it. */
 enum verdict { GOOD, BAD, PARTLY, ABSENT };
 
 struct report {
 	bool json;
-	bool is_try; /* known drivers are tried as well */
+	bool is_try; /* try known drivers as well */
 	struct rbt_json j;
 };
 
@@ -71,8 +71,8 @@ static void check_gpu(struct report *rep, const struct rbt_gpu_info *g)
 	}
 }
 
-/* Tries a driver on objects of our own, and puts what came of it into what is said of an unknown
- * one. */
+/* Tries a driver on objects of our own, and updates the capabilities of an unknown driver by the
+ * result. */
 static void check_trial(
 	struct report *rep, const struct rbt_backend *b, struct rbt_device_info *info)
 {
@@ -118,7 +118,7 @@ static bool check_backend(struct report *rep, const struct rbt_backend *b)
 	int r = b->probe(&info);
 
 	if (r < 0) {
-		/* Few machines have both vendors' GPUs. */
+		/* Few machines have GPUs of both vendors. */
 		say(rep, r == -ENODEV ? ABSENT : BAD, b->name, "%s",
 			r == -ENODEV ? "no driver here" : strerror(-r));
 		return false;
@@ -128,6 +128,10 @@ static bool check_backend(struct report *rep, const struct rbt_backend *b)
 		info.driver_known ? ""
 		: is_tried        ? " is not known; Rubato tried it on objects of its own"
 				  : " is not known: reading works, writing needs --force");
+	if (b->is_experimental) {
+		say(rep, PARTLY, b->name,
+			"experimental: tested on the software GPU, and not on a card yet");
+	}
 	for (uint32_t i = 0; i < info.n_gpus; i++) {
 		check_gpu(rep, &info.gpus[i]);
 	}
@@ -167,7 +171,7 @@ static void check_attach(struct report *rep)
 	}
 }
 
-/* Whether the daemon at the other end says anything at all. */
+/* Whether the daemon at the other end answers at all. */
 static bool is_answering(int sock)
 {
 	static char buf[RBT_MSG_MAX];
@@ -181,7 +185,8 @@ static void check_house(struct report *rep)
 	int r = rbt_sibling_path("librubato.so", RUBATO_LIBDIR, path, sizeof(path));
 
 	say(rep, r == 0 ? GOOD : BAD, "librubato", "%s",
-		r == 0 ? path : "librubato.so is not installed: `rubato run` cannot observe");
+		r == 0 ? path
+		       : "librubato.so is not installed: `rubato run` cannot observe programs");
 	r = rbt_sibling_path("rubatod", RUBATO_LIBEXECDIR, path, sizeof(path));
 	uid_t whose = RBT_UID_SYSTEM;
 	int sock = daemon_connect(whose);
@@ -193,7 +198,7 @@ static void check_house(struct report *rep)
 	bool is_silent = sock >= 0 && !is_answering(sock);
 	say(rep, r == 0 && !is_silent ? GOOD : BAD, "rubatod", "%s in %s",
 		is_silent                 ? "does not answer"
-		: sock < 0 && r < 0       ? "is not installed: nothing is kept in force"
+		: sock < 0 && r < 0       ? "is not installed: classes and suspends do not last"
 		: sock < 0                ? "starts on demand"
 		: whose == RBT_UID_SYSTEM ? "runs for the whole machine"
 					  : "runs",
@@ -221,7 +226,7 @@ static void names(struct report *rep, const char *what, char *const *list, size_
 	puts(n > 0 ? "" : " -");
 }
 
-/* Why `rubato run` cannot see into a program; NULL when it can. */
+/* The reason why `rubato run` cannot observe a program; NULL: it can. */
 static const char *unreachable(const struct elf_facts *f)
 {
 	if (f->is_static) {
@@ -346,12 +351,12 @@ const struct command cmd_doctor = {
 		"Usage: rubato doctor [--json] [--try]\n"
 		"       rubato doctor [--json] --program FILE\n"
 		"\n"
-		"Looks at devices, driver, rights and installation, and says what works here.\n"
-		"Exit status 5 when there is no GPU that Rubato can use.\n"
+		"Checks devices, driver, rights and installation, and reports what works here.\n"
+		"Exit status 5 if there is no GPU that Rubato can use.\n"
 		"\n"
-		"      --program FILE       instead: which CUDA calls FILE makes, and how it is reached\n"
-		"      --try                also try a driver that is known, as is done with others: on a\n"
-		"                           client of its own, which is gone afterwards\n"
-		"      --json               the same facts, for programs\n",
+		"      --program FILE       instead: which CUDA calls FILE makes, and whether they are seen\n"
+		"      --try                also try a known driver, as unknown ones always are: on objects\n"
+		"                           of Rubato's own, which are removed afterwards\n"
+		"      --json               the same facts as JSON\n",
 	.run = run,
 };

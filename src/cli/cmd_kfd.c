@@ -14,7 +14,7 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-/* Somewhat longer than the hand keeps a session that it does not use. */
+/* Slightly longer than the hand keeps an unused debug session. */
 #define HAND_TRIES    30
 #define HAND_PAUSE_NS 50000000L
 
@@ -27,15 +27,15 @@ static void on_signal(int number)
 
 void kfd_catch_signals(void)
 {
-	/* Without SA_RESTART: a pause ends at once. */
+	/* Without SA_RESTART: a signal ends a pause at once. */
 	struct sigaction action = {.sa_handler = on_signal};
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 }
 
-/* Stopped, a debugger would keep queues off, and the program's signals to itself, until somebody
- * remembers it. What --exec runs inherits this: it is waited for with queues off. */
+/* A stopped debugger would keep queues off, and hold the program's signals back, until it is
+ * continued. The command of --exec inherits this: we wait for it with queues off. */
 static void ignore_stops(void)
 {
 	struct sigaction action = {.sa_handler = SIG_IGN};
@@ -45,7 +45,7 @@ static void ignore_stops(void)
 	sigaction(SIGTTOU, &action, NULL);
 }
 
-/* A line of /proc/<pid>/status, as a number or a letter: what stands behind `name`. */
+/* The value of the line `name` in /proc/<pid>/status, as text. */
 static bool read_status(pid_t pid, const char *name, char *text, size_t size)
 {
 	char path[64], status[4096];
@@ -62,7 +62,7 @@ static bool read_status(pid_t pid, const char *name, char *text, size_t size)
 	return true;
 }
 
-/* One that is ending has no program any more before it is a zombie. */
+/* A process that is ending has no executable any more before it is a zombie. */
 static bool is_alive(pid_t pid)
 {
 	char path[64], state[32], exe[8];
@@ -73,7 +73,7 @@ static bool is_alive(pid_t pid)
 	       state[0] != 'X';
 }
 
-/* Whether Rubato's own hand debugs it. */
+/* Whether Rubato's own hand debugs the process. */
 static bool is_in_hand(pid_t pid)
 {
 	char tracer[32], name[32];
@@ -83,7 +83,7 @@ static bool is_in_hand(pid_t pid)
 	       strcmp(name, RBT_HAND_NAME) == 0;
 }
 
-/* The hand stays for a second after what it was needed for. */
+/* The hand keeps a debug session for a second after its last use. */
 int kfd_attach(struct rubato_kfd *kfd, pid_t pid)
 {
 	ignore_stops();
@@ -123,7 +123,7 @@ int kfd_failed(const struct command *cmd, pid_t pid, int error)
 	return exit_code_for(error);
 }
 
-/* A process of a container has several numbers: the last one is what it is called inside. */
+/* A process of a container has several pids: the last one is its pid inside. */
 struct inner {
 	pid_t wanted, found;
 	unsigned n;
@@ -166,8 +166,8 @@ int kfd_take_pid(const struct command *cmd, const char *text, pid_t *ret)
 	if (rbt_amd_process_exists(KFD_SYSFS_PATH, *ret)) {
 		return EXIT_OK;
 	}
-	/* Small numbers, which containers are full of, are always some process's here: if that is
-	 * none of KFD's, it is hardly meant. */
+	/* Small pids, which are common in containers, nearly always exist here, too. If that
+	 * process does not use KFD, it is hardly meant. */
 	bool is_here = rbt_read_file(path, status, sizeof(status)) != -ENOENT;
 	(void)rbt_amd_each_process(KFD_SYSFS_PATH, compare_inner, &in);
 	if (in.n > 1 && !is_here) {
@@ -191,7 +191,8 @@ int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_k
 	if (r < 0) {
 		return kfd_failed(cmd, pid, r);
 	}
-	/* Before it is debugged: a session ends in order, or the program may be left waiting. */
+	/* Before the process is debugged: if the session does not end in order, the program may be
+	 * left waiting. */
 	kfd_catch_signals();
 	r = attach ? kfd_attach(kfd, pid) : 0;
 	if (r < 0) {
@@ -286,7 +287,7 @@ static int run(int argc, char **argv)
 		{"monitor", &cmd_kfd_monitor},
 		{"preempt", &cmd_kfd_preempt},
 		{"queues", &cmd_kfd_queues},
-		/* The names they have by themselves. */
+		/* The tools' names as separate commands. */
 		{"queue_monitor", &cmd_kfd_monitor},
 		{"kfd_preemption_poc", &cmd_kfd_preempt},
 		{"get_queue_info", &cmd_kfd_queues},
@@ -321,27 +322,27 @@ const struct command cmd_kfd = {
 		"       rubato kfd check PID [OTHER] [OPTIONS]\n"
 		"\n"
 		"Also called queue_monitor, kfd_preemption_poc, get_queue_info and rubato-kfd-check.\n"
-		"`monitor` samples a program's queues (10 s, every 1 s) and sums up; `queues` looks\n"
-		"once; `preempt` takes queues off the GPU and puts them back (10 times), and says how\n"
-		"long that takes; `check` does all that, and what classes do to two programs, and\n"
-		"writes a report without names. Nothing stays suspended, however it ends.\n"
+		"`monitor` samples a program's queues (10 s, every 1 s) and sums up; `queues` lists\n"
+		"them once; `preempt` takes queues off the GPU and puts them back (10 times), and\n"
+		"measures the time; `check` does all that, measures classes on two programs, and\n"
+		"writes a report without names. No queue stays suspended, however the tool ends.\n"
 		"\n"
-		"      --json               the same facts, for programs\n"
+		"      --json               the same facts as JSON\n"
 		"  monitor, queues:\n"
-		"      --addresses          rings, pointers and save areas too: debugs the program, so\n"
-		"                           wants ptrace rights; without it only sysfs is read\n"
+		"      --addresses          also rings, pointers and save areas: this debugs the program\n"
+		"                           and needs ptrace rights; without it only sysfs is read\n"
 		"  monitor:\n"
-		"      --csv                a line a queue and sample\n"
+		"      --csv                one line per queue and sample\n"
 		"      --live               one screen, redrawn\n"
 		"  preempt:\n"
-		"      --queue ID           this queue; may be given again (default: all)\n"
+		"      --queue ID           this queue; can be repeated (default: all)\n"
 		"      --type TYPE          compute, sdma or all (default)\n"
 		"      --hold-ms MS         how long to keep them off (default 10)\n"
 		"      --exec COMMAND       keep them off while this shell command runs\n"
 		"      --interval-ms MS     from one preemption to the next (default 10)\n"
 		"      --grace N            let waves run for N x 1024 clocks first, 1 to 255 (default 1)\n"
 		"  preempt, check:\n"
-		"      --force              also where other programs' queues stand still meanwhile\n"
+		"      --force              even if other programs' queues stop meanwhile\n"
 		"  check:\n"
 		"      --output FILE        the report (default rubato-kfd-report.txt); must be new\n",
 	.run = run,

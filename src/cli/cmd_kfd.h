@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the three KFD tools share. */
+/* Shared by the three KFD tools. */
 #ifndef RBT_CLI_CMD_KFD_H
 #define RBT_CLI_CMD_KFD_H
 
@@ -16,31 +16,32 @@ int kfd_queues(int argc, char **argv);
 
 extern const struct command cmd_kfd_check, cmd_kfd_monitor, cmd_kfd_preempt, cmd_kfd_queues;
 
-/* Set by SIGINT and SIGTERM once kfd_catch_signals() was called: what is begun is finished, and
- * the rest left out. */
+/* Set by SIGINT and SIGTERM after kfd_catch_signals(): the tool finishes the current step and omits
+ * the rest. */
 extern volatile sig_atomic_t kfd_stop;
 void kfd_catch_signals(void);
 
-/* The PID operand: as KFD names it, that is on the host. EXIT_OK, or an exit code, the error said.
- */
+/* The PID operand, as KFD names it, that is on the host. EXIT_OK, or an exit code after an error
+ * message. */
 int kfd_take_pid(const struct command *cmd, const char *text, pid_t *ret);
 
-/* Opens the library, and attaches if asked to. EXIT_OK, or an exit code, the error said. */
+/* Opens the library, and attaches if asked to. EXIT_OK, or an exit code after an error message. */
 int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_kfd **ret);
 
-/* Attaches; waits for Rubato's own hand to let go. No stop from the terminal is obeyed any more.
- * 0 or -errno. */
+/* Attaches; waits until Rubato's own hand has ended its session. Stops from the terminal are
+ * ignored from then on. 0 or -errno. */
 int kfd_attach(struct rubato_kfd *kfd, pid_t pid);
 
-/* One line, and the exit code. */
+/* Prints one line; returns the exit code. */
 int kfd_failed(const struct command *cmd, pid_t pid, int error);
 
-/* Before MES, a suspend takes everybody's queues off that GPU for a moment. EXIT_OK if nobody but
- * the two processes has any there (`but` may be 0); else an exit code, the error said. */
+/* Before MES, a suspend takes all programs' queues off that GPU for a moment. Returns EXIT_OK if no
+ * process but these two has queues there (`but` may be 0). Otherwise prints the error and returns
+ * an exit code. */
 int kfd_spare_others(
 	const struct command *cmd, pid_t pid, pid_t but, const uint32_t *gpus, uint32_t n);
 
-/* One line: the process has ended, or has begun another program. */
+/* Prints one line: the process has ended, or has called exec. */
 void kfd_say_end(const struct command *cmd, pid_t pid);
 
 void kfd_json_snapshot(struct rbt_json *j, const char *key, const struct rubato_kfd_snapshot *snap,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples of a program's queues, and what they come to. */
+/* Samples of a program's queues, and their statistics. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -27,7 +27,7 @@ struct monitor {
 	bool addresses;
 	uint64_t duration_ms, interval_ms, start_ns, flushed_ns;
 	struct rbt_json json;
-	/* Not every sample: a day at 100 Hz would not fit. Owned. */
+	/* Statistics instead of all samples: a day at 100 Hz would not fit. Owned. */
 	struct rubato_kfd_stats *stats;
 	struct rubato_kfd_snapshot *last;
 };
@@ -70,7 +70,7 @@ static void text_line(const struct monitor *m, const struct rubato_kfd_snapshot 
 			printf(" %u", q->id);
 		}
 		if (rubato_kfd_pending(q, &pending)) {
-			/* Others count words and bytes. */
+			/* Other queues count words and bytes. */
 			packets += q->type == RUBATO_KFD_AQL ? pending : 0;
 			active += pending != 0;
 		}
@@ -105,7 +105,7 @@ static void show(struct monitor *m, const struct rubato_kfd_snapshot *s)
 		text_line(m, s);
 		break;
 	}
-	/* Whoever looks on does not see more than this: at 100 Hz it is a fifth of all we do. */
+	/* A viewer does not see more than this rate: at 100 Hz, flushing is a fifth of our work. */
 	if (s->time_ns - m->flushed_ns >= FLUSH_NS) {
 		m->flushed_ns = s->time_ns;
 		fflush(stdout);
@@ -119,7 +119,7 @@ static int on_sample(struct rubato_kfd_snapshot *snap, void *data)
 	if (m->last == NULL) {
 		m->start_ns = snap->time_ns;
 	}
-	/* A signal ends the pause before this one. */
+	/* A signal has ended the pause before this sample. */
 	if (kfd_stop && m->last != NULL) {
 		return -EINTR;
 	}
@@ -138,7 +138,7 @@ static void advise(const struct rubato_kfd_stats *s)
 	if (s->max_queues == 0) {
 		printf("advice: there was no queue; sample while the program computes\n");
 	} else if (s->stable) {
-		printf("advice: the same queues all the time: their ids may be kept and used again\n");
+		printf("advice: the queues did not change: their ids can be kept and used again\n");
 	} else {
 		printf("advice: queues come and go: take a snapshot right before every suspend; "
 		       "of the ids below, those that were always there are the safest\n");
@@ -183,7 +183,8 @@ static bool has_gone(const struct monitor *m, struct rubato_kfd *kfd)
 	return r == -ESRCH || r == -ENXIO;
 }
 
-/* The first look is made before anything is printed: an error is one line and nothing else. */
+/* The first sample is taken before anything is printed, so that an error is one line and nothing
+ * else. */
 static int watch(struct monitor *m, struct rubato_kfd *kfd)
 {
 	struct rubato_kfd_snapshot *probe;
@@ -203,7 +204,7 @@ static int watch(struct monitor *m, struct rubato_kfd *kfd)
 		return kfd_failed(&cmd_kfd_monitor, m->pid, r < 0 ? r : -ESRCH);
 	}
 	sum_up(m);
-	/* Earlier than it was to: there is nothing left to sample. */
+	/* Sampling ended early: there is nothing left to sample. */
 	if (r == 0 && !kfd_stop && has_gone(m, kfd)) {
 		fflush(stdout);
 		kfd_say_end(&cmd_kfd_monitor, m->pid);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes a program's queues off the GPU and puts them back, and says what that costs. */
+/* Takes a program's queues off the GPU and puts them back, and measures the time. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -31,13 +31,13 @@ struct preempt {
 	const char *command;
 	bool force, json;
 	enum wanted wanted;
-	uint32_t queues[RUBATO_KFD_MAX_QUEUES], n_queues; /* named; 0: by type */
+	uint32_t queues[RUBATO_KFD_MAX_QUEUES], n_queues; /* queues by name; 0: by type */
 	struct rubato_kfd *kfd;
 	struct rbt_json j;
 	struct kfd_times suspend, resume;
-	uint64_t done, whole; /* iterations; those in which every queue obeyed */
-	uint64_t failed;      /* those in which the command failed */
-	int status;           /* of the last that did: waitpid()'s, or -1 */
+	uint64_t done, whole; /* iterations; iterations in which every queue obeyed */
+	uint64_t failed;      /* iterations in which the command failed */
+	int status;           /* of the last that failed: waitpid()'s, or -1 */
 };
 
 static bool is_wanted(const struct preempt *p, const struct rubato_kfd_queue *q)
@@ -55,7 +55,7 @@ static bool is_wanted(const struct preempt *p, const struct rubato_kfd_queue *q)
 	return p->wanted == WANT_ALL || compute == (p->wanted == WANT_COMPUTE);
 }
 
-/* The ids of this moment: a fresh array for every call. */
+/* The current ids, in a new array for every call. */
 static int list(struct preempt *p, uint32_t *ids, uint32_t *gpus, uint32_t *ret_n)
 {
 	struct rubato_kfd_snapshot *snap;
@@ -82,7 +82,7 @@ struct others {
 	pid_t found;
 };
 
-static int look_for_others(pid_t pid, void *data)
+static int find_others(pid_t pid, void *data)
 {
 	struct others *o = data;
 	struct rbt_amd_queue *queues = NULL;
@@ -120,11 +120,11 @@ int kfd_spare_others(
 	if (r < 0) {
 		return kfd_failed(cmd, pid, r);
 	}
-	if (o.n == 0 || rbt_amd_each_process(KFD_SYSFS_PATH, look_for_others, &o) == 0) {
+	if (o.n == 0 || rbt_amd_each_process(KFD_SYSFS_PATH, find_others, &o) == 0) {
 		return EXIT_OK;
 	}
 	rbt_error(
-		"%s: process %d has queues on the same GPU, and this GPU's scheduler would hold them up as well; --force does it all the same",
+		"%s: process %d has queues on the same GPU, and this GPU's scheduler would stop them as well; --force does it all the same",
 		cmd->name, (int)o.found);
 	return EXIT_FAILED;
 }
@@ -134,11 +134,11 @@ static void pause_ms(uint64_t ms)
 	struct timespec ts = {
 		.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
 
-	/* A signal ends it. */
+	/* A signal ends the pause. */
 	(void)nanosleep(&ts, NULL);
 }
 
-/* Returns what waitpid() says of --exec's command; -1: it could not be started. */
+/* Returns waitpid()'s status of --exec's command; -1: it could not be started. */
 static int hold(const struct preempt *p)
 {
 	int status = 0;
@@ -153,7 +153,7 @@ static int hold(const struct preempt *p)
 		execl("/bin/sh", "sh", "-c", p->command, (char *)NULL);
 		_exit(127);
 	}
-	/* Interrupted, it ends by the same signal; what runs is waited for. */
+	/* After an interrupt the command ends by the same signal; it is waited for. */
 	while (child > 0 && waitpid(child, &status, 0) < 0) {
 		if (errno != EINTR) {
 			return -1;
@@ -181,7 +181,7 @@ static void report_one(struct preempt *p, uint32_t n, int off, int on, uint64_t 
 		p->done, off, n, off_us, held_us, on, on_us);
 }
 
-/* 0, or -errno. Whatever happens, what was suspended is resumed. */
+/* 0, or -errno. In any case, suspended queues are resumed. */
 static int once(struct preempt *p)
 {
 	uint32_t ids[RUBATO_KFD_MAX_QUEUES], again[RUBATO_KFD_MAX_QUEUES];
@@ -206,7 +206,7 @@ static int once(struct preempt *p)
 		return on;
 	}
 	p->done++;
-	/* Interrupted together with us, it has not failed. */
+	/* A command that was interrupted together with us has not failed. */
 	if (status != 0 && !kfd_stop) {
 		p->failed++;
 		p->status = status;
@@ -222,7 +222,7 @@ static int once(struct preempt *p)
 static void advise(struct preempt *p)
 {
 	if (p->whole < p->done) {
-		printf("advice: not every queue obeyed each time: new ones and such that are being destroyed do not; take a snapshot right before\n");
+		printf("advice: not every queue obeyed each time: new queues and queues that are being destroyed do not; take a snapshot right before\n");
 	}
 	uint64_t us = kfd_times_quantile(&p->suspend, 0.99) + kfd_times_quantile(&p->resume, 0.99);
 	printf("advice: a preemption costs %" PRIu64
@@ -284,8 +284,7 @@ static int iterate(struct preempt *p)
 		sum_up(p);
 	}
 	if (r == -ENOENT) {
-		rbt_error("%s: process %d: none of its queues is meant", cmd_kfd_preempt.name,
-			(int)p->pid);
+		rbt_error("%s: process %d has no such queue", cmd_kfd_preempt.name, (int)p->pid);
 		return EXIT_FAILED;
 	}
 	if (r < 0) {
@@ -305,7 +304,7 @@ static int begin(struct preempt *p)
 	if (code != EXIT_OK) {
 		return code;
 	}
-	/* What can be known without touching the program is asked first. */
+	/* Everything that can be found without touching the program is checked first. */
 	int r = list(p, ids, gpus, &n);
 	code = r < 0      ? kfd_failed(&cmd_kfd_preempt, p->pid, r)
 	       : p->force ? EXIT_OK

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One look at a program's queues. */
+/* Lists a program's queues once. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>

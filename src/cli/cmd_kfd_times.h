@@ -15,11 +15,11 @@ struct kfd_times {
 	bool sorted;
 };
 
-/* Lost silently when there is no memory: the rest still counts. */
+/* If there is no memory, the value is dropped: the rest still counts. */
 void kfd_times_add(struct kfd_times *t, uint64_t us);
 void kfd_times_finish(struct kfd_times *t);
 
-/* The smallest value that a share q (0 to 1) of all do not exceed; 0 when there are none. */
+/* The smallest value that a share q (0 to 1) of all values does not exceed; 0: there are none. */
 uint64_t kfd_times_quantile(struct kfd_times *t, double q);
 double kfd_times_mean(const struct kfd_times *t);
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/gpus.h"
 #include "cli/cli.h"
-#include "cli/gpu.h"
 #include "cli/listing.h"
 #include "sched/class.h"
 #include "util/json.h"
@@ -75,21 +75,21 @@ static const char *state_text(const struct listed *l, char *buf, size_t size)
 /* GPUs the program has tasks on: "0", "0,1", "amd0". */
 static const char *gpus_text(const struct listed *l, char *buf, size_t size)
 {
-	char name[GPU_NAME_MAX];
-	uint64_t seen = 0;
+	char name[RBT_GPU_NAME_MAX];
+	struct rbt_gpu_table seen = {0};
 	size_t at = 0;
 
 	buf[0] = '\0';
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;
-		uint32_t slot = gpu_slot(l->tasks[i].backend, t->gpu);
-		if ((t->valid & RBT_TASK_HAS_GPU) == 0 || slot == GPU_SLOTS ||
-			(seen >> slot & 1) != 0) {
+		struct rbt_gpu gpu = {.backend = l->tasks[i].backend, .minor = t->gpu};
+		if ((t->valid & RBT_TASK_HAS_GPU) == 0 ||
+			rbt_gpu_find(&seen, gpu.backend, gpu.minor) >= 0 ||
+			rbt_gpu_index(&seen, gpu.backend, gpu.minor) < 0) {
 			continue;
 		}
-		seen |= UINT64_C(1) << slot;
 		int n = snprintf(
-			buf + at, size - at, "%s%s", at > 0 ? "," : "", gpu_name(slot, name));
+			buf + at, size - at, "%s%s", at > 0 ? "," : "", rbt_gpu_name(gpu, name));
 		if (n < 0 || (size_t)n >= size - at) {
 			break;
 		}
@@ -205,6 +205,9 @@ static void print_row(struct view *v, const struct listed *l)
 	if (l->note[0] != '\0') {
 		printf("%26s %s\n", "note:", l->note);
 	}
+	if (l->is_older) {
+		printf("%26s %s\n", "shim:", "older than rubatod");
+	}
 	if (l->origin.rule[0] != '\0') {
 		printf("%26s %s\n", "rule:", l->origin.rule);
 	}
@@ -231,13 +234,14 @@ static void json_known(struct rbt_json *j, const char *key, bool known, uint64_t
 static void json_task(struct rbt_json *j, const struct listed *l, const struct rbt_task_state *t)
 {
 	bool has_gpu = (t->task.valid & RBT_TASK_HAS_GPU) != 0;
-	char label[GPU_NAME_MAX];
+	struct rbt_gpu gpu = {.backend = t->backend, .minor = t->task.gpu};
+	char label[RBT_GPU_NAME_MAX];
 
 	rbt_json_object(j, NULL);
 	rbt_json_string(j, "kind", kind_name(t->task.kind));
 	json_known(j, "gpu", has_gpu, t->task.gpu);
 	if (has_gpu) {
-		rbt_json_string(j, "gpu_label", gpu_name(gpu_slot(t->backend, t->task.gpu), label));
+		rbt_json_string(j, "gpu_label", rbt_gpu_name(gpu, label));
 	} else {
 		rbt_json_null(j, "gpu_label");
 	}
@@ -279,7 +283,7 @@ static void json_turns(struct rbt_json *j, const struct listed *l)
 	json_known(j, "hold_us", has && t->has_board != 0, t->hold_ns / 1000);
 }
 
-/* NULL: it is reserved for, or would not be anyway; or that is not known. */
+/* NULL: the program gets reserves, or is not entitled to them, or it is unknown. */
 static const char *no_reserve_name(const struct listed *l)
 {
 	static const char *const names[] = {[RBT_NO_RESERVE_UNSEEN] = "unseen",
@@ -302,7 +306,7 @@ static void json_reserve(struct rbt_json *j, const struct listed *l)
 	json_known(j, "unreserved", l->has_reserve, l->reserve.n_unreserved);
 }
 
-/* Null when nothing of the kind is known. */
+/* Null if nothing is known. */
 static void json_hist(struct rbt_json *j, const char *key, bool known, const struct rbt_hist *h)
 {
 	uint64_t n = rbt_hist_count(h);
@@ -348,6 +352,19 @@ static void json_origin(struct rbt_json *j, const char *key, const char *name)
 	}
 }
 
+/* As RUBATO_TREAT has it; null when it is not known. */
+static void json_treatment(struct rbt_json *j, const struct listed *l)
+{
+	char text[RBT_TREAT_TEXT_MAX] = "";
+
+	if (l->has_treat) {
+		rbt_treatment_print(&l->treat, text, sizeof(text));
+		rbt_json_string(j, "treatment", text);
+	} else {
+		rbt_json_null(j, "treatment");
+	}
+}
+
 static void json_row(struct view *v, const struct listed *l)
 {
 	struct rbt_json *j = &v->j;
@@ -378,6 +395,8 @@ static void json_row(struct view *v, const struct listed *l)
 	json_turns(j, l);
 	json_reserve(j, l);
 	json_account(j, l);
+	json_treatment(j, l);
+	json_origin(j, "shim", !l->managed || l->attached ? "" : l->is_older ? "older" : "current");
 	json_origin(j, "rule", l->origin.rule);
 	json_origin(j, "group", l->origin.group);
 	rbt_json_string(j, "note", l->note);
@@ -459,12 +478,12 @@ const struct command cmd_ps = {
 	.usage =
 		"Usage: rubato ps [--threads] [--long] [--json]\n"
 		"\n"
-		"Shows every program on the GPUs that you may look into: those under rubatod, and,\n"
-		"with ptrace rights (root), all others. A dash is something not known. Each task is\n"
+		"Shows the programs on the GPUs: those under rubatod, and, with ptrace rights over them\n"
+		"(root), all others. A dash means that something is not known. Each task is\n"
 		"shown with its runlist and id, its timeslice and whether it may run.\n"
 		"\n"
 		"      --threads            also the thread that made each task\n"
-		"  -l, --long               also what programs under rubatod have had: time used, waits\n"
-		"      --json               the same facts, for programs\n",
+		"  -l, --long               also accounts of programs under rubatod: time used, waits\n"
+		"      --json               the same facts as JSON\n",
 	.run = run,
 };

@@ -5,96 +5,61 @@
 #include "cli/cli.h"
 #include "sched/class.h"
 
-struct wish {
-	struct niceness n;
-	bool force;
-};
-
-static void print_limits(const struct rbt_limits *said)
-{
-	uint32_t ms = said->max_reserve_ms, share = said->min_share_permille;
-
-	if (ms == RBT_LIMIT_DEFAULT) {
-		printf(", default max-reserve-ms");
-	} else if (ms != 0) {
-		printf(", max-reserve-ms %u", ms);
-	}
-	if (share == RBT_LIMIT_DEFAULT) {
-		printf(", default min-share");
-	} else if (share != 0) {
-		share = share == RBT_SHARE_NONE ? 0 : share;
-		printf(", min-share %u.%u %%", share / 10, share % 10);
-	}
-}
+/* A running program cannot change its group. */
+#define KEYS (RBT_TREAT_ALL & ~RBT_TREAT_BIT(GROUP))
 
 static int renice_one(pid_t pid, const void *data)
 {
-	const struct wish *w = data;
-	const struct niceness *n = &w->n;
+	const struct rbt_treatment *t = data;
 	struct rbt_msg_renice msg = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RENICE},
 		.pid = pid,
-		.priority =
-			n->has_class || n->has_priority ? (uint32_t)n->priority : RBT_PRIORITY_KEEP,
-		.force = w->force,
-		.weight = (uint32_t)n->weight,
-		.timeslice_us = n->timeslice_us,
-		.limits = n->limits,
+		.treat = *t,
 	};
 	struct rbt_msg_result result;
+	char text[RBT_TREAT_TEXT_MAX];
 
 	int code = target_request(pid, &msg, sizeof(msg), &result);
 	if (code != EXIT_OK) {
 		return code;
 	}
-	printf("%d: %s, priority %u", (int)pid, rbt_class_name(rbt_class_of(result.priority)),
-		result.priority);
-	if (n->has_timeslice) {
-		printf(", timeslice %u us", (unsigned)n->timeslice_us);
-	}
-	if (n->has_weight) {
-		printf(", weight %u", (unsigned)n->weight);
-	}
-	print_limits(&n->limits);
-	printf("%s%s\n", result.text[0] != '\0' ? "; " : "", result.text);
+	rbt_treatment_describe(
+		t, ~(RBT_TREAT_BIT(PRIORITY) | RBT_TREAT_BIT(FORCE)), text, sizeof(text));
+	printf("%d: %s, priority %u%s%s%s\n", (int)pid,
+		rbt_class_name(rbt_class_of(result.priority)), result.priority, text,
+		result.text[0] != '\0' ? "; " : "", result.text);
 	return EXIT_OK;
 }
 
 static int run(int argc, char **argv)
 {
-	static const struct option options[] = {
-		NICENESS_OPTIONS,
-		{"force", no_argument, NULL, 'f'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	struct wish w = {0};
+	static const struct option more[] = {{"help", no_argument, NULL, 'h'}, {0}};
+	struct option options[TREAT_OPTIONS_MAX];
+	struct rbt_treatment t = RBT_TREATMENT_INIT;
 	int c;
 
-	while ((c = getopt_long(argc, argv, NICENESS_LETTERS "h", options, NULL)) != -1) {
+	treat_options(KEYS, more, options);
+	while ((c = getopt_long(argc, argv, TREAT_LETTERS "h", options, NULL)) != -1) {
 		if (c == 'h') {
 			fputs(cmd_renice.usage, stdout);
 			return EXIT_OK;
 		}
-		if (c == '?') {
-			return EXIT_USAGE;
-		}
-		if (c == 'f') {
-			w.force = true;
-		} else if (niceness_parse(&cmd_renice, &w.n, c, optarg) != 0) {
+		if (c == '?' || treat_option(&cmd_renice, &t, c, optarg) != 0) {
 			return EXIT_USAGE;
 		}
 	}
-	if (niceness_settle(&cmd_renice, &w.n) != 0) {
-		return EXIT_USAGE;
-	}
-	if (!w.n.has_class && !w.n.has_priority && !w.n.has_timeslice && !w.n.has_weight &&
-		w.n.limits.max_reserve_ms == 0 && w.n.limits.min_share_permille == 0) {
+	rbt_treatment_settle(&t);
+	if (((t.said | t.reset) & ~RBT_TREAT_BIT(FORCE)) == 0) {
 		return usage_error(&cmd_renice,
 			"say what to: --class, --priority, --timeslice-us, --weight, "
 			"--max-reserve-ms or --min-share");
 	}
-	return target_each(&cmd_renice, argc, argv, renice_one, &w);
+	/* A slice goes with its priority. */
+	if ((t.said & (RBT_TREAT_BIT(PRIORITY) | RBT_TREAT_BIT(TIMESLICE))) ==
+		RBT_TREAT_BIT(PRIORITY)) {
+		t.reset |= RBT_TREAT_BIT(TIMESLICE);
+	}
+	return target_each(&cmd_renice, argc, argv, renice_one, &t);
 }
 
 const struct command cmd_renice = {

@@ -108,23 +108,6 @@ static int set_standin(void)
 	return setenv("LD_LIBRARY_PATH", value, 1) < 0 ? -errno : 0;
 }
 
-static void set_number(const char *name, uint64_t value)
-{
-	char buf[32];
-
-	snprintf(buf, sizeof(buf), "%" PRIu64, value);
-	setenv(name, buf, 1);
-}
-
-static void set_limit(const char *name, uint32_t said)
-{
-	if (said == 0 || said == RBT_LIMIT_DEFAULT) {
-		unsetenv(name);
-	} else {
-		set_number(name, said == RBT_SHARE_NONE ? 0 : said);
-	}
-}
-
 /* Such a driver may turn out to understand nothing. */
 static bool is_driver_unknown(void)
 {
@@ -138,32 +121,30 @@ static bool is_driver_unknown(void)
 
 /* Somebody else's daemon may not give what is asked for. The program runs all the same, as with
  * nice(1): it never hears of it, so it is said here. */
-static void warn_of_refusal(int sock, const struct niceness *n, bool force)
+static void warn_of_refusal(int sock, const struct rbt_treatment *t)
 {
 	struct rbt_msg_renice may = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_MAY},
-		.priority = (uint32_t)n->priority,
-		.force = force,
-		.weight = n->has_weight ? (uint32_t)n->weight : 0,
-		.timeslice_us = n->has_timeslice ? n->timeslice_us : 0,
-		.limits = n->limits,
-	};
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_MAY}, .treat = *t};
 	struct rbt_msg_result result;
-	bool is_special =
-		rbt_class_of((unsigned)n->priority) != RBT_CLASS_NORMAL || n->has_timeslice;
-	bool is_more = rbt_class_of((unsigned)n->priority) == RBT_CLASS_LATENCY || may.weight > 1 ||
-		       (n->limits.max_reserve_ms | n->limits.min_share_permille) != 0;
+	const uint32_t limits = RBT_TREAT_BIT(MAX_RESERVE) | RBT_TREAT_BIT(MIN_SHARE);
+	bool is_special = rbt_class_of(t->priority) != RBT_CLASS_NORMAL || t->timeslice_us != 0;
+	bool is_more = rbt_class_of(t->priority) == RBT_CLASS_LATENCY || t->weight > 1 ||
+		       (t->said & limits) != 0;
 
-	if (((geteuid() != 0 && is_more) || (is_special && is_driver_unknown())) &&
-		daemon_request(sock, &may, sizeof(may), NULL, 0, &result) == 0 &&
-		(result.error == -EPERM || result.error == -EPROTONOSUPPORT)) {
+	if (((geteuid() == 0 || !is_more) && !(is_special && is_driver_unknown())) ||
+		daemon_request(sock, &may, sizeof(may), NULL, 0, &result) < 0) {
+		return;
+	}
+	if (result.error == -EBADMSG) {
+		rbt_warn("run: %s; until then the program runs unmanaged", result.text);
+	} else if (result.error == -EPERM || result.error == -EPROTONOSUPPORT) {
 		rbt_warn("run: %s: the program goes without %s", result.text,
 			result.error == -EPERM ? "it" : "its class (see `rubato doctor`)");
 	}
 }
 
 /* Without a daemon the program still runs, and the shim does what it may alone. */
-static void set_daemon(bool no_daemon, const struct niceness *n, bool force)
+static void set_daemon(bool no_daemon, const struct rbt_treatment *t)
 {
 	char path[160];
 	int sock = no_daemon ? -1 : daemon_start();
@@ -180,22 +161,62 @@ static void set_daemon(bool no_daemon, const struct niceness *n, bool force)
 	/* The daemon must not leave for want of programs before this one makes its first task. */
 	struct rbt_msg_header await = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_AWAIT};
 	rbt_send(sock, &await, sizeof(await), NULL, 0, MSG_DONTWAIT);
-	warn_of_refusal(sock, n, force);
+	warn_of_refusal(sock, t);
 	if (daemon_socket_path(sock, path, sizeof(path)) == 0) {
 		setenv(RBT_ENV_SOCKET, path, 1);
 	}
 	close(sock);
 }
 
-struct wish {
-	struct niceness n;
-	const char *group; /* NULL: as the environment says */
-	bool no_daemon, force;
-};
-
-static void prepare(const struct wish *w)
+static const char *get(void *ctx, const char *name)
 {
-	const struct niceness *n = &w->n;
+	return getenv(name);
+}
+
+/*
+ * Options override the environment. From the environment come the keys that have a variable of
+ * their own, which a container's setup may have set, and the group. The other keys of RUBATO_TREAT
+ * are left out: they belong to a `rubato run` around this one.
+ */
+static struct rbt_treatment add_environment(const struct rbt_treatment *options)
+{
+	struct rbt_treatment outer, t;
+	char why[RBT_TREAT_WHY_MAX];
+
+	rbt_treatment_read_env(get, NULL, &outer, why);
+	rbt_treatment_find_strays(environ, why);
+	if (why[0] != '\0') {
+		rbt_warn("run: RUBATO_TREAT: %s: ignored", why);
+	}
+	outer.said &= RBT_TREAT_BIT(GROUP);
+	outer.reset = 0;
+	struct rbt_treatment all = RBT_TREATMENT_INIT;
+	rbt_treatment_merge(&all, &outer);
+	rbt_treatment_read_keys(get, NULL, &t, why);
+	rbt_treatment_merge(&all, &t);
+	rbt_treatment_merge(&all, options);
+	return all;
+}
+
+/* The shim reads one variable; the others are merged into it. */
+static void set_treatment(const struct rbt_treatment *t)
+{
+	char text[RBT_TREAT_TEXT_MAX], name[RBT_TREAT_ENV_MAX];
+
+	rbt_treatment_print(t, text, sizeof(text));
+	setenv(RBT_ENV_TREAT, text, 1);
+	for (int i = 0; i < RBT_TREAT_KEYS; i++) {
+		const char *old = rbt_treat_key_old_env((enum rbt_treat_key)i);
+		rbt_treat_key_env((enum rbt_treat_key)i, name);
+		unsetenv(name);
+		if (old != NULL) {
+			unsetenv(old);
+		}
+	}
+}
+
+static void prepare(const struct rbt_treatment *t, bool no_daemon)
+{
 	int r = set_preload();
 
 	if (r < 0) {
@@ -208,31 +229,11 @@ static void prepare(const struct wish *w)
 		rbt_warn("run: what the program submits is not seen: libcuda.so.1 of Rubato: %s",
 			strerror(-r));
 	}
-	set_daemon(w->no_daemon, n, w->force);
-	set_number(RBT_ENV_PRIORITY, n->priority);
-	if (n->has_timeslice) {
-		set_number(RBT_ENV_TIMESLICE, n->timeslice_us);
-	} else {
-		unsetenv(RBT_ENV_TIMESLICE);
-	}
-	if (n->has_weight) {
-		set_number(RBT_ENV_WEIGHT, n->weight);
-	} else {
-		unsetenv(RBT_ENV_WEIGHT);
-	}
-	set_limit(RBT_ENV_MAX_RESERVE, n->limits.max_reserve_ms);
-	set_limit(RBT_ENV_MIN_SHARE, n->limits.min_share_permille);
-	if (w->group != NULL) {
-		setenv(RBT_ENV_GROUP, w->group, 1);
-	}
-	if (w->force) {
-		setenv(RBT_ENV_FORCE, "1", 1);
-	} else {
-		unsetenv(RBT_ENV_FORCE);
-	}
+	set_daemon(no_daemon, t);
+	set_treatment(t);
 }
 
-static int execute(char **argv, const struct wish *w)
+static int execute(char **argv, const struct rbt_treatment *t, bool no_daemon)
 {
 	char path[4096];
 	int r = find_command(argv[0], path, sizeof(path));
@@ -244,7 +245,7 @@ static int execute(char **argv, const struct wish *w)
 				"`rubato renice` can, once it runs",
 				argv[0]);
 		}
-		prepare(w);
+		prepare(t, no_daemon);
 		execvp(path,
 			argv); /* runs a script without a first line by the shell, as nice does */
 		r = -errno;
@@ -255,32 +256,21 @@ static int execute(char **argv, const struct wish *w)
 
 static int run(int argc, char **argv)
 {
-	static const struct option options[] = {
-		NICENESS_OPTIONS,
-		{"group", required_argument, NULL, 'g'},
+	static const struct option more[] = {
 		{"no-daemon", no_argument, NULL, 'n'},
-		{"force", no_argument, NULL, 'f'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
-	struct wish w = {0};
+	struct option options[TREAT_OPTIONS_MAX];
+	struct rbt_treatment t = RBT_TREATMENT_INIT;
+	bool no_daemon = false;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "+" NICENESS_LETTERS "g:h", options, NULL)) != -1) {
+	treat_options(RBT_TREAT_ALL, more, options);
+	while ((c = getopt_long(argc, argv, "+" TREAT_LETTERS "g:h", options, NULL)) != -1) {
 		switch (c) {
-		case 'g':
-			if (!rbt_rankgroup_is_name(optarg)) {
-				return usage_error(&cmd_run,
-					"group is up to 63 letters, digits, dots, dashes and underscores, not %s",
-					optarg);
-			}
-			w.group = optarg;
-			break;
 		case 'n':
-			w.no_daemon = true;
-			break;
-		case 'f':
-			w.force = true;
+			no_daemon = true;
 			break;
 		case 'h':
 			fputs(cmd_run.usage, stdout);
@@ -288,18 +278,16 @@ static int run(int argc, char **argv)
 		case '?':
 			return EXIT_USAGE;
 		default:
-			if (niceness_parse(&cmd_run, &w.n, c, optarg) != 0) {
+			if (treat_option(&cmd_run, &t, c, optarg) != 0) {
 				return EXIT_USAGE;
 			}
 		}
 	}
-	if (niceness_settle(&cmd_run, &w.n) != 0) {
-		return EXIT_USAGE;
-	}
 	if (optind == argc) {
 		return usage_error(&cmd_run, "no command to run");
 	}
-	return execute(argv + optind, &w);
+	struct rbt_treatment all = add_environment(&t);
+	return execute(argv + optind, &all, no_daemon);
 }
 
 const struct command cmd_run = {

@@ -82,7 +82,7 @@ const struct command cmd_suspend = {
 		"\n"
 		"Takes every task of the programs off the GPU, in the middle of a kernel if need be;\n"
 		"nothing is lost or run twice. Their CPU side goes on until it waits for the GPU.\n"
-		"Returns at once. rubatod keeps them suspended; while it does not run, they run.\n"
+		"Returns at once. rubatod keeps them suspended; if it ends, they run again.\n"
 		"\n"
 		"      --for SECONDS        resume by itself after this long (fractions allowed)\n",
 	.run = run_suspend,
@@ -91,9 +91,10 @@ const struct command cmd_suspend = {
 const struct command cmd_resume = {
 	.name = "resume",
 	.summary = "let suspended programs run again",
-	.usage = "Usage: rubato resume PID...\n"
-		 "\n"
-		 "Lets programs use the GPU again, whoever suspended them; also puts right what a\n"
-		 "scheduler that was killed left behind.\n",
+	.usage =
+		"Usage: rubato resume PID...\n"
+		"\n"
+		"Lets programs use the GPU again, whichever tool suspended them; also restores programs\n"
+		"that a killed scheduler left suspended or changed.\n",
 	.run = run_resume,
 };

@@ -43,7 +43,7 @@ bool top_is_utf8(void)
 	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* A size from the environment; 0 when it says none. */
+/* A size from the environment; 0: none is set. */
 static int size_from(const char *name)
 {
 	const char *text = getenv(name);
@@ -97,7 +97,7 @@ static void sleep_until(uint64_t when_ns)
 	}
 }
 
-/* One after another on standard output. The first sample is what the others' rates count from. */
+/* Screens one after another on standard output. The first sample is the base of the first rates. */
 static int run_plain(struct choice *c, struct top_source *source)
 {
 	struct top_model model;
@@ -198,7 +198,7 @@ static int take_option(struct choice *c, int option, const char *arg)
 	}
 }
 
-/* 0: go on; else the exit code is in *ret. */
+/* True: go on; otherwise the exit code is in *ret. */
 static bool parse(struct choice *c, int argc, char **argv, int *ret)
 {
 	static const struct option options[] = {
@@ -270,19 +270,19 @@ const struct command cmd_top = {
 	.usage =
 		"Usage: rubato top [-d SECONDS] [-n COUNT] [--batch | --once] [--json] [OPTIONS]\n"
 		"\n"
-		"Shows GPUs and programs, again and again: how much of the time each had the GPU, how\n"
+		"Shows GPUs and programs, updated regularly: how much of the time each had the GPU, how\n"
 		"long it waited, its requests. Programs can be reniced, suspended and resumed from it;\n"
-		"h shows the keys. A dash is something not known.\n"
+		"h shows the keys. A dash means that something is not known.\n"
 		"\n"
-		"  -d, --delay SECONDS      between samples, 0.1 to 3600; 1 without it\n"
-		"  -n, --count COUNT        end after so many samples\n"
+		"  -d, --delay SECONDS      time between samples, 0.1 to 3600 (default 1)\n"
+		"  -n, --count COUNT        end after this many samples\n"
 		"  -b, --batch              plain text on standard output, one screen after another\n"
-		"      --once               the same, one screen alone, after one delay\n"
-		"      --json               one object a sample and line; with --once, one object\n"
-		"      --sort COLUMN        pid, user, class, priority, state, gpu, share (without it),\n"
+		"      --once               one such screen, after one delay\n"
+		"      --json               one JSON object per sample and line; with --once, one object\n"
+		"      --sort COLUMN        pid, user, class, priority, state, gpu, share (default),\n"
 		"                           wait, memory, pending, requests, p99, turns or\n"
 		"                           command\n"
-		"      --filter TEXT        only programs with it in command, user, pid or class\n"
+		"      --filter TEXT        only programs with TEXT in command, user, pid or class\n"
 		"      --no-color           no colours; NO_COLOR in the environment means the same\n"
 		"\n"
 		"Plain screens are as wide as COLUMNS or the terminal, and as long as LINES or needed.\n",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --device soft: the same command again, inside the user's session of the software GPU, which it
- * starts if need be. An option of every command, so taken out before the command sees its own. And
- * what to say where there is no device.
+ * --device soft: runs the same command again, inside the user's session of the software GPU, which
+ * is started if necessary. Every command has this option, so it is removed before the command
+ * parses its own. Also the messages for machines without a device.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,13 +14,13 @@
 #include "util/log.h"
 #include "util/runtime.h"
 
-/* Answered by the session's supervisor alone; see softgpu/session.h. */
+/* Only the session's supervisor answers this path; see softgpu/session/session.h. */
 #define SESSION_LINK "/dev/nvidia-softgpu"
 
 enum choice { CHOICE_DEVICE, CHOICE_SMS, CHOICE_MEM, N_CHOICES };
 static const char *const names[N_CHOICES] = {"--device", "--sms", "--mem"};
 
-/* Which of ours `arg` is, and its value (NULL when that is the next argument). */
+/* Which of these options `arg` is, and its value (NULL: it is the next argument). */
 static enum choice which(const char *arg, const char **ret_value)
 {
 	for (unsigned i = 0; i < N_CHOICES; i++) {
@@ -33,8 +33,8 @@ static enum choice which(const char *arg, const char **ret_value)
 	return N_CHOICES;
 }
 
-/* Whether the next argument belongs to this one: `run` has options before a command that may have
- * any of its own. */
+/* Whether the next argument is this option's value: `run` has options before a command that has
+ * options of its own. */
 static bool takes_value(const char *arg)
 {
 	static const char *const with[] = {"-c", "-p", "-t", "-w", "--class", "--priority",
@@ -48,8 +48,8 @@ static bool takes_value(const char *arg)
 	return false;
 }
 
-/* Takes our options out of argv, as far as the command's own go. Returns the new argc, or -1 for
- * one without its value. */
+/* Removes our options from argv, up to the end of the command's own options. Returns the new argc,
+ * or -1 if a value is missing. */
 static int take(const struct command *cmd, int argc, char **argv, const char **values)
 {
 	int n = 1, i = 1;
@@ -79,7 +79,7 @@ static int take(const struct command *cmd, int argc, char **argv, const char **v
 	return n;
 }
 
-/* Only returns on failure, with an exit code. */
+/* Returns only on failure, with an exit code. */
 static int enter(const struct command *cmd, int argc, char **argv, const char *const *values)
 {
 	char tool[4096], self[4096], runtime[128], session[160];
@@ -112,7 +112,7 @@ static int enter(const struct command *cmd, int argc, char **argv, const char *c
 	args[n++] = (char *)"--";
 	args[n++] = self;
 	args[n++] = (char *)cmd->name;
-	memcpy(&args[n], argv + 1, (size_t)argc * sizeof(*args)); /* with the NULL */
+	memcpy(&args[n], argv + 1, (size_t)argc * sizeof(*args)); /* including the NULL */
 	execv(tool, args);
 	rbt_error("%s: cannot start %s: %s", cmd->name, tool, strerror(errno));
 	free(args);
@@ -126,27 +126,27 @@ int device_select(const struct command *cmd, int *argc, char **argv)
 	int n = take(cmd, *argc, argv, values);
 
 	if (n < 0) {
-		return usage_error(cmd, "--device, --sms and --mem want a value");
+		return usage_error(cmd, "--device, --sms and --mem need a value");
 	}
 	*argc = n;
 	if (values[CHOICE_DEVICE] == NULL) {
 		return values[CHOICE_SMS] == NULL && values[CHOICE_MEM] == NULL
 			       ? EXIT_OK
 			       : usage_error(cmd,
-					 "--sms and --mem are of the software GPU: add --device soft");
+					 "--sms and --mem belong to the software GPU: add --device soft");
 	}
 	if (strcmp(values[CHOICE_DEVICE], "soft") != 0) {
 		return usage_error(cmd,
-			"--device: '%s' is not a device; there is soft, and what is in the machine",
+			"--device: '%s' is not a device; use soft, or no option for the machine's GPUs",
 			values[CHOICE_DEVICE]);
 	}
 	if (readlink(SESSION_LINK, dir, sizeof(dir)) > 0) {
-		return EXIT_OK; /* there already */
+		return EXIT_OK; /* inside the session already */
 	}
 	return enter(cmd, n, argv, values);
 }
 
-/* Whether some driver has answered; *ret is what the first that did not find one said else. */
+/* Whether a driver has answered; *ret is the first error other than "not found". */
 static bool has_driver(int *ret)
 {
 	struct rbt_device_info info;
@@ -169,7 +169,7 @@ int no_device_error(const struct command *cmd, int error)
 			strerror(-error));
 		return exit_code_for(error);
 	}
-	rbt_error("%s: no NVIDIA or AMD driver here; --device soft looks at the GPU in software "
+	rbt_error("%s: no NVIDIA or AMD driver here; --device soft uses the GPU in software "
 		  "(see `rubato doctor`)",
 		cmd->name);
 	return EXIT_NO_DEVICE;

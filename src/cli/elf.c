@@ -11,7 +11,7 @@
 
 #include "cli/cli.h"
 
-/* A mapped file; every access goes through at(), since nothing in it can be trusted. */
+/* A mapped file. Every access goes through at(), because the contents are not trusted. */
 struct image {
 	const unsigned char *base;
 	size_t size;
@@ -23,7 +23,7 @@ static const void *at(const struct image *im, uint64_t offset, uint64_t size)
 	return offset <= im->size && size <= im->size - offset ? im->base + offset : NULL;
 }
 
-/* Structures stand aligned in every file that a linker made; one where they do not is damaged. */
+/* Every linker aligns structures; a file with unaligned ones is damaged. */
 static const void *struct_at(const struct image *im, uint64_t offset, uint64_t size)
 {
 	return offset % _Alignof(Elf64_Xword) == 0 ? at(im, offset, size) : NULL;
@@ -151,7 +151,8 @@ static bool is_upper(char c)
 	return c >= 'A' && c <= 'Z';
 }
 
-/* cuLaunchKernel is the driver's, cudaLaunchKernel the runtime's; cublas and others are neither. */
+/* cuLaunchKernel is a driver call, cudaLaunchKernel a runtime call; cublas and others are
+ * neither. */
 static void sort_name(struct elf_facts *f, const char *name)
 {
 	if (strncmp(name, "cuda", 4) == 0 && is_upper(name[4])) {
@@ -178,7 +179,7 @@ static void read_symbols(const struct image *im, const Elf64_Shdr *table, struct
 	}
 }
 
-/* Driver calls that are looked up at run time stand as strings among the constants. */
+/* Driver calls that are looked up at run time are strings among the constants. */
 static void read_strings(const struct image *im, const Elf64_Shdr *s, struct elf_facts *f)
 {
 	static const char name_chars[] = "abcdefghijklmnopqrstuvwxyz"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The KFD tools under their own names: a program of their own, which needs nothing but libc. */
+/* The KFD tools under their own names: a separate program, which needs nothing but libc. */
 #include <string.h>
 
 #include "cli/cmd_kfd.h"
@@ -23,6 +23,6 @@ int main(int argc, char **argv)
 			return cli_end(tools[i].cmd->run(argc, argv));
 		}
 	}
-	/* Called by its file's name: as `rubato kfd`. */
+	/* Called by the file's own name: the same as `rubato kfd`. */
 	return cli_end(cmd_kfd.run(argc, argv));
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/look.h"
+#include "cli/inspect.h"
 #include "util/deaths.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -21,9 +21,9 @@
 struct walk {
 	int (*fn)(const struct listed *l, void *data);
 	void *data;
-	pid_t *seen; /* already listed */
+	pid_t *seen; /* listed already */
 	size_t n_seen, capacity;
-	uid_t asked[256]; /* whose daemons were asked */
+	uid_t asked[256]; /* users whose daemons were asked */
 	size_t n_asked;
 };
 
@@ -54,10 +54,10 @@ static void mark_seen(struct walk *w, pid_t pid)
 struct tail {
 	const char *at;
 	size_t left;
-	uint32_t flags; /* what was asked for */
+	uint32_t flags; /* the parts that were asked for */
 };
 
-/* The next part, if it was asked for and the daemon has sent it. */
+/* Reads the next part, if it was asked for and the daemon has sent it. */
 static bool read_part(struct tail *t, uint32_t flag, void *ret, size_t size)
 {
 	if ((t->flags & flag) == 0 || t->left < size) {
@@ -69,7 +69,7 @@ static bool read_part(struct tail *t, uint32_t flag, void *ret, size_t size)
 	return true;
 }
 
-/* What follows the tasks. */
+/* Reads the parts behind the tasks. */
 static void read_tail(struct listed *l, struct tail t)
 {
 	l->has_turns = read_part(&t, RBT_LIST_TURNS, &l->turns, sizeof(l->turns));
@@ -79,6 +79,8 @@ static void read_tail(struct listed *l, struct tail t)
 	l->origin.rule[sizeof(l->origin.rule) - 1] = '\0';
 	l->origin.group[sizeof(l->origin.group) - 1] = '\0';
 	l->has_reserve = read_part(&t, RBT_LIST_RESERVE, &l->reserve, sizeof(l->reserve));
+	l->has_treat = (t.flags & RBT_LIST_TREAT) != 0 &&
+		       rbt_treatment_decode(t.at, t.left, &l->treat) == 0;
 }
 
 static int list_message(const char *buf, size_t size, uint32_t flags,
@@ -100,6 +102,7 @@ static int list_message(const char *buf, size_t size, uint32_t flags,
 		.held_back = (msg.flags & RBT_PROGRAM_HELD_BACK) != 0,
 		.suspended = (msg.flags & RBT_PROGRAM_SUSPENDED) != 0,
 		.waiting = (msg.flags & RBT_PROGRAM_WAITING) != 0,
+		.is_older = (msg.flags & RBT_PROGRAM_OLDER) != 0,
 		.has_memory = msg.has_memory != 0,
 		.priority = msg.priority,
 		.wanted_us = msg.wanted_us,
@@ -111,7 +114,7 @@ static int list_message(const char *buf, size_t size, uint32_t flags,
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(*tasks);
 	read_tail(&l, (struct tail){buf + tasks_end, size - tasks_end, flags});
 	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
-	if (look_command(l.pid, l.command, sizeof(l.command)) < 0) {
+	if (inspect_command(l.pid, l.command, sizeof(l.command)) < 0) {
 		snprintf(l.command, sizeof(l.command), "-");
 	}
 	int r = fn(&l, data);
@@ -139,7 +142,7 @@ int listing_daemon(int sock, uid_t uid, uint32_t flags,
 		}
 		after = msg.pid;
 		uid_t owner;
-		/* Another user's daemon speaks for that user's programs only. */
+		/* Another user's daemon may report that user's programs only. */
 		if (uid != geteuid() && uid != RBT_UID_SYSTEM &&
 			(rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
 			continue;
@@ -175,16 +178,16 @@ static int list_daemon(struct walk *w, uid_t uid)
 		return 0;
 	}
 	int r = listing_daemon(sock, uid,
-		RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN | RBT_LIST_RESERVE, list_once,
-		w);
+		RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN | RBT_LIST_RESERVE |
+			RBT_LIST_TREAT,
+		list_once, w);
 	close(sock);
 	if (r == -ETIMEDOUT) {
 		char dir[128] = "";
 		rbt_runtime_dir(uid, dir, sizeof(dir));
-		rbt_warn("the rubatod of %s does not answer: what it knows of programs is missing",
-			dir);
+		rbt_warn("the rubatod of %s does not answer: its programs are missing here", dir);
 	}
-	/* One that stops answering is as good as one that has gone. */
+	/* A daemon that stops answering is as good as one that has ended. */
 	return r > 0 ? r : 0;
 }
 
@@ -218,9 +221,9 @@ int listing_outside(pid_t pid, int (*fn)(const struct listed *l, void *data), vo
 	size_t n = 0, n_tasks = 0;
 	int r = 0;
 
-	l.error = look_tasks(pid, &recs, &n);
+	l.error = inspect_tasks(pid, &recs, &n);
 	if (l.error == -ESRCH || l.error == -ENXIO || rbt_proc_uid(pid, &l.uid) < 0 ||
-		look_command(pid, l.command, sizeof(l.command)) < 0) {
+		inspect_command(pid, l.command, sizeof(l.command)) < 0) {
 		goto out;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -234,7 +237,7 @@ int listing_outside(pid_t pid, int (*fn)(const struct listed *l, void *data), vo
 		fill_states(recs, n, pid, &l, tasks);
 	} else {
 		snprintf(l.note, sizeof(l.note), "its tasks cannot be seen: %s",
-			l.error == -ETIME ? "looking into its user's programs takes too long"
+			l.error == -ETIME ? "inspecting its user's programs takes too long"
 					  : strerror(-l.error));
 	}
 	r = fn(&l, data);
@@ -254,7 +257,7 @@ static bool is_control_node(const char *path)
 	return false;
 }
 
-/* One look at each file, whatever the number of backends: this is most of what a listing costs. */
+/* Checks each file once, whatever the number of backends: this is most of the cost of a listing. */
 static bool has_control_node(pid_t pid)
 {
 	char path[64], target[256];
@@ -276,8 +279,7 @@ static bool has_control_node(pid_t pid)
 	return found;
 }
 
-/* Daemons and hands hold copies of their programs' device files:
- * seen from outside they look like them. */
+/* Daemons and hands hold copies of their programs' device files, so they look like programs. */
 static bool is_ours(pid_t pid)
 {
 	char path[64], comm[32];
@@ -295,7 +297,7 @@ bool listing_uses_gpu(pid_t pid)
 	return pid != getpid() && has_control_node(pid) && !is_ours(pid);
 }
 
-static int look_at(pid_t pid, void *data)
+static int list_process(pid_t pid, void *data)
 {
 	struct walk *w = data;
 	uid_t uid;
@@ -323,7 +325,7 @@ int listing_each(int (*fn)(const struct listed *l, void *data), void *data)
 		r = list_daemon(&w, geteuid());
 	}
 	if (r == 0) {
-		r = rbt_proc_each(look_at, &w);
+		r = rbt_proc_each(list_process, &w);
 	}
 	free(w.seen);
 	return r;

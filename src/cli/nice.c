@@ -1,84 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
+#include <assert.h>
+#include <getopt.h>
 
 #include "cli/cli.h"
-#include "sched/class.h"
-#include "util/parse.h"
 
-/* A limit, or `default`: what the configuration says. */
-static int parse_limit(const struct command *cmd, bool is_share, const char *arg, uint32_t *ret)
+/* Options without a letter have larger values than any letter. */
+#define FIRST_VALUE 0x100
+
+static const char letters[RBT_TREAT_KEYS] = {
+	[RBT_TREAT_CLASS] = 'c',
+	[RBT_TREAT_PRIORITY] = 'p',
+	[RBT_TREAT_TIMESLICE] = 't',
+	[RBT_TREAT_WEIGHT] = 'w',
+	[RBT_TREAT_GROUP] = 'g',
+};
+
+static int value_of(enum rbt_treat_key key)
 {
-	uint64_t v = RBT_LIMIT_DEFAULT;
-	int r = strcmp(arg, "default") == 0 ? 0
-		: is_share                  ? rbt_parse_permille(arg, RBT_SHARE_MAX_PERMILLE, &v)
-					    : rbt_parse_u64(arg, 1, RBT_RESERVE_MAX_MS, &v);
-
-	if (r < 0 && is_share) {
-		return usage_error(cmd, "min-share is a share from 0 to %d %%, or default, not %s",
-			RBT_SHARE_MAX_PERMILLE / 10, arg);
-	}
-	if (r < 0) {
-		return usage_error(cmd,
-			"max-reserve-ms is a whole number from 1 to %d, or default, not %s",
-			RBT_RESERVE_MAX_MS, arg);
-	}
-	*ret = v == 0 ? RBT_SHARE_NONE : (uint32_t)v;
-	return 0;
+	return letters[key] != 0 ? letters[key] : FIRST_VALUE + (int)key;
 }
 
-int niceness_parse(const struct command *cmd, struct niceness *n, int option, const char *arg)
+void treat_options(uint32_t keys, const struct option *more, struct option *ret)
 {
-	enum rbt_class cls;
+	size_t n = 0;
 
-	switch (option) {
-	case 'c':
-		if (rbt_class_parse(arg, &cls) < 0) {
-			return usage_error(cmd,
-				"no such class: %s; there are latency, normal, best-effort", arg);
+	for (int i = 0; i < RBT_TREAT_KEYS; i++) {
+		enum rbt_treat_key key = (enum rbt_treat_key)i;
+		if ((keys >> i & 1) != 0) {
+			ret[n++] = (struct option){rbt_treat_key_name(key),
+				rbt_treat_key_is_flag(key) ? no_argument : required_argument, NULL,
+				value_of(key)};
 		}
-		n->class_index = cls;
-		n->has_class = true;
-		return 0;
-	case 'p':
-		if (rbt_parse_u64(arg, 0, RBT_PRIORITY_MAX, &n->priority) < 0) {
-			return usage_error(cmd, "priority is a whole number from 0 to %d, not %s",
-				RBT_PRIORITY_MAX, arg);
-		}
-		n->has_priority = true;
-		return 0;
-	case 'M':
-		return parse_limit(cmd, false, arg, &n->limits.max_reserve_ms);
-	case 'S':
-		return parse_limit(cmd, true, arg, &n->limits.min_share_permille);
-	case 'w':
-		if (rbt_parse_u64(arg, 1, RBT_WEIGHT_MAX, &n->weight) < 0) {
-			return usage_error(cmd, "weight is a whole number from 1 to %d, not %s",
-				RBT_WEIGHT_MAX, arg);
-		}
-		n->has_weight = true;
-		return 0;
-	default:
-		if (rbt_parse_u64(arg, 1, RBT_TIMESLICE_MAX_US, &n->timeslice_us) < 0) {
-			return usage_error(cmd,
-				"timeslice is a whole number of microseconds from 1 to %d, not %s",
-				RBT_TIMESLICE_MAX_US, arg);
-		}
-		n->has_timeslice = true;
-		return 0;
 	}
+	do {
+		assert(n < TREAT_OPTIONS_MAX);
+		ret[n++] = *more;
+	} while ((more++)->name != NULL);
 }
 
-int niceness_settle(const struct command *cmd, struct niceness *n)
+int treat_option(const struct command *cmd, struct rbt_treatment *t, int option, const char *arg)
 {
-	if (n->has_class && n->has_priority &&
-		rbt_class_of((unsigned)n->priority) != n->class_index) {
-		return usage_error(cmd, "priority %u is %s, which contradicts --class %s",
-			(unsigned)n->priority, rbt_class_name(rbt_class_of((unsigned)n->priority)),
-			rbt_class_name(n->class_index));
+	char why[RBT_TREAT_WHY_MAX];
+
+	for (int i = 0; i < RBT_TREAT_KEYS; i++) {
+		enum rbt_treat_key key = (enum rbt_treat_key)i;
+		if (option == value_of(key)) {
+			return rbt_treatment_set(t, key, arg != NULL ? arg : "1", why) < 0
+				       ? usage_error(cmd, "%s", why)
+				       : 0;
+		}
 	}
-	if (n->has_priority) {
-		return 0;
-	}
-	n->priority = n->has_class ? rbt_class_priority(n->class_index) : RBT_PRIORITY_NORMAL;
-	return 0;
+	return EXIT_USAGE;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a command begins and ends, and what it says when it is used wrongly. */
+/* The begin and end of a command, and its usage errors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

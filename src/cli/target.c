@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/look.h"
+#include "cli/inspect.h"
 #include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -17,8 +17,8 @@
 #include "util/runtime.h"
 #include "util/time.h"
 
-/* How long a request is repeated that may go better at the next try: longer than a daemon waits for
- * the hand of one before it. */
+/* For how long a request is repeated that may succeed later: longer than a daemon waits for the
+ * hand of an earlier one. */
 #define RETRY_NS      (12 * RBT_NS_PER_S)
 #define RETRY_STEP_US 100000
 
@@ -31,8 +31,8 @@ __attribute__((format(printf, 2, 3))) static void explain(char *why, const char 
 	va_end(ap);
 }
 
-/* Writes why something could not be done to `pid`, and what to do. `text` is the daemon's word for
- * it; empty when it failed before that. Returns the exit code. */
+/* Writes why something could not be done to `pid`, and what to do. `text` is the daemon's message;
+ * empty: it failed before that. Returns the exit code. */
 static int target_error(char *why, pid_t pid, int error, const char *text)
 {
 	switch (-error) {
@@ -46,14 +46,14 @@ static int target_error(char *why, pid_t pid, int error, const char *text)
 	case EACCES:
 		explain(why, "process %d: %s", (int)pid,
 			text[0] != '\0' ? text
-					: "no permission to reach into it; use sudo, or start it "
+					: "no permission to inspect it; use sudo, or start it "
 					  "with `rubato run`");
 		break;
 	case ETIMEDOUT:
 		explain(why, "process %d: its rubatod does not answer", (int)pid);
 		break;
 	case ETIME:
-		explain(why, "process %d: looking into it takes too long", (int)pid);
+		explain(why, "process %d: inspecting it takes too long", (int)pid);
 		break;
 	case ENODEV:
 		explain(why, "process %d: no supported GPU driver here (see `rubato doctor`)",
@@ -70,7 +70,7 @@ static int target_error(char *why, pid_t pid, int error, const char *text)
 	return exit_code_for(error);
 }
 
-/* Whether the daemon behind `sock` manages `pid`: 1, 0, or -errno when it does not say. */
+/* Whether the daemon behind `sock` manages `pid`: 1, 0, or -errno if it does not answer. */
 static int manages(int sock, pid_t pid)
 {
 	static char buf[RBT_MSG_MAX];
@@ -113,19 +113,20 @@ static int hand_over(
 	return r;
 }
 
-static int look(const void *data, struct rbt_record **ret, size_t *ret_n)
+static int inspect(const void *data, struct rbt_record **ret, size_t *ret_n)
 {
-	return look_tasks(*(const pid_t *)data, ret, ret_n);
+	return inspect_tasks(*(const pid_t *)data, ret, ret_n);
 }
 
-/* is_enough: what a daemon has put back needs no look, which may take too long. */
+/* is_enough: a connection is enough if the inspection takes too long, because the daemon restores
+ * the program without it. */
 static int attach(int sock, pid_t pid, bool is_enough, char *why)
 {
 	struct rbt_msg_result result = {0};
 	struct rbt_record *recs = NULL;
 	size_t n = 0;
 
-	int r = rbt_discover_set_up(look, &pid, &recs, &n);
+	int r = rbt_discover_set_up(inspect, &pid, &recs, &n);
 	if (r == 0 && sock < 0) {
 		sock = daemon_start();
 		if (sock < 0) {
@@ -150,8 +151,8 @@ out:
 	return r < 0 ? r : sock;
 }
 
-/* The daemon of `uid` if it manages `pid`, else, in *ret_other, the one that runs all the same (or
- * -errno). Negative with *ret_other < 0 when it does not answer. */
+/* The daemon of `uid` if it manages `pid`; otherwise, in *ret_other, a daemon that runs all the
+ * same (or -errno). Negative with *ret_other < 0 if it does not answer. */
 static int find_manager(uid_t uid, pid_t pid, int *ret_other)
 {
 	int sock = daemon_connect(uid);
@@ -167,7 +168,7 @@ static int find_manager(uid_t uid, pid_t pid, int *ret_other)
 	return -ENOENT;
 }
 
-/* Finds the daemon that manages `pid`; failing that, attaches the program and hands it to one.
+/* Finds the daemon that manages `pid`; if there is none, attaches the program and sends it to one.
  * Returns a connected socket; or a negative errno, with `why` written. */
 static int target_open(pid_t pid, bool is_resume, char *why)
 {
@@ -181,8 +182,8 @@ static int target_open(pid_t pid, bool is_resume, char *why)
 		return r;
 	}
 	(void)daemon_heal();
-	/* The machine's daemon first, then the owner's: it may hold the GPU's lock, and two
-	 * schedulers on one GPU help nobody. */
+	/* The system daemon first, then the owner's: it may hold the GPU's lock, and two schedulers
+	 * on one GPU hinder each other. */
 	uid_t whose[] = {RBT_UID_SYSTEM, geteuid() == 0 ? owner : geteuid(), geteuid()};
 	for (size_t i = 0; i < (whose[1] == whose[2] ? 2 : 3); i++) {
 		int other = -ENOENT;
@@ -199,7 +200,8 @@ static int target_open(pid_t pid, bool is_resume, char *why)
 		}
 	}
 	if (is_silent) {
-		/* Whatever it does with the program, it would do it again later. */
+		/* The daemon that does not answer may manage the program, and undo our changes
+		 * later. */
 		target_error(why, pid, -ETIMEDOUT, "");
 		rbt_close(&fallback);
 		return -ETIMEDOUT;
@@ -226,19 +228,20 @@ static int request_once(
 	return ret->error;
 }
 
-/* What may go better at the next try. All requests can be made twice. */
+/* Whether a repeated request may succeed. All requests can be made twice. */
 static bool is_passing(int r, const struct rbt_msg_result *result, pid_t pid)
 {
 	switch (-r) {
 	case ESRCH:
-		/* Managed a moment ago, and now not, but alive: another tool had it let go. */
+		/* Managed a moment ago, but not any more, and alive: another tool made the daemon
+		 * let it go. */
 		return result->error == r && kill(pid, 0) == 0;
 	case ECONNRESET:
 	case EPIPE:
-		/* The daemon was killed while it was at it. */
+		/* The daemon was killed during the request. */
 		return true;
 	case EAGAIN:
-		/* It has no hand at present, or waits for the one of the daemon before it. */
+		/* The daemon has no hand at present, or waits for an earlier daemon's hand. */
 		return result->error == r;
 	default:
 		return false;

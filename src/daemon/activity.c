@@ -18,7 +18,7 @@
 #include "util/log.h"
 #include "util/time.h"
 
-static_assert((int)RBT_CLASS_BEST_EFFORT == 0 && (int)RBT_CLASS_NORMAL == HOLD_LEVEL_OWN &&
+static_assert((int)RBT_CLASS_BEST_EFFORT == 0 && (int)RBT_CLASS_NORMAL == RBT_LEVEL_OWN &&
 		      (int)RBT_CLASS_LATENCY == 2,
 	"a class is a level");
 
@@ -30,9 +30,9 @@ static void count_programs(struct daemon *d, uint32_t *ret_n)
 {
 	struct program *p;
 
-	memset(ret_n, 0, RBT_SCHED_MAX_GPUS * sizeof(*ret_n));
+	memset(ret_n, 0, RBT_MAX_GPUS * sizeof(*ret_n));
 	LIST_FOREACH (p, &d->programs, link) {
-		for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			ret_n[gpu] += p->params.tasks[gpu].n_compute > 0;
 		}
 	}
@@ -40,7 +40,7 @@ static void count_programs(struct daemon *d, uint32_t *ret_n)
 
 static bool has_company(const struct program *p, const uint32_t *n)
 {
-	for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		if (p->params.tasks[gpu].n_compute > 0 && n[gpu] > 1) {
 			return true;
 		}
@@ -85,15 +85,16 @@ static void drop_board(struct daemon *d, struct program *p, struct hold *h)
 
 static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint32_t poll_us)
 {
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-	const struct rbt_backend *b = mine != NULL ? rbt_backend_by_id(mine->rec.backend) : NULL;
+	const struct rbt_holding *mine = h->mine;
+	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
 
 	if (b == NULL || b->watch == NULL || !h->in_hand || !hold_may(mine, RBT_CAP_TIMESLICE)) {
 		return;
 	}
 	bool has_agent = (mine->rec.flags & RBT_RECORD_AGENT) != 0;
-	uint32_t us = poll_us != 0 ? poll_us : has_agent ? ALONE_POLL_US : 0;
-	if (us == h->watch_us || rbt_now_ns() < h->watch_retry_ns) {
+	uint32_t alone_us = has_agent && !program_is_beyond(p) ? ALONE_POLL_US : 0;
+	uint32_t us = poll_us != 0 ? poll_us : alone_us;
+	if (us == mine->applied.watch_us || rbt_now_ns() < h->watch_retry_ns) {
 		return;
 	}
 	int r = !has_agent && us != 0 && h->board_fd < 0 ? make_board(d, p, h) : 0;
@@ -115,18 +116,18 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
-	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-	uint32_t level = (uint32_t)rbt_class_of(p->priority);
+	uint32_t level =
+		program_is_beyond(p) ? RBT_LEVEL_OWN : (uint32_t)rbt_class_of(p->treat.priority);
 
-	if (b != NULL && b->set_level != NULL && h->in_hand && hold_may(mine, RBT_CAP_TIMESLICE) &&
-		level != h->level) {
+	if (b != NULL && b->set_level != NULL && h->in_hand &&
+		hold_may(h->mine, RBT_CAP_TIMESLICE) && level != h->mine->applied.level) {
 		(void)hand_set_level(d, h, level);
 	}
 }
 
 void activity_update(struct daemon *d)
 {
-	uint32_t n[RBT_SCHED_MAX_GPUS];
+	uint32_t n[RBT_MAX_GPUS];
 	uint32_t poll_us = d->config.queue_poll_us != 0 ? d->config.queue_poll_us : DEFAULT_POLL_US;
 	struct program *p;
 	struct hold *h;
@@ -145,7 +146,7 @@ void activity_account(const struct program *p, struct rbt_program_account *accou
 	const struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		if (h->watch_us != 0 && p->board != NULL) {
+		if (h->mine->applied.watch_us != 0 && p->board != NULL) {
 			account->n_pending =
 				atomic_load_explicit(&p->board->n_pending, memory_order_relaxed);
 			account->valid |= RBT_ACCOUNT_HAS_PENDING;

@@ -34,12 +34,12 @@ bool program_is_waiting(const struct program *p)
  * have set a slice of its own after ours: then even "its own" is said again, now that we know what
  * that is.
  */
-static bool slice_differs(struct daemon *d, const struct hold *h, uint32_t gpu, uint64_t us)
+static bool slice_differs(const struct hold *h, uint32_t gpu, uint64_t us)
 {
-	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	const struct rbt_applied *a = &h->mine->applied;
 
-	return h->slice_us[gpu] != us ||
-	       (h->stale && (us != RBT_TIMESLICE_OWN || (mine != NULL && mine->slices_changed)));
+	return a->slice_us[gpu] != us ||
+	       (h->stale && (us != RBT_TIMESLICE_OWN || a->slices_changed));
 }
 
 /* The same for its copy tasks: those that get their own slices back when `lengthen`. */
@@ -47,19 +47,19 @@ static void apply_copies(
 	struct daemon *d, struct program *p, struct hold *h, uint32_t gpu, bool lengthen)
 {
 	const struct rbt_decision *decision = rbt_sched_decision(p->sched);
-	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	const struct rbt_applied *a = &h->mine->applied;
 	bool is_short = (decision->short_copies >> gpu & 1) != 0;
 	uint64_t wanted = is_short ? p->params.tasks[gpu].copy_runlists : 0;
-	uint64_t had = h->copy_runlists[gpu];
-	bool is_in_doubt = h->stale && mine != NULL && mine->slices_changed;
+	uint64_t had = a->copy_runlists[gpu];
+	bool is_in_doubt = h->stale && a->slices_changed;
 
 	if (lengthen && wanted == 0 && (had != 0 || is_in_doubt)) {
-		note(p, hand_set_copy_slice(d, h, gpu, RBT_ALL_RUNLISTS, RBT_TIMESLICE_OWN));
+		note(p, hand_set_slice(d, h, gpu, RBT_ALL_RUNLISTS, RBT_TIMESLICE_OWN));
 	} else if (lengthen && (had & ~wanted) != 0) {
-		note(p, hand_set_copy_slice(d, h, gpu, had & ~wanted, RBT_TIMESLICE_OWN));
+		note(p, hand_set_slice(d, h, gpu, had & ~wanted, RBT_TIMESLICE_OWN));
 	} else if (!lengthen && wanted != 0 &&
-		   (had != wanted || h->copy_us[gpu] != decision->slice_us[gpu] || h->stale)) {
-		note(p, hand_set_copy_slice(d, h, gpu, wanted, decision->slice_us[gpu]));
+		   (had != wanted || a->copy_us[gpu] != decision->slice_us[gpu] || h->stale)) {
+		note(p, hand_set_slice(d, h, gpu, wanted, decision->slice_us[gpu]));
 	}
 }
 
@@ -70,15 +70,19 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
+		const struct rbt_applied *a = &h->mine->applied;
+
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			uint64_t us = decision->slice_us[gpu], had_us = h->slice_us[gpu];
+			uint64_t us = decision->slice_us[gpu], had_us = a->slice_us[gpu];
 			bool longer = us == RBT_TIMESLICE_OWN || (had_us != 0 && us > had_us);
 
-			if (p->params.tasks[gpu].n_compute == 0 && !hold_has_slices(h, gpu)) {
+			if (rbt_gpu_of_index(&d->gpu_table, gpu).backend != h->backend ||
+				(p->params.tasks[gpu].n_compute == 0 &&
+					!rbt_applied_has_slices(a, gpu))) {
 				continue;
 			}
-			if (longer == lengthen && slice_differs(d, h, gpu, us)) {
-				note(p, hand_set_slice(d, h, gpu, us));
+			if (longer == lengthen && slice_differs(h, gpu, us)) {
+				note(p, hand_set_slice(d, h, gpu, 0, us));
 			}
 			apply_copies(d, p, h, gpu, lengthen);
 		}
@@ -89,13 +93,15 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
  * altogether stays so: no task is told both ways, one over the other. */
 static enum rbt_off way_off(const struct program *p, const struct hold *h, enum rbt_off off)
 {
-	if (off == RBT_OFF_SCHEDULING && (h->off == RBT_OFF_COMMAND || h->off == RBT_OFF_FULL)) {
+	const struct rbt_applied *a = &h->mine->applied;
+
+	if (off == RBT_OFF_SCHEDULING && a->is_off && a->mode == RBT_SUSPEND_FULL) {
 		return RBT_OFF_FULL;
 	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
 		if (off == RBT_OFF_SCHEDULING && tasks->n_compute > 0 &&
-			!rbt_rule_is_short(h->slice_us[gpu], tasks->own_us)) {
+			!rbt_rule_is_short(a->slice_us[gpu], tasks->own_us)) {
 			return RBT_OFF_FULL;
 		}
 	}
@@ -115,9 +121,8 @@ static int apply_off(struct daemon *d, struct program *p)
 	}
 	LIST_FOREACH (h, &p->holds, link) {
 		/* Which way it was taken off makes no difference any more. */
-		bool is_done = off == RBT_OFF_COMMAND
-				       ? h->off == off
-				       : h->off != RBT_ON && h->off != RBT_OFF_COMMAND;
+		bool is_done = off == RBT_OFF_COMMAND ? rbt_applied_is_by_command(&h->mine->applied)
+						      : rbt_applied_is_in_turns(&h->mine->applied);
 		if (off == RBT_ON || (is_done && !h->stale)) {
 			continue;
 		}
@@ -134,9 +139,10 @@ static void apply_on(struct daemon *d, struct program *p)
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		if (off == RBT_ON && h->off != RBT_ON) {
+		if (off == RBT_ON && h->mine->applied.is_off) {
 			note(p, hand_resume(d, h));
-		} else if (off != RBT_ON && off != RBT_OFF_COMMAND && h->rest_off) {
+		} else if (off != RBT_ON && off != RBT_OFF_COMMAND &&
+			   h->mine->applied.rest_is_off) {
 			note(p, hand_resume_rest(d, h));
 		}
 	}
@@ -218,8 +224,9 @@ static void apply(struct daemon *d)
 		p->is_pending = false;
 		apply_slices(d, p, false);
 		p->denial = rbt_sched_decision(p->sched)->denial;
-		accounting_applied(d, p, now_ns);
-		rouse_applied(d, p, now_ns);
+		struct edge edge = edge_take(p);
+		accounting_applied(d, p, &edge, now_ns);
+		rouse_applied(d, p, &edge, now_ns);
 		mark_fresh(p);
 	}
 }

@@ -231,9 +231,10 @@ static int begin_rule(struct reading *r, char *head)
 static int set_key(struct reading *r, const char *key, char *value)
 {
 	if (r->in_rule) {
-		const char *what = rules_set(&r->config.rules, key, value);
-		r->is_rule_wrong = r->is_rule_wrong || what != NULL;
-		return what == NULL ? 0 : complain(r, what, key);
+		char why[MAX_LINE + 64];
+		int error = rules_set(&r->config.rules, key, value, why, sizeof(why));
+		r->is_rule_wrong = r->is_rule_wrong || error < 0;
+		return error < 0 ? complain(r, why, NULL) : 0;
 	}
 	if (r->in_void) {
 		return 0;

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "act/holding.h"
+#include "backend/gpus.h"
 #include "board/board.h"
 #include "board/waiter.h"
 #include "daemon/attach/rules.h"
@@ -51,60 +52,52 @@ struct peer {
 	uint64_t not_before_ns; /* crowd.c: it is put off until then */
 	bool is_paused;
 	LIST_ENTRY(peer) paused;
-	bool is_admin;            /* root, or of the group that may raise */
-	struct program *program;  /* the one it speaks for; NULL for tools */
-	struct program *attached; /* what a tool attached and may still say what it wants of */
-	unsigned answer_priority; /* of what a tool last reniced */
+	bool is_admin;              /* root, or of the group that may raise */
+	struct program *program;    /* the one it speaks for; NULL for tools */
+	struct program *attached;   /* what a tool attached and may still say what it wants of */
+	unsigned answer_priority;   /* of what a tool last reniced */
+	struct rbt_treatment asked; /* what a shim wants for its program */
+	bool is_older;              /* a shim of version 0.1.0 */
 	LIST_ENTRY(peer) link;
 };
 
-/* One client of a program: a record held by us and by the hand, and what was done to it. */
+/* One client of a program: a record held by us and by the hand. What was applied to it is in
+ * mine->applied, and nowhere else. */
 struct hold {
 	uint32_t id;
+	struct rbt_holding *mine; /* in the daemon's table */
 	struct program *program;
 	uint32_t backend, client;
-	bool in_hand;     /* the hand has the current record */
-	enum rbt_off off; /* applied */
-	bool rest_off;    /* applied: its other tasks too, as with RBT_OFF_COMMAND */
-	bool is_roused;   /* since it was last let back: once is enough */
-	bool was_off;     /* when that was last noted: rouse.c */
-	bool stale;       /* what was applied is to be said again: its tasks may not know of it */
-	bool refused;     /* the driver refused it something: said again with the next change */
-	uint64_t new_since_ns;           /* its program is setting up a task; 0: not */
-	uint64_t slice_us[RBT_MAX_GPUS]; /* applied to compute tasks; 0: the tasks' own */
-	/* Applied to copy tasks on these runlists, a bit each; 0: all have their own. */
-	uint64_t copy_us[RBT_MAX_GPUS], copy_runlists[RBT_MAX_GPUS];
-	uint32_t watch_us;       /* applied: how often its queues are looked at; 0: not */
-	uint32_t level;          /* applied: of the backend's set_level(); 1: its own */
-	uint64_t watch_retry_ns; /* they could not be: not before this */
+	bool in_hand; /* the hand has the current record */
+	/* What is wanted is to be said again, even if it was applied: the record names tasks that
+	 * have not heard of it, or the hand or the driver has undone or refused some of it. */
+	bool stale;
+	bool refused;   /* the driver refused it something: said again with the next change */
+	bool is_beyond; /* it has a task on a GPU without an index: too many have one */
+	uint64_t new_since_ns;   /* its program is setting up a task; 0: not */
+	uint64_t watch_retry_ns; /* its queues could not be looked at: not before this */
 	int board_fd;            /* where that goes, if it is not the program's own; -1 */
 	LIST_ENTRY(hold) link;
 };
-
-#define HOLD_LEVEL_OWN 1
 
 struct program {
 	struct source pidfd;
 	pid_t pid;
 	uint64_t start_time;
-	uid_t uid;
+	uid_t uid;         /* when it came; see program_owner() */
 	struct user *user; /* who pays for it */
 	uint32_t n_holds;
-	bool has_more;     /* clients than we take in */
-	struct peer *peer; /* its shim; NULL when attached from outside */
-	bool awaited;      /* `rubato run` became it, and its shim has not spoken yet */
-	unsigned priority;
-	uint32_t weight;       /* of its turns */
-	uint64_t timeslice_us; /* explicit wish; 0: by priority */
-	struct rbt_limits limits;
-	uint64_t group;       /* whose turns it shares, for the core; 0: nobody's */
-	bool group_is_shared; /* between users: said by a rule */
-	char group_name[RBT_GROUP_NAME_MAX];
+	bool has_more;              /* clients than we take in */
+	struct peer *peer;          /* its shim; NULL when attached from outside */
+	bool awaited;               /* `rubato run` became it, and its shim has not spoken yet */
+	struct rbt_treatment treat; /* how it is to be treated */
+	/* Keys that a user with the right to raise has said. PRIORITY among them means that the
+	 * program may have a reserve, and slices longer than the driver's. */
+	uint32_t granted;
+	uint32_t refused;         /* keys for which it wants more than its user may have */
+	uint64_t group;           /* whose turns it shares, for the core; 0: nobody's */
+	bool group_is_shared;     /* between users: said by a rule */
 	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
-	bool force;
-	bool is_trusted; /* may have more than everybody may: a reserve, longer slices */
-	bool is_reserve_granted, is_share_granted; /* as in struct wish */
-	bool wants_priority, wants_weight;         /* it asked for more than its user may have */
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */
@@ -124,6 +117,7 @@ struct program {
 	struct rbt_sched_params params;     /* as told to the core */
 	uint64_t no_turns_until_ns;         /* the driver refused to take it off */
 	struct doubt doubt;                 /* whether it runs when it was let back */
+	unsigned released; /* edge.c: RBT_IS_*, of holds that were released since */
 	struct account account;
 	char name[64]; /* for metrics, as of named_ns; 0: not looked up yet */
 	uint64_t named_ns;
@@ -131,17 +125,6 @@ struct program {
 	LIST_HEAD(, hold) holds;
 	LIST_ENTRY(program) link;
 	LIST_ENTRY(program) pending;
-};
-
-/* How a user wants a program to be treated. */
-struct wish {
-	uint32_t priority, weight;
-	uint64_t timeslice_us;
-	struct rbt_limits limits;
-	uint32_t is_trusted; /* it was somebody who may raise */
-	uint32_t force;      /* write to a driver that is not known */
-	/* The limits, each: a configuration with less does not count. */
-	uint16_t is_reserve_granted, is_share_granted;
 };
 
 struct said;
@@ -218,15 +201,16 @@ struct daemon {
 	uint64_t home_look_ns;
 	bool state_is_lost,
 		byhand_is_lost; /* these files could not be written, and that was said */
+	uint64_t lost_said_ns;  /* for line_is_due() */
 	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	char hand_lock_path[160]; /* hands share it for as long as they live */
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
 	struct rbt_holdings mine; /* with fds of our own: what we restore by when the hand dies */
+	struct rbt_gpu_table gpu_table; /* gives GPUs the index that all else here goes by */
 	int gpu_locks[RBT_MAX_GPUS];
 	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
 	struct rbt_sched_gpus gpus;
-	uint32_t amd_gpus; /* of the core's, those that have been AMD's */
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
 	uint64_t retry_ns;   /* when to reconcile again; 0: when something happens */
 	uint64_t last_group; /* so many that none is ever used again */
@@ -332,6 +316,8 @@ int user_charge(struct daemon *d, struct user *u, uint32_t n_fds);
 void user_discharge(struct daemon *d, struct user *u, uint32_t n_fds);
 /* Whether another line about it may be written to the log. */
 bool user_may_be_named(struct user *u);
+/* The same of any trouble that may come again and again; *said_ns is zero at first. */
+bool line_is_due(uint64_t *said_ns);
 /* Charges for a new connection: 0 or -EDQUOT. */
 #define RBT_FDS_PER_PEER 2
 int crowd_admit(struct daemon *d, struct peer *peer);
@@ -353,6 +339,12 @@ void crowd_settle(struct daemon *d);
 void owners_read(struct daemon *d);
 uid_t owners_find(const struct daemon *d, uid_t uid);
 void owners_forget(struct daemon *d);
+
+/* older.c: messages of shims of version 0.1.0, which do not know TREAT */
+/* Turns one of their messages into a treatment. *ret_loaded_ns is only valid for HELLO, and 0 if
+ * the shim does not send it. Returns 0 or -EBADMSG. */
+int older_decode(const void *buf, size_t size, struct rbt_treatment *ret, bool *ret_is_hello,
+	uint64_t *ret_loaded_ns);
 
 /* requests.c: what tools ask. The reply is sent by the function. */
 void request_handle(
@@ -382,6 +374,11 @@ int check_device_fd(const struct rbt_record *rec);
 /* program.c */
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
+
+/* The user that its process is now, who may renice it: a server may have dropped root's rights
+ * since it came. Its group stays its first user's, so that nobody gets into another's by it. */
+uid_t program_owner(const struct program *p);
+
 /* Finds or makes the program behind a pidfd (borrowed), which names it for sure, unlike its pid;
  * NULL and *ret_error when it has ended or cannot be watched. The payer is charged for it. */
 struct program *program_obtain(
@@ -414,16 +411,16 @@ uint32_t program_missing_cap(struct daemon *d, const struct program *p);
 /* program_may() of all drivers here, for programs still to come: 0, or -EPROTONOSUPPORT and why. */
 int drivers_may(uint32_t cap, bool force, char *buf, size_t size);
 
-/* How it is to be treated, as a whole. */
-struct wish program_wish(const struct program *p);
-void program_set_wish(struct program *p, const struct wish *wish);
+/* Replaces the program's treatment and its grants. The program keeps its group, and a program that
+ * was forced stays forced. */
+void program_set_treatment(struct program *p, const struct rbt_treatment *t, uint32_t granted);
 /* Whether anything about it differs from an unmanaged program. */
 bool program_is_plain(const struct program *p);
 /* Whether something of what was done to it is not undone. */
 bool program_is_changed(const struct program *p);
-/* Whether slices of our making are in force there; and that they are no more, on any GPU. */
-bool hold_has_slices(const struct hold *h, uint32_t gpu);
-void hold_forget_slices(struct hold *h);
+/* Whether it has tasks on a GPU that cannot be scheduled, since RBT_MAX_GPUS others are. Such a
+ * program is left alone. */
+bool program_is_beyond(const struct program *p);
 /* Whether a compute task of it is not to be touched yet; and until when, at the latest. */
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* One that has had its time for that is like any other. */
@@ -489,9 +486,19 @@ void apply_all(struct daemon *d);
 /* Kept off by turns or by a reserve, and not by command. */
 bool program_is_waiting(const struct program *p);
 
+/* edge.c: what has changed since it was last asked for, over all of a program's holds */
+struct edge {
+	unsigned was, is;    /* RBT_IS_*, of any hold: then and now */
+	unsigned gone, back; /* of a hold that was not so then, and of one that is not so now */
+};
+/* At the end of a round: until the next one, this is "then". */
+struct edge edge_take(struct program *p);
+/* Before a hold goes. */
+void edge_release(struct program *p, struct hold *h);
+
 /* rouse.c: a device may overlook whom it was given back */
 /* What is in force for p may have changed. */
-void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns);
+void rouse_applied(struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns);
 /* Looks at those whose time has come: d->rouse_ns. */
 void rouse_run(struct daemon *d);
 
@@ -502,7 +509,8 @@ void accounting_end(struct daemon *d, struct program *p);
 /* Before a new board takes the place of the one it has, if any. */
 void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_board *board);
 /* Its decision has been carried out. */
-void accounting_applied(struct daemon *d, struct program *p, uint64_t now_ns);
+void accounting_applied(
+	struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns);
 /* Whether programs are to be looked at now and then, and doing so. */
 bool accounting_needs_tick(const struct daemon *d);
 void accounting_tick(struct daemon *d);
@@ -536,10 +544,8 @@ void gpulock_check(struct daemon *d);
 int hand_ensure(struct daemon *d);
 int hand_hold(struct daemon *d, struct hold *h);
 int hand_drop(struct daemon *d, uint32_t id);
-int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us);
-/* The same for its copy tasks on these runlists, as rbt_holding_set_copy_slice(). */
-int hand_set_copy_slice(
-	struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us);
+/* Of its compute tasks, or, with runlists, of its copy tasks on these: as RBT_ACT_SET_SLICE. */
+int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us);
 /* how: not RBT_ON. */
 int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns);
 int hand_resume(struct daemon *d, struct hold *h);

@@ -43,10 +43,15 @@ static bool rouse_still(struct doubt *t, uint64_t now_ns)
 
 void doubt_taken_off(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
-	t->is_off = true;
-	t->look_ns = 0;
+	bool was_on = t->on_ns != 0;
+
+	/* Another of its clients follows. */
+	if (!was_on && t->since_ns != 0) {
+		return;
+	}
+	t->on_ns = t->look_ns = 0;
 	t->has_worked = t->has_worked || (now != NULL && now->n_launches != t->seen.n_launches);
-	if (now == NULL || t->on_ns == 0) {
+	if (now == NULL || !was_on) {
 		return;
 	}
 	if (now->n != t->seen.n) {
@@ -65,7 +70,7 @@ bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint6
 {
 	bool has_worked = t->has_worked;
 
-	t->is_off = t->has_worked = false;
+	t->has_worked = false;
 	t->on_ns = t->moved_ns = now_ns;
 	t->since_ns = t->since_ns == 0 ? now_ns : t->since_ns;
 	if (now == NULL) {

@@ -16,11 +16,10 @@
 
 /* Zeroed at first. */
 struct doubt {
-	bool is_off;
 	bool has_worked;    /* when it was last on */
 	unsigned n_early;   /* roused for that */
 	uint64_t since_ns;  /* first let back */
-	uint64_t on_ns;     /* last let back */
+	uint64_t on_ns;     /* last let back; 0: taken off since, or never let back */
 	uint64_t moved_ns;  /* last let back, roused, or found to have moved */
 	uint64_t still_ns;  /* on, all together, since it had */
 	uint64_t after_ns;  /* and after so much of that it is roused; 0: not said yet */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "act/lock.h"
 #include "daemon/daemon.h"
@@ -14,9 +17,35 @@ void gpulock_init(struct daemon *d)
 	}
 }
 
+/* Opens the GPU's node and does that to it: an fd for which it holds, or -errno. */
+static int open_node(struct rbt_gpu gpu, int (*take)(int fd))
+{
+	const struct rbt_backend *b = rbt_backend_by_id(gpu.backend);
+	char path[64];
+
+	if (b == NULL || !b->has_lock) {
+		return -EOPNOTSUPP;
+	}
+	int r = b->lock_path(gpu.minor, path, sizeof(path));
+	if (r < 0) {
+		return r;
+	}
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return -errno;
+	}
+	r = take(fd);
+	if (r < 0) {
+		close(fd);
+	}
+	return r < 0 ? r : fd;
+}
+
 static void take_one(struct daemon *d, uint32_t gpu)
 {
-	int fd = rbt_gpu_lock(RBT_BACKEND_NVIDIA, gpu);
+	char name[RBT_GPU_NAME_MAX];
+	struct rbt_gpu node = rbt_gpu_of_index(&d->gpu_table, gpu);
+	int fd = open_node(node, rbt_gpu_lock);
 
 	if (fd >= 0) {
 		d->gpu_locks[gpu] = fd;
@@ -25,10 +54,10 @@ static void take_one(struct daemon *d, uint32_t gpu)
 		hand_lock(d, gpu, true);
 		return;
 	}
-	rbt_debug("lock of GPU %u: %s", gpu, strerror(-fd));
+	rbt_debug("lock of GPU %s: %s", rbt_gpu_name(node, name), strerror(-fd));
 	d->retry_ns = rbt_now_ns() + RETRY_NS;
 	if (d->gpu_marks[gpu] < 0) {
-		d->gpu_marks[gpu] = rbt_gpu_mark(RBT_BACKEND_NVIDIA, gpu);
+		d->gpu_marks[gpu] = open_node(node, rbt_gpu_mark);
 	}
 }
 

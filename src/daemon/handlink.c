@@ -42,28 +42,19 @@
 #define OLD_HAND_NS RBT_NS_PER_S
 #define OLD_STEP_US 1000
 
-static void forget_one(struct daemon *d, struct hold *h)
+static void forget_one(struct hold *h)
 {
-	const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	static const struct rbt_action no_watch = {.op = RBT_ACT_WATCH};
+	static const struct rbt_action own_level = {.op = RBT_ACT_LEVEL, .value = RBT_LEVEL_OWN};
 
 	h->in_hand = false;
-	h->watch_us = 0;
-	h->level = HOLD_LEVEL_OWN;
+	rbt_holding_apply(h->mine, &no_watch, 0);
+	rbt_holding_apply(h->mine, &own_level, 0);
 	/* What the driver did not let us restore is still so, and the next hand goes on with it. */
-	if (mine != NULL && mine->suspended) {
-		h->stale = true;
-	} else {
-		h->off = RBT_ON;
-		h->rest_off = false;
-	}
-	if (mine != NULL && mine->slices_changed) {
-		h->stale = true;
-	} else {
-		hold_forget_slices(h);
-	}
+	h->stale = h->stale || h->mine->applied.is_off || h->mine->applied.slices_changed;
 }
 
-/* Everything is back at its default, or nearly: say so in the model. */
+/* Everything is back at its default, or nearly: what is still wanted is to be said again. */
 static void forget_applied(struct daemon *d)
 {
 	struct program *p;
@@ -71,7 +62,7 @@ static void forget_applied(struct daemon *d)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			forget_one(d, h);
+			forget_one(h);
 		}
 	}
 }
@@ -127,7 +118,7 @@ static void undo_last_deed(struct daemon *d)
 	/* The one beside it may have done the same: then it takes two to undo it. */
 	hand_lost(d, "the one before it was still at work");
 	for (size_t i = 0; i < d->mine.n; i++) {
-		d->mine.list[i].slices_changed = d->mine.list[i].suspended = true;
+		rbt_holding_assume_changed(d->mine.list[i]);
 	}
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
@@ -291,40 +282,20 @@ static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int
 	return reply.error;
 }
 
-static int call_simple(struct daemon *d, struct rbt_hand_request req)
-{
-	return call(d, &req, sizeof(req), -1, NULL);
-}
-
-/* The same; how long the device took for it is added to hist. */
-static int call_timed(struct daemon *d, struct rbt_hand_request req, struct rbt_hist *hist)
-{
-	struct rbt_hand_reply reply;
-	int r = call(d, &req, sizeof(req), -1, &reply);
-
-	if (r == 0) {
-		rbt_hist_add(hist, reply.took_ns);
-	}
-	return r;
-}
-
 int hand_hold(struct daemon *d, struct hold *h)
 {
 	static union {
 		struct rbt_hand_request req;
 		char bytes[sizeof(struct rbt_hand_request) + RBT_RECORD_MSG_MAX];
 	} buf;
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	const struct rbt_holding *mine = h->mine;
 
-	if (mine == NULL) {
-		return -ENOENT;
-	}
 	buf.req = (struct rbt_hand_request){
 		.op = RBT_HAND_HOLD,
 		.id = h->id,
 		.force = mine->force,
-		.value = (mine->slices_changed ? RBT_HAND_SLICES_CHANGED : 0u) |
-			 (mine->suspended ? RBT_HAND_SUSPENDED : 0u),
+		.value = (mine->applied.slices_changed ? RBT_HAND_SLICES_CHANGED : 0u) |
+			 (mine->applied.is_off ? RBT_HAND_SUSPENDED : 0u),
 	};
 	ssize_t n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf.bytes + sizeof(buf.req),
 		sizeof(buf.bytes) - sizeof(buf.req));
@@ -338,190 +309,142 @@ int hand_hold(struct daemon *d, struct hold *h)
 
 int hand_drop(struct daemon *d, uint32_t id)
 {
-	return call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_DROP, .id = id});
+	struct rbt_hand_request req = {.op = RBT_HAND_DROP, .id = id};
+
+	return call(d, &req, sizeof(req), -1, NULL);
 }
 
 /*
- * In those below, our own copy of the holding learns first what is about to happen: if the hand
- * dies on the way, we know what to put back. When there is none any more (-ENOTCONN), hand_lost()
- * has put everything back at its default, and the model right, as far as the driver let it. When
- * the driver refuses, some tasks may have obeyed.
+ * Has the hand carry out an action, and notes it in our own copy of the holding, as the hand does
+ * in its own. If the hand dies on the way (-ENOTCONN), hand_lost() has put everything back, as far
+ * as the driver let it. How long the device took is added to hist, unless that is NULL.
  */
-
-int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t us)
+static int act(struct daemon *d, struct hold *h, const struct rbt_action *action, int fd,
+	struct rbt_hist *hist)
 {
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	struct rbt_hand_request req = {.op = RBT_HAND_ACT, .id = h->id, .action = *action};
+	struct rbt_hand_reply reply;
 
-	if (mine == NULL) {
-		return -ENOENT;
-	}
 	if (d->hand_pid <= 0) {
 		return -ENOTCONN;
 	}
-	uint64_t had_us = h->slice_us[gpu];
-	mine->slices_changed = mine->slices_changed || us != 0;
-	struct rbt_hand_request req = {
-		.op = RBT_HAND_SET_SLICE,
-		.id = h->id,
-		.gpu = gpu,
-		.value = us,
-	};
-	int r = call_simple(d, req);
+	rbt_holding_apply(h->mine, action, RBT_UNDERWAY);
+	int r = call(d, &req, sizeof(req), fd, &reply);
 	if (r == -ENOTCONN) {
 		return r;
 	}
-	h->slice_us[gpu] = us;
-	h->refused = h->refused || r < 0;
-	/* Who may not write has not changed anything before, either. */
-	if (us == 0 && r < 0 && r != -EPERM && r != -EACCES) {
-		h->slice_us[gpu] = had_us;
-		d->retry_ns = rbt_now_ns() + RETRY_NS;
+	rbt_holding_apply(h->mine, action, r);
+	if (r == 0 && hist != NULL) {
+		rbt_hist_add(hist, reply.took_ns);
 	}
 	return r;
 }
 
-int hand_set_copy_slice(
-	struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+/* The same for what is said again with the next change if the driver refuses it. */
+static int act_again(
+	struct daemon *d, struct hold *h, const struct rbt_action *action, struct rbt_hist *hist)
 {
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	int r = act(d, h, action, -1, hist);
 
-	if (mine == NULL) {
-		return -ENOENT;
-	}
-	if (d->hand_pid <= 0) {
-		return -ENOTCONN;
-	}
-	mine->slices_changed = mine->slices_changed || us != 0;
-	struct rbt_hand_request req = {
-		.op = RBT_HAND_SET_SLICE,
-		.id = h->id,
-		.gpu = gpu,
-		.value = us,
-		.runlists = runlists,
-	};
-	int r = call_simple(d, req);
-	if (r == -ENOTCONN) {
-		return r;
-	}
-	h->refused = h->refused || r < 0;
-	if (us != 0) {
-		h->copy_us[gpu] = us;
-		h->copy_runlists[gpu] |= runlists;
-	} else if (r == 0 || r == -EPERM || r == -EACCES) {
-		h->copy_runlists[gpu] &= ~runlists;
-	} else {
+	h->refused = h->refused || (r < 0 && r != -ENOTCONN);
+	return r;
+}
+
+/* What the driver refuses to put back is tried again. */
+static void plan_retry(struct daemon *d, int r)
+{
+	if (r < 0 && r != -ENOTCONN) {
 		d->retry_ns = rbt_now_ns() + RETRY_NS;
+	}
+}
+
+int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+{
+	struct rbt_action action = {
+		.op = RBT_ACT_SET_SLICE,
+		.gpu = gpu,
+		.minor = rbt_gpu_of_index(&d->gpu_table, gpu).minor,
+		.runlists = runlists,
+		.value = us,
+	};
+	int r = act_again(d, h, &action, NULL);
+
+	/* A process that may not write has not changed anything before, either. */
+	if (us == 0 && r != -EPERM && r != -EACCES) {
+		plan_retry(d, r);
 	}
 	return r;
 }
 
 int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns)
 {
-	bool by_command = how == RBT_OFF_COMMAND;
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-
-	if (mine == NULL) {
-		return -ENOENT;
-	}
-	if (d->hand_pid <= 0) {
-		return -ENOTCONN;
-	}
-	mine->suspended = true;
-	mine->is_unsure = false;
-	struct rbt_hand_request req = {
-		.op = RBT_HAND_SUSPEND,
-		.id = h->id,
-		.scope = by_command ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+	struct rbt_action action = {
+		.op = RBT_ACT_SUSPEND,
+		.scope = how == RBT_OFF_COMMAND ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
 		.mode = how == RBT_OFF_SCHEDULING ? RBT_SUSPEND_SCHEDULING_ONLY : RBT_SUSPEND_FULL,
 		.value = deadline_ns,
 	};
-	int r = call_timed(d, req, &h->program->account.suspend);
-	if (r == -ENOTCONN) {
-		return r;
-	}
-	h->off = how;
-	h->rest_off = by_command || h->rest_off;
-	d->any_off = true;
-	h->refused = h->refused || r < 0;
+	int r = act_again(d, h, &action, &h->program->account.suspend);
+
+	d->any_off = d->any_off || r != -ENOTCONN;
 	return r;
 }
 
 int hand_resume(struct daemon *d, struct hold *h)
 {
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
 	/* Copies that were never taken off need not be let back: that would take half as long
 	 * again. */
-	struct rbt_hand_request req = {
-		.op = RBT_HAND_RESUME,
-		.id = h->id,
-		.scope = h->rest_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+	struct rbt_action action = {
+		.op = RBT_ACT_RESUME,
+		.scope = h->mine->applied.rest_is_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+		.at_ns = rbt_now_ns(),
 	};
-	int r = call_timed(d, req, &h->program->account.resume);
+	int r = act_again(d, h, &action, &h->program->account.resume);
 
-	if (r == -ENOTCONN) {
-		return r;
-	}
-	if (r < 0) {
-		h->refused = true;
-		d->retry_ns = rbt_now_ns() + RETRY_NS;
-		return r;
-	}
-	h->off = RBT_ON;
-	h->rest_off = false;
-	h->is_roused = req.scope == RBT_SCOPE_ALL; /* the hand does, by itself */
-	if (mine != NULL) {
-		mine->suspended = false;
-		/* Should the hand die before it has. */
-		mine->rouse_scope = req.scope;
-		mine->is_unsure = true;
-	}
+	plan_retry(d, r);
 	return r;
 }
 
 int hand_resume_rest(struct daemon *d, struct hold *h)
 {
-	struct rbt_hand_request req = {.op = RBT_HAND_RESUME, .id = h->id, .scope = RBT_SCOPE_REST};
-	int r = call_simple(d, req);
+	struct rbt_action action = {
+		.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_REST, .at_ns = rbt_now_ns()};
 
-	if (r == -ENOTCONN) {
-		return r;
-	}
-	h->rest_off = r < 0;
-	h->refused = h->refused || h->rest_off;
-	return r;
+	return act_again(d, h, &action, NULL);
 }
 
 int hand_rouse(struct daemon *d, struct hold *h)
 {
-	int r = call_simple(d, (struct rbt_hand_request){.op = RBT_HAND_ROUSE, .id = h->id});
+	struct rbt_hand_request req = {.op = RBT_HAND_ACT,
+		.id = h->id,
+		.action = {.op = RBT_ACT_ROUSE, .scope = RBT_SCOPE_COMPUTE}};
+	int r = call(d, &req, sizeof(req), -1, NULL);
 
-	h->is_roused = r == 0;
+	/* The hand rouses after its answer, and does not say when it has. */
+	if (r == 0) {
+		rbt_holding_apply(h->mine, &req.action, RBT_UNDERWAY);
+	}
 	return r;
 }
 
 int hand_set_level(struct daemon *d, struct hold *h, uint32_t level)
 {
-	int r = call_simple(
-		d, (struct rbt_hand_request){.op = RBT_HAND_LEVEL, .id = h->id, .value = level});
+	struct rbt_action action = {.op = RBT_ACT_LEVEL, .value = level};
 
-	/* What could not be said is not said again: it is a help, no more. */
-	h->level = r == -ENOTCONN ? HOLD_LEVEL_OWN : level;
-	return r;
+	return act(d, h, &action, -1, NULL);
 }
 
 int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us)
 {
-	struct rbt_hand_request req = {.op = RBT_HAND_WATCH, .id = h->id, .value = interval_us};
-	int r = call(d, &req, sizeof(req), interval_us != 0 ? h->board_fd : -1, NULL);
+	struct rbt_action action = {.op = RBT_ACT_WATCH, .value = interval_us};
 
-	h->watch_us = r == 0 ? interval_us : 0;
-	return r;
+	return act(d, h, &action, interval_us != 0 ? h->board_fd : -1, NULL);
 }
 
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep)
 {
 	struct rbt_hand_request req = {
-		.op = keep ? RBT_HAND_KEEP_LOCK : RBT_HAND_DROP_LOCK, .gpu = gpu};
+		.op = keep ? RBT_HAND_KEEP_LOCK : RBT_HAND_DROP_LOCK, .value = gpu};
 
 	return call(d, &req, sizeof(req), keep ? d->gpu_locks[gpu] : -1, NULL);
 }
@@ -529,11 +452,17 @@ int hand_lock(struct daemon *d, uint32_t gpu, bool keep)
 int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_RENEW, .value = deadline_ns};
+	struct rbt_action renewal = {.op = RBT_ACT_RENEW, .value = deadline_ns};
 	struct rbt_hand_reply reply;
 	int r = call(d, &req, sizeof(req), -1, &reply);
 
 	if (r < 0) {
 		return r;
+	}
+	for (size_t i = 0; i < d->mine.n; i++) {
+		if (d->mine.list[i]->applied.is_off) {
+			rbt_holding_apply(d->mine.list[i], &renewal, 0);
+		}
 	}
 	*ret_failed = reply.failed > 0;
 	return (int)reply.lapsed;

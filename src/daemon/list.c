@@ -7,11 +7,11 @@
 #include "daemon/daemon.h"
 #include "util/time.h"
 
-const char *list_raising_text(bool is_priority, bool is_weight)
+const char *list_raising_text(uint32_t keys)
 {
-	return is_priority ? "raising above normal"
-	       : is_weight ? "raising a weight"
-			   : "raising a limit";
+	return (keys & RBT_TREAT_BIT(PRIORITY)) != 0 ? "raising above normal"
+	       : (keys & RBT_TREAT_BIT(WEIGHT)) != 0 ? "raising a weight"
+						     : "raising a limit";
 }
 
 static const char *denial_text(enum rbt_denial denial)
@@ -49,11 +49,13 @@ bool list_has_no_slices(struct daemon *d, const struct program *p)
 	return any;
 }
 
-static bool is_amd(struct daemon *d, const struct program *p)
+/* Such a device; not one that has only not said yet what slices its tasks have. */
+static bool is_without_slices(const struct program *p)
 {
 	const struct hold *h = LIST_FIRST(&p->holds);
+	const struct rbt_backend *b = h != NULL ? rbt_backend_by_id(h->backend) : NULL;
 
-	return h != NULL && rbt_holdings_find(&d->mine, h->id)->rec.backend == RBT_BACKEND_AMD;
+	return b != NULL && !b->has_slices;
 }
 
 /* Whether one of them does not count. */
@@ -61,7 +63,7 @@ static bool has_too_high_limits(struct daemon *d, const struct program *p)
 {
 	struct rbt_limits now = limits_in_force(d, p);
 
-	return memcmp(&now, &p->limits, sizeof(now)) != 0;
+	return memcmp(&now, &p->treat.limits, sizeof(now)) != 0;
 }
 
 const char *list_note(struct daemon *d, const struct program *p)
@@ -77,17 +79,21 @@ const char *list_note(struct daemon *d, const struct program *p)
 	if (p->error < 0) {
 		return strerror(-p->error);
 	}
+	if (program_is_beyond(p)) {
+		snprintf(text, sizeof(text), "left alone: Rubato schedules %d other GPUs already",
+			RBT_MAX_GPUS);
+		return text;
+	}
 	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
 		return "has more tasks than are known: not all of them obey";
 	}
-	if (p->denial == RBT_DENIED_NOTHING && p->timeslice_us != 0 && is_amd(d, p) &&
+	if (p->denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 && is_without_slices(p) &&
 		list_has_no_slices(d, p)) {
 		return LIST_NO_SLICES;
 	}
-	if (p->denial == RBT_DENIED_NOTHING &&
-		(p->wants_priority || p->wants_weight || has_too_high_limits(d, p))) {
-		snprintf(text, sizeof(text), "%s " LIST_RAISING,
-			list_raising_text(p->wants_priority, p->wants_weight), d->admin_group);
+	if (p->denial == RBT_DENIED_NOTHING && (p->refused != 0 || has_too_high_limits(d, p))) {
+		snprintf(text, sizeof(text), "%s " LIST_RAISING, list_raising_text(p->refused),
+			d->admin_group);
 		return text;
 	}
 	return denial_text(p->denial);
@@ -98,15 +104,14 @@ static bool is_held_back(enum rbt_denial denial)
 	return denial != RBT_DENIED_NOTHING && denial != RBT_DENIED_SUSPENDED;
 }
 
-static void fill_task(const struct hold *h, const struct rbt_holding *mine, uint32_t i,
-	struct rbt_task_state *ret)
+static void fill_task(const struct rbt_holding *mine, uint32_t i, struct rbt_task_state *ret)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 	const struct rbt_task *t = &mine->rec.tasks[i];
-	bool is_off = t->kind == RBT_TASK_COMPUTE ? h->off != RBT_ON : h->rest_off;
 
-	*ret = (struct rbt_task_state){
-		.task = *t, .suspended = is_off, .backend = (uint16_t)mine->rec.backend};
+	*ret = (struct rbt_task_state){.task = *t,
+		.suspended = rbt_applied_is_off(&mine->applied, t->kind),
+		.backend = (uint16_t)mine->rec.backend};
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 
@@ -128,11 +133,12 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	struct rbt_msg_program msg = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_PROGRAM},
 		.pid = p->pid,
-		.uid = p->uid,
-		.priority = p->priority,
+		.uid = program_owner(p),
+		.priority = p->treat.priority,
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
 			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
 			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
+			 (p->peer != NULL && p->peer->is_older ? RBT_PROGRAM_OLDER : 0) |
 			 (is_held_back(p->denial) || program_missing_cap(d, p) != 0
 					 ? RBT_PROGRAM_HELD_BACK
 					 : 0),
@@ -149,11 +155,11 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	snprintf(msg.note, sizeof(msg.note), "%s",
 		note[0] != '\0' ? note : accounting_reserve_note(d, p));
 	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		const struct rbt_holding *mine = h->mine;
 		for (uint32_t i = 0;
 			i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {
 			struct rbt_task_state state;
-			fill_task(h, mine, i, &state);
+			fill_task(mine, i, &state);
 			memcpy(buf + at, &state, sizeof(state));
 			at += sizeof(state);
 			msg.n_tasks++;
@@ -171,7 +177,7 @@ static void fill_origin(const struct program *p, struct rbt_program_origin *ret)
 {
 	*ret = (struct rbt_program_origin){0};
 	snprintf(ret->rule, sizeof(ret->rule), "%s", p->rule);
-	snprintf(ret->group, sizeof(ret->group), "%s", p->group_name);
+	snprintf(ret->group, sizeof(ret->group), "%s", p->treat.group);
 }
 
 size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf, size_t size)
@@ -181,7 +187,8 @@ size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf,
 	struct rbt_program_origin origin;
 	struct rbt_program_reserve reserve;
 	size_t n = describe(d, p, buf,
-		size - sizeof(turns) - sizeof(account) - sizeof(origin) - sizeof(reserve));
+		size - sizeof(turns) - sizeof(account) - sizeof(origin) - sizeof(reserve) -
+			sizeof(p->treat));
 
 	if (flags != 0) {
 		accounting_fill(d, p, &account); /* first: it brings the turns up to date too */
@@ -204,6 +211,10 @@ size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf,
 		accounting_fill_reserve(d, p, &reserve);
 		memcpy(buf + n, &reserve, sizeof(reserve));
 		n += sizeof(reserve);
+	}
+	if ((flags & RBT_LIST_TREAT) != 0) {
+		memcpy(buf + n, &p->treat, sizeof(p->treat));
+		n += sizeof(p->treat);
 	}
 	return n;
 }

@@ -13,11 +13,11 @@
 struct daemon;
 struct program;
 
-#define LIST_NO_SLICES "AMD queues have no timeslice: set a class or priority"
+#define LIST_NO_SLICES "this GPU has no timeslices that can be set: set a class or priority"
 #define LIST_RAISING   "needs root or membership of group %s"
 
-/* What LIST_RAISING is said of. */
-const char *list_raising_text(bool is_priority, bool is_weight);
+/* What LIST_RAISING is said of: keys of a treatment. */
+const char *list_raising_text(uint32_t keys);
 /* One line for whoever asks how a program fares, valid until the next; empty when it has what it
  * asked for. */
 const char *list_note(struct daemon *d, const struct program *p);

@@ -130,11 +130,12 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	struct program *p;
 	struct hold *h;
 	bool failed = false;
+	static const struct rbt_action lapse = {.op = RBT_ACT_LAPSE};
 
 	d->any_off = false;
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			d->any_off = d->any_off || h->off != RBT_ON;
+			d->any_off = d->any_off || h->mine->applied.is_off;
 		}
 		if (p->suspended && p->resume_at_ns != 0 && p->resume_at_ns <= now_ns) {
 			p->suspended = false;
@@ -150,10 +151,8 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
 			h->stale = true;
-			/* Who is let back once too often takes no harm: h->off stays. */
-			if (!failed) {
-				hold_forget_slices(h);
-			}
+			/* A program that is resumed once too often takes no harm. */
+			rbt_holding_apply(h->mine, &lapse, failed ? -EIO : 0);
 		}
 	}
 	d->dirty = true;

@@ -14,6 +14,7 @@
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/proc.h"
 #include "util/time.h"
 
@@ -46,7 +47,7 @@ struct program *program_next(struct daemon *d, pid_t after)
 
 static void on_exit_of_program(struct daemon *d, struct source *s, uint32_t events)
 {
-	struct program *p = (struct program *)s; /* its first member */
+	struct program *p = RBT_OWNER_OF(s, struct program, pidfd);
 
 	if (p->peer != NULL) {
 		peer_destroy(d, p->peer); /* releases the program too */
@@ -67,6 +68,13 @@ static int identify(struct program *p)
 	return r == 0 && rbt_pidfd_has_exited(p->pidfd.fd) ? -ESRCH : r;
 }
 
+uid_t program_owner(const struct program *p)
+{
+	uid_t uid;
+
+	return rbt_proc_uid(p->pid, &uid) == 0 && !rbt_pidfd_has_exited(p->pidfd.fd) ? uid : p->uid;
+}
+
 /* 0, or -errno with nothing kept. */
 static int program_init(struct daemon *d, struct program *p, int pidfd)
 {
@@ -75,8 +83,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 	if (fd < 0) {
 		return pidfd >= 0 ? -errno : pidfd;
 	}
-	p->priority = RBT_PRIORITY_NORMAL;
-	p->weight = 1;
+	p->treat = RBT_TREATMENT_INIT;
 	accounting_start(p);
 	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
 	LIST_INIT(&p->holds);
@@ -129,7 +136,10 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 
 	/* The name is that of its user's group, so that nobody can join, and stall, another's. */
 	p->group_is_shared = is_shared;
-	snprintf(p->group_name, sizeof(p->group_name), "%s", name);
+	memset(p->treat.group, 0, sizeof(p->treat.group));
+	memcpy(p->treat.group, name, strnlen(name, sizeof(p->treat.group) - 1));
+	p->treat.said &= ~RBT_TREAT_BIT(GROUP);
+	p->treat.said |= name[0] != '\0' ? RBT_TREAT_BIT(GROUP) : 0;
 	p->group = 0;
 	d->dirty = true;
 	if (name[0] == '\0') {
@@ -137,7 +147,7 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 	}
 	LIST_FOREACH (q, &d->programs, link) {
 		if (q != p && q->group != 0 && q->group_is_shared == is_shared &&
-			(is_shared || q->uid == p->uid) && strcmp(q->group_name, name) == 0) {
+			(is_shared || q->uid == p->uid) && strcmp(q->treat.group, name) == 0) {
 			p->group = q->group;
 			return;
 		}
@@ -148,18 +158,19 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 /* Negative when the hand could not do it, or there is none. */
 static int restore_by_hand(struct daemon *d, struct hold *h)
 {
+	const struct rbt_applied *a = &h->mine->applied;
 	int first = 0, r;
 
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (h->slice_us[gpu] != 0 && (r = hand_set_slice(d, h, gpu, 0)) < 0) {
+		if (a->slice_us[gpu] != 0 && (r = hand_set_slice(d, h, gpu, 0, 0)) < 0) {
 			first = r;
 		}
-		if (h->copy_runlists[gpu] != 0 &&
-			(r = hand_set_copy_slice(d, h, gpu, RBT_ALL_RUNLISTS, 0)) < 0) {
+		if (a->copy_runlists[gpu] != 0 &&
+			(r = hand_set_slice(d, h, gpu, RBT_ALL_RUNLISTS, 0)) < 0) {
 			first = r;
 		}
 	}
-	if (h->off != RBT_ON && (r = hand_resume(d, h)) < 0) {
+	if (a->is_off && (r = hand_resume(d, h)) < 0) {
 		first = r;
 	}
 	return first;
@@ -167,15 +178,15 @@ static int restore_by_hand(struct daemon *d, struct hold *h)
 
 static void hold_release(struct daemon *d, struct program *p, struct hold *h)
 {
-	int r = restore_by_hand(d, h);
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	int r = h->mine != NULL ? restore_by_hand(d, h) : 0;
 
 	/* By our own copy of its file; and if even that does not go, somebody must know. (Who may
 	 * not write has not changed anything before, either.) */
-	r = r < 0 && mine != NULL ? rbt_holding_restore(mine) : 0;
+	r = r < 0 ? rbt_holding_restore(h->mine) : 0;
 	if (r < 0 && r != -EPERM && r != -EACCES) {
-		state_keep(d, p, &mine->rec);
+		state_keep(d, p, &h->mine->rec);
 	}
+	edge_release(p, h);
 	/* It may have an older record though it lacks the current one. */
 	if (d->hand_pid > 0) {
 		hand_drop(d, h->id);
@@ -245,7 +256,6 @@ static struct hold *make_hold(
 	h->backend = rec->backend;
 	h->client = rec->client;
 	h->board_fd = -1;
-	h->level = HOLD_LEVEL_OWN;
 	p->n_holds++;
 	LIST_INSERT_HEAD(&p->holds, h, link);
 	return h;
@@ -293,8 +303,8 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 	if (b == NULL) {
 		return -EOPNOTSUPP;
 	}
-	if (rec->backend == RBT_BACKEND_AMD &&
-		(rec->client != (uint32_t)p->pid || has_agent != from_shim)) {
+	if ((b->client_is_pid && rec->client != (uint32_t)p->pid) ||
+		(b->check_file != NULL && has_agent != from_shim)) {
 		return -EBADMSG;
 	}
 	if (has_agent && rec->fd < 0 && old != NULL && (old->flags & RBT_RECORD_AGENT) != 0) {
@@ -311,10 +321,32 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 	return r == 0 && is_anothers(d, p, rec) ? -EBUSY : r;
 }
 
+/* Gives its GPUs their index. Says so if there are too many, and has not been before. */
+static void number_gpus(
+	struct daemon *d, struct program *p, struct hold *h, const struct rbt_record *rec)
+{
+	bool was_beyond = program_is_beyond(p);
+	char name[RBT_GPU_NAME_MAX];
+
+	h->is_beyond = false;
+	for (uint32_t i = 0; i < rec->n_tasks && !h->is_beyond; i++) {
+		struct rbt_gpu gpu = {.backend = rec->backend, .minor = rec->tasks[i].gpu};
+
+		h->is_beyond = rec->tasks[i].kind != RBT_TASK_OTHER &&
+			       rbt_gpu_index(&d->gpu_table, gpu.backend, gpu.minor) < 0;
+		if (h->is_beyond && !was_beyond && user_may_be_named(p->user)) {
+			rbt_warn("process %d is left alone: it uses GPU %s, and Rubato schedules "
+				 "%d other GPUs already, which is its maximum",
+				(int)p->pid, rbt_gpu_name(gpu, name), RBT_MAX_GPUS);
+		}
+	}
+}
+
 /* What a record that is new, or has changed, means for its program. */
 static void take_up(struct daemon *d, struct program *p, struct hold *h)
 {
-	struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	static const struct rbt_action no_watch = {.op = RBT_ACT_WATCH};
+	struct rbt_holding *mine = h->mine;
 
 	if (!rbt_record_is_new(&mine->rec)) {
 		h->new_since_ns = 0;
@@ -323,16 +355,17 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 	} else if (rbt_now_ns() >= h->new_since_ns + SETUP_NS) {
 		rbt_record_make_old(&mine->rec);
 	}
+	number_gpus(d, p, h, &mine->rec);
 	enum left left = state_take(d, p->pid, h->backend, h->client);
 	/* Its own slices are said again: this record knows them. */
-	mine->slices_changed = mine->slices_changed || left != LEFT_NOTHING;
+	if (left != LEFT_NOTHING) {
+		rbt_holding_assume_slices(mine);
+	}
 	if (left == LEFT_CHANGED) {
 		/* Left behind by a scheduler that was killed: put it back before anything else. */
-		mine->suspended = true;
+		rbt_holding_assume_off(mine);
+		/* What the driver refuses stays marked, and is tried again with the rest. */
 		rbt_holding_restore(mine);
-		/* What the driver refused is tried again with the rest. */
-		h->off = mine->suspended ? RBT_OFF_COMMAND : h->off;
-		h->rest_off = mine->suspended || h->rest_off;
 	}
 	/* Nothing is half suspended: what it has made since would run on. */
 	if (p->suspended && program_is_partial(d, p)) {
@@ -345,7 +378,7 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 		byhand_note(d, p->pid, p->start_time, false);
 	}
 	h->in_hand = false;
-	h->watch_us = 0;
+	rbt_holding_apply(mine, &no_watch, 0);
 	h->stale = true;
 	d->dirty = true;
 }
@@ -376,7 +409,8 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		}
 		return r;
 	}
-	r = rbt_holdings_put(&d->mine, h->id, p->force, rec);
+	r = rbt_holdings_put(&d->mine, h->id, p->treat.force != 0, rec);
+	h->mine = rbt_holdings_find(&d->mine, h->id);
 	if (r < 0) {
 		hold_release(d, p, h);
 		return r;
@@ -430,7 +464,8 @@ void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, 
 
 uint64_t program_wanted_us(const struct program *p)
 {
-	return p->timeslice_us != 0 ? p->timeslice_us : rbt_priority_timeslice_us(p->priority);
+	return p->treat.timeslice_us != 0 ? p->treat.timeslice_us
+					  : rbt_priority_timeslice_us(p->treat.priority);
 }
 
 void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns)
@@ -461,6 +496,18 @@ bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret
 	return false;
 }
 
+bool program_is_beyond(const struct program *p)
+{
+	const struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		if (h->is_beyond) {
+			return true;
+		}
+	}
+	return false;
+}
+
 bool program_is_partial(struct daemon *d, const struct program *p)
 {
 	struct hold *h;
@@ -473,49 +520,29 @@ bool program_is_partial(struct daemon *d, const struct program *p)
 	return p->has_more;
 }
 
-struct wish program_wish(const struct program *p)
+void program_set_treatment(struct program *p, const struct rbt_treatment *t, uint32_t granted)
 {
-	return (struct wish){
-		.priority = p->priority,
-		.weight = p->weight,
-		.timeslice_us = p->timeslice_us,
-		.limits = p->limits,
-		.is_reserve_granted = p->is_reserve_granted,
-		.is_share_granted = p->is_share_granted,
-		.is_trusted = p->is_trusted,
-		.force = p->force,
-	};
-}
+	const uint32_t group = RBT_TREAT_BIT(GROUP);
+	struct rbt_treatment old = p->treat;
 
-void program_set_wish(struct program *p, const struct wish *wish)
-{
-	p->priority = wish->priority;
-	p->weight = wish->weight;
-	p->timeslice_us = wish->timeslice_us;
-	p->limits = wish->limits;
-	p->is_reserve_granted = wish->is_reserve_granted != 0;
-	p->is_share_granted = wish->is_share_granted != 0;
-	p->is_trusted = wish->is_trusted != 0;
+	p->treat = *t;
+	/* The launcher or the rule chooses the group. */
+	memcpy(p->treat.group, old.group, sizeof(old.group));
+	p->treat.said = (t->said & ~group) | (old.said & group);
 	/* What was forced must be undone by force, too. */
-	p->force = p->force || wish->force != 0;
+	if ((old.force | t->force) != 0) {
+		p->treat.force = 1;
+		p->treat.said |= RBT_TREAT_BIT(FORCE);
+	}
+	p->granted = granted;
 }
 
 bool program_is_plain(const struct program *p)
 {
-	return !p->suspended && p->timeslice_us == 0 && p->priority == RBT_PRIORITY_NORMAL &&
-	       p->limits.max_reserve_ms == 0 && p->limits.min_share_permille == 0;
-}
+	const struct rbt_treatment *t = &p->treat;
 
-bool hold_has_slices(const struct hold *h, uint32_t gpu)
-{
-	return h->slice_us[gpu] != 0 || h->copy_runlists[gpu] != 0;
-}
-
-void hold_forget_slices(struct hold *h)
-{
-	memset(h->slice_us, 0, sizeof(h->slice_us));
-	memset(h->copy_us, 0, sizeof(h->copy_us));
-	memset(h->copy_runlists, 0, sizeof(h->copy_runlists));
+	return !p->suspended && t->timeslice_us == 0 && t->priority == RBT_PRIORITY_NORMAL &&
+	       t->limits.max_reserve_ms == 0 && t->limits.min_share_permille == 0;
 }
 
 bool program_is_changed(const struct program *p)
@@ -524,7 +551,8 @@ bool program_is_changed(const struct program *p)
 
 	LIST_FOREACH (h, &p->holds, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			if (h->off != RBT_ON || hold_has_slices(h, gpu)) {
+			if (h->mine->applied.is_off ||
+				rbt_applied_has_slices(&h->mine->applied, gpu)) {
 				return true;
 			}
 		}

@@ -76,7 +76,8 @@ static uint32_t locks_in_use(struct daemon *d)
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
 			for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-				in_use |= (uint32_t)hold_has_slices(h, gpu) << gpu;
+				in_use |= (uint32_t)rbt_applied_has_slices(&h->mine->applied, gpu)
+					  << gpu;
 			}
 		}
 	}

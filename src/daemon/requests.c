@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 		answer(peer, -ESRCH, "is not managed");
 		return NULL;
 	}
-	if (!may_touch(peer, p->uid)) {
+	if (!may_touch(peer, program_owner(p))) {
 		answer(peer, -EPERM, "belongs to another user");
 		return NULL;
 	}
@@ -112,9 +113,10 @@ static void allow_force(struct daemon *d, struct program *p)
 {
 	struct hold *h;
 
-	p->force = true;
+	p->treat.force = 1;
+	p->treat.said |= RBT_TREAT_BIT(FORCE);
 	LIST_FOREACH (h, &p->holds, link) {
-		rbt_holdings_find(&d->mine, h->id)->force = true;
+		h->mine->force = true;
 		h->in_hand = false;
 	}
 }
@@ -122,7 +124,7 @@ static void allow_force(struct daemon *d, struct program *p)
 /* Whether a task of the program would get more than its driver gives. */
 static bool is_longer(const struct program *p, uint64_t timeslice_us)
 {
-	for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
 		if (tasks->n_compute > 0 && timeslice_us > tasks->own_us) {
 			return true;
@@ -132,39 +134,42 @@ static bool is_longer(const struct program *p, uint64_t timeslice_us)
 }
 
 /* Whether the peer may give a program that much; after an answer if not. */
-static bool check_rights(
-	struct daemon *d, struct peer *peer, const struct wish *old, const struct wish *wish)
+static bool check_rights(struct daemon *d, struct peer *peer, const struct rbt_treatment *old,
+	const struct rbt_treatment *now)
 {
 	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
-	bool is_raise = wish->priority > old->priority && !may_raise(peer, wish->priority);
-	bool is_heavier = wish->weight > old->weight && !is_trusted;
+	uint32_t raised = 0;
 
-	if (is_raise || is_heavier ||
-		(!is_trusted && limits_take_more(d, &old->limits, &wish->limits))) {
-		answer(peer, -EPERM, "%s " LIST_RAISING, list_raising_text(is_raise, is_heavier),
-			d->admin_group);
-		return false;
+	if (now->priority > old->priority && !may_raise(peer, now->priority)) {
+		raised |= RBT_TREAT_BIT(PRIORITY);
 	}
-	return true;
+	if (now->weight > old->weight && !is_trusted) {
+		raised |= RBT_TREAT_BIT(WEIGHT);
+	}
+	if (!is_trusted && limits_take_more(d, &old->limits, &now->limits)) {
+		raised |= RBT_TREAT_BIT(MAX_RESERVE) | RBT_TREAT_BIT(MIN_SHARE);
+	}
+	if (raised != 0) {
+		answer(peer, -EPERM, "%s " LIST_RAISING, list_raising_text(raised), d->admin_group);
+	}
+	return raised == 0;
 }
 
 /* Whether the peer may have that; after an answer if not. */
 static bool check_renice(struct daemon *d, struct peer *peer, const struct program *p,
-	const struct wish *old, const struct wish *wish, uint64_t said_us)
+	const struct rbt_treatment *old, const struct rbt_treatment *over)
 {
-	if (wish->priority > RBT_PRIORITY_MAX || said_us > RBT_TIMESLICE_MAX_US ||
-		wish->weight > RBT_WEIGHT_MAX || !rbt_limits_are_right(&wish->limits)) {
-		answer(peer, -EINVAL, "priority, timeslice, weight or limit out of range");
-		return false;
-	}
-	if (said_us != 0 && list_has_no_slices(d, p)) {
+	struct rbt_treatment now = *old;
+
+	rbt_treatment_merge(&now, over);
+	if (over->timeslice_us != 0 && list_has_no_slices(d, p)) {
 		answer(peer, -EOPNOTSUPP, LIST_NO_SLICES);
 		return false;
 	}
-	if (!check_rights(d, peer, old, wish)) {
+	if (!check_rights(d, peer, old, &now)) {
 		return false;
 	}
-	if (is_longer(p, said_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
+	if (is_longer(p, over->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
 		answer(peer, -EPERM, "a slice longer than the driver's " LIST_RAISING,
 			d->admin_group);
 		return false;
@@ -172,98 +177,108 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 	return true;
 }
 
-static uint32_t new_limit(uint32_t old, uint32_t said)
+/* A limit stays granted if a user without the right to raise changes it: check_rights() has made
+ * sure that it did not become more. */
+static uint32_t new_grants(const struct peer *peer, uint32_t old, const struct rbt_treatment *over)
 {
-	return said == 0 ? old : said == RBT_LIMIT_DEFAULT ? 0 : said;
-}
-
-/* Whoever has no rights may change one that was granted: it has not become more. */
-static bool new_grant(bool was_granted, uint32_t said, bool is_trusted)
-{
-	return said == 0 ? was_granted : said != RBT_LIMIT_DEFAULT && (was_granted || is_trusted);
-}
-
-/* What is not said stays as it is; but a slice goes with its priority. */
-static struct wish new_wish(
-	const struct peer *peer, const struct wish *old, const struct rbt_msg_renice *msg)
-{
-	bool is_more = msg->priority != RBT_PRIORITY_KEEP || msg->timeslice_us != 0;
+	const uint32_t trust = RBT_TREAT_BIT(PRIORITY);
 	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
-	const struct rbt_limits *said = &msg->limits;
+	uint32_t granted = (old & ~over->reset) | (is_trusted ? over->said : 0);
 
-	return (struct wish){
-		.priority = msg->priority == RBT_PRIORITY_KEEP ? old->priority : msg->priority,
-		.weight = msg->weight != 0 ? msg->weight : old->weight,
-		.timeslice_us = is_more ? msg->timeslice_us : old->timeslice_us,
-		.limits.max_reserve_ms =
-			new_limit(old->limits.max_reserve_ms, said->max_reserve_ms),
-		.limits.min_share_permille =
-			new_limit(old->limits.min_share_permille, said->min_share_permille),
-		.is_trusted = is_more ? is_trusted : old->is_trusted,
-		.is_reserve_granted =
-			new_grant(old->is_reserve_granted, said->max_reserve_ms, is_trusted),
-		.is_share_granted =
-			new_grant(old->is_share_granted, said->min_share_permille, is_trusted),
-	};
+	if (((over->said | over->reset) & (trust | RBT_TREAT_BIT(TIMESLICE))) != 0) {
+		granted = is_trusted ? granted | trust : granted & ~trust;
+	}
+	return granted;
+}
+
+/* Reads the treatment at the end of a message; answers and returns false if it is wrong. */
+static bool read_treatment(
+	struct peer *peer, const void *buf, size_t size, struct rbt_treatment *ret)
+{
+	const size_t head = offsetof(struct rbt_msg_renice, treat);
+	int r = size < head ? -EBADMSG
+			    : rbt_treatment_decode((const char *)buf + head, size - head, ret);
+
+	if (r == -EINVAL) {
+		answer(peer, r, "priority, timeslice, weight or limit out of range");
+	} else if (r < 0) {
+		answer(peer, r, "not understood");
+	}
+	return r == 0;
 }
 
 /* Of a program that is still to come. */
-static void on_may(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
+static void on_may(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
-	const struct wish old = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
-	struct wish wish = new_wish(peer, &old, msg);
-	bool is_special = rbt_class_of(wish.priority) != RBT_CLASS_NORMAL || wish.timeslice_us != 0;
-	bool force = msg->force != 0 && may_raise(peer, RBT_PRIORITY_MAX);
+	struct rbt_treatment over, now = RBT_TREATMENT_INIT;
 	char why[sizeof(((struct rbt_msg_program *)0)->note)];
 
-	if (!check_rights(d, peer, &old, &wish)) {
+	if (!read_treatment(peer, buf, size, &over)) {
 		return;
 	}
+	rbt_treatment_merge(&now, &over);
+	if (!check_rights(d, peer, &RBT_TREATMENT_INIT, &now)) {
+		return;
+	}
+	bool is_special = rbt_class_of(now.priority) != RBT_CLASS_NORMAL || now.timeslice_us != 0;
+	bool force = now.force != 0 && may_raise(peer, RBT_PRIORITY_MAX);
 	int r = is_special ? drivers_may(RBT_CAP_TIMESLICE, force, why, sizeof(why)) : 0;
 	answer(peer, r, "%s", r < 0 ? why : "");
 }
 
-/* What it was started with and could not have is made up for by what was said since. */
-static void forget_wishes(struct program *p, const struct rbt_msg_renice *msg)
+/* Changes the treatment, or leaves the old one if the driver refuses. */
+static void treat(struct daemon *d, struct peer *peer, struct program *p,
+	const struct rbt_treatment *over, bool force)
 {
-	if (p != NULL) {
-		p->wants_priority = p->wants_priority && msg->priority == RBT_PRIORITY_KEEP;
-		p->wants_weight = p->wants_weight && msg->weight == 0;
+	struct rbt_treatment old = p->treat, now = old;
+	uint32_t granted = p->granted;
+	uint64_t start_time = p->start_time;
+	pid_t pid = p->pid;
+
+	rbt_treatment_merge(&now, over);
+	now.reset = 0;
+	program_set_treatment(p, &now, new_grants(peer, granted, over));
+	/* Once is enough: what was forced must be undone without. */
+	if (force && p->treat.force == 0 && may_raise(peer, RBT_PRIORITY_MAX)) {
+		allow_force(d, p);
 	}
+	peer->answer_priority = now.priority;
+	int r = settle(d, pid);
+	p = program_find(d, pid);
+	if (r == 0) {
+		byhand_note(d, pid, start_time, true);
+	}
+	if (r == 0 && p != NULL) {
+		/* The note about keys refused at the start is out of date. */
+		p->refused &= ~over->said;
+	} else if (r < 0 && p != NULL) {
+		program_set_treatment(p, &old, granted);
+		settle(d, pid);
+	}
+	answer_settled(d, peer, pid, r);
 }
 
-static void on_renice(struct daemon *d, struct peer *peer, const struct rbt_msg_renice *msg)
+static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void *buf, size_t size)
 {
-	struct program *p = find_for(d, peer, msg->pid);
+	struct rbt_treatment over;
 
+	if (!read_treatment(peer, buf, size, &over)) {
+		return;
+	}
+	struct program *p = find_for(d, peer, pid);
 	if (p == NULL) {
 		return;
 	}
-	uint64_t start_time = p->start_time;
-	struct wish old = program_wish(p), wish = new_wish(peer, &old, msg);
+	bool force = over.force != 0;
+	/* The program's launcher or rule chooses its group. */
+	over.said &= ~(RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(FORCE));
+	over.reset &= ~(RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(FORCE));
 	/* What does not count any more is no reason to have it again. */
-	struct wish had = old;
+	struct rbt_treatment had = p->treat;
 	had.limits = limits_in_force(d, p);
-	struct wish more = new_wish(peer, &had, msg);
-	if (!check_renice(d, peer, p, &had, &more, msg->timeslice_us)) {
-		return;
+	if (check_renice(d, peer, p, &had, &over)) {
+		treat(d, peer, p, &over, force);
 	}
-	program_set_wish(p, &wish);
-	/* Once is enough: what was forced must be undone without. */
-	if (msg->force && !p->force && may_raise(peer, RBT_PRIORITY_MAX)) {
-		allow_force(d, p);
-	}
-	peer->answer_priority = wish.priority;
-	int r = settle(d, msg->pid);
-	p = program_find(d, msg->pid);
-	if (r == 0) {
-		byhand_note(d, msg->pid, start_time, true);
-		forget_wishes(p, msg);
-	} else if (p != NULL) {
-		program_set_wish(p, &old);
-		settle(d, msg->pid);
-	}
-	answer_settled(d, peer, msg->pid, r);
 }
 
 /* Also what we did not suspend: somebody else may have, and died. */
@@ -274,8 +289,7 @@ static void resume(struct program *p)
 	p->suspended = false;
 	p->resume_at_ns = 0;
 	LIST_FOREACH (h, &p->holds, link) {
-		h->off = RBT_OFF_COMMAND;
-		h->rest_off = true;
+		rbt_holding_assume_off(h->mine);
 	}
 }
 
@@ -404,7 +418,6 @@ void request_handle(
 	union {
 		struct rbt_msg_header h;
 		struct rbt_msg_pid pid;
-		struct rbt_msg_renice renice;
 		struct rbt_msg_suspend suspend;
 	} msg;
 
@@ -412,10 +425,10 @@ void request_handle(
 	memcpy(&msg, buf, size < sizeof(msg) ? size : sizeof(msg));
 	if (msg.h.type == RBT_MSG_ATTACH) {
 		on_attach(d, peer, buf, size, fds, n_fds);
-	} else if (msg.h.type == RBT_MSG_RENICE && size == sizeof(msg.renice)) {
-		on_renice(d, peer, &msg.renice);
-	} else if (msg.h.type == RBT_MSG_MAY && size == sizeof(msg.renice)) {
-		on_may(d, peer, &msg.renice);
+	} else if (msg.h.type == RBT_MSG_RENICE) {
+		on_renice(d, peer, msg.pid.pid, buf, size);
+	} else if (msg.h.type == RBT_MSG_MAY) {
+		on_may(d, peer, buf, size);
 	} else if (msg.h.type == RBT_MSG_SUSPEND && size == sizeof(msg.suspend)) {
 		on_suspend(d, peer, &msg.suspend);
 	} else if (msg.h.type == RBT_MSG_RESUME && size == sizeof(msg.pid)) {

@@ -23,7 +23,8 @@ static void rouse(struct daemon *d, struct program *p)
 
 	LIST_FOREACH (h, &p->holds, link) {
 		const struct rbt_backend *b = rbt_backend_by_id(h->backend);
-		if (h->off != RBT_ON || h->is_roused || b == NULL || b->rouse == NULL) {
+		if (h->mine->applied.is_off || h->mine->applied.is_roused || b == NULL ||
+			b->rouse == NULL) {
 			continue;
 		}
 		rbt_debug("process %d is roused", (int)p->pid);
@@ -41,25 +42,16 @@ static void plan(struct daemon *d, const struct program *p)
 	}
 }
 
-void rouse_applied(struct daemon *d, struct program *p, uint64_t now_ns)
+void rouse_applied(struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns)
 {
 	struct rbt_board_progress buf;
-	struct hold *h;
-	bool is_off = false, has_gone = false, is_back = false;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		bool was_off = h->was_off;
-
-		h->was_off = h->off != RBT_ON;
-		is_off = is_off || h->was_off;
-		has_gone = has_gone || (h->was_off && !was_off);
-		is_back = is_back || (was_off && !h->was_off);
-	}
-	/* Others may be off for longer: the driver does not always obey. */
-	is_back = is_back || (p->doubt.is_off && !is_off);
-	if (is_back && doubt_let_back(&p->doubt, progress_of(p, &buf), now_ns)) {
-		rouse(d, p);
-	} else if (!is_back && has_gone && !p->doubt.is_off) {
+	/* Other holds may be off for longer: the driver does not always obey. */
+	if ((edge->back & RBT_IS_OFF) != 0) {
+		if (doubt_let_back(&p->doubt, progress_of(p, &buf), now_ns)) {
+			rouse(d, p);
+		}
+	} else if ((edge->gone & RBT_IS_OFF) != 0) {
 		doubt_taken_off(&p->doubt, progress_of(p, &buf), now_ns);
 	}
 	plan(d, p);

@@ -365,12 +365,6 @@ void schedule_stop(struct daemon *d)
 	rbt_sched_destroy(d->sched);
 }
 
-/* Vendors count their GPUs each from 0; to the core they are different ones. */
-static uint32_t gpu_of(const struct rbt_record *rec, const struct rbt_task *t)
-{
-	return rec->backend == RBT_BACKEND_AMD ? RBT_SCHED_MAX_GPUS - 1 - t->gpu : t->gpu;
-}
-
 /* Where a program's tasks are, on one GPU. */
 struct places {
 	uint64_t compute, copy; /* runlists, a bit each */
@@ -411,7 +405,7 @@ static void count_copy(
 /* The program's tasks over all its clients. Those we may not write to are none of ours. */
 static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_params *params)
 {
-	struct places places[RBT_SCHED_MAX_GPUS] = {0};
+	struct places places[RBT_MAX_GPUS] = {0};
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
@@ -421,19 +415,18 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 		}
 		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {
 			const struct rbt_task *t = &mine->rec.tasks[i];
-			if (t->kind == RBT_TASK_OTHER || t->gpu >= RBT_SCHED_MAX_GPUS) {
+			int gpu = rbt_gpu_find(&d->gpu_table, mine->rec.backend, t->gpu);
+			if (gpu < 0) {
 				continue;
 			}
-			uint32_t gpu = gpu_of(&mine->rec, t);
 			if (t->kind == RBT_TASK_COPY) {
 				count_copy(t, &params->tasks[gpu], &places[gpu]);
-				continue;
+			} else if (t->kind == RBT_TASK_COMPUTE) {
+				count_compute(t, &params->tasks[gpu], &places[gpu]);
 			}
-			count_compute(t, &params->tasks[gpu], &places[gpu]);
-			d->amd_gpus |= (uint32_t)(mine->rec.backend == RBT_BACKEND_AMD) << gpu;
 		}
 	}
-	for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		const struct places *at = &places[gpu];
 
 		params->tasks[gpu].compute_runlists = at->has_unknown ? 0 : at->compute;
@@ -441,33 +434,56 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 	}
 }
 
+/* What the core has to know of how a program is to be treated. */
+static void fill_treatment(
+	const struct daemon *d, const struct program *p, struct rbt_sched_params *ret)
+{
+	const struct rbt_treatment *t = &p->treat;
+
+	ret->priority = t->priority;
+	ret->weight = t->weight;
+	ret->group = p->group;
+	ret->timeslice_us = t->timeslice_us;
+	ret->limits = limits_in_force(d, p);
+	ret->may_reserve = (p->granted & RBT_TREAT_BIT(PRIORITY)) != 0;
+}
+
 static void fill_params(
 	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_sched_params *ret)
 {
-	uint64_t until_ns = 0;
+	uint64_t ignored;
 
 	*ret = (struct rbt_sched_params){0};
-	ret->priority = p->priority;
-	ret->weight = p->weight;
-	ret->group = p->group;
-	ret->timeslice_us = p->timeslice_us;
-	ret->limits = limits_in_force(d, p);
+	fill_treatment(d, p, ret);
 	ret->suspended = p->suspended;
 	ret->is_known = p->board != NULL;
-	ret->may_reserve = p->is_trusted;
 	/* Half of it off would be worse than none. */
 	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p) ||
 			      !program_may(d, p, RBT_CAP_SUSPEND);
-	if (!program_is_in_setup(p, now_ns, &until_ns)) {
+	if (!program_is_in_setup(p, now_ns, &ignored) && !program_is_beyond(p)) {
 		count_tasks(d, p, ret);
-	} else if (d->retry_ns == 0 || until_ns < d->retry_ns) {
-		d->retry_ns = until_ns;
 	}
 	/* A slice longer than the driver's takes from others, as a priority above normal does. */
-	for (uint32_t gpu = 0; !p->is_trusted && gpu < RBT_SCHED_MAX_GPUS; gpu++) {
-		if (ret->tasks[gpu].n_compute > 0 && p->timeslice_us > ret->tasks[gpu].own_us) {
+	for (uint32_t gpu = 0; !ret->may_reserve && gpu < RBT_MAX_GPUS; gpu++) {
+		if (ret->tasks[gpu].n_compute > 0 &&
+			p->treat.timeslice_us > ret->tasks[gpu].own_us) {
 			ret->timeslice_us = RBT_TIMESLICE_OWN;
 		}
+	}
+}
+
+/* The parameters of a program change by themselves when its setup ends, and when it may be taken
+ * off again: the core is to be told then. */
+static void plan_retell(struct daemon *d, const struct program *p, uint64_t now_ns)
+{
+	uint64_t at_ns = UINT64_MAX;
+
+	(void)program_is_in_setup(p, now_ns, &at_ns);
+	if (now_ns < p->no_turns_until_ns && p->no_turns_until_ns < at_ns) {
+		at_ns = p->no_turns_until_ns;
+	}
+	if (at_ns != UINT64_MAX && (d->retry_ns == 0 || at_ns < d->retry_ns)) {
+		d->retry_ns = at_ns;
 	}
 }
 
@@ -481,7 +497,7 @@ static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_par
 		    a->suspended == b->suspended && a->is_known == b->is_known &&
 		    a->may_reserve == b->may_reserve && a->cannot_suspend == b->cannot_suspend;
 
-	for (uint32_t gpu = 0; same && gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+	for (uint32_t gpu = 0; same && gpu < RBT_MAX_GPUS; gpu++) {
 		const struct rbt_sched_tasks *x = &a->tasks[gpu], *y = &b->tasks[gpu];
 
 		same = x->n_compute == y->n_compute && x->own_us == y->own_us &&
@@ -498,9 +514,7 @@ int schedule_tell(struct daemon *d, struct program *p)
 	int r = 0;
 
 	fill_params(d, p, now_ns, &params);
-	if (now_ns < p->no_turns_until_ns && d->retry_ns == 0) {
-		d->retry_ns = p->no_turns_until_ns;
-	}
+	plan_retell(d, p, now_ns);
 	if (p->sched == NULL) {
 		r = rbt_sched_add(d->sched, now_ns, &params, p, &p->sched);
 	} else if (!is_same(&params, &p->params)) {

@@ -43,6 +43,14 @@ static int take_fd(struct parcel *p)
 	return fd;
 }
 
+/* When the hand looks again at a suspend by itself: the device is not told. */
+static void set_deadline(struct rbt_holding *h, uint64_t deadline_ns)
+{
+	struct rbt_action action = {.op = RBT_ACT_RENEW, .value = deadline_ns};
+
+	rbt_holding_apply(h, &action, 0);
+}
+
 static int hold(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
 {
 	struct rbt_record rec;
@@ -58,14 +66,16 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 		return r;
 	}
 	struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
-	h->slices_changed = h->slices_changed || (req->value & RBT_HAND_SLICES_CHANGED) != 0;
+	if ((req->value & RBT_HAND_SLICES_CHANGED) != 0) {
+		rbt_holding_assume_slices(h);
+	}
 	/* Another hand left some of it off, nobody knows which, and who is off must not be taken
 	 * off twice: so all of it is let back first. Of what it has had from the start, this one
 	 * knows better than whoever asks. */
 	if ((req->value & RBT_HAND_SUSPENDED) != 0 && !is_known) {
-		h->suspended = true;
-		h->deadline_ns = rbt_now_ns() + RETRY_NS;
-		r = rbt_record_mark_off(&h->rec);
+		rbt_holding_assume_off(h);
+		set_deadline(h, rbt_now_ns() + RETRY_NS);
+		r = rbt_holding_mark_channels(h);
 		(void)rbt_holding_resume(h, RBT_SCOPE_ALL);
 	}
 	return r;
@@ -73,14 +83,16 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 
 static void renew(struct hand *hand, uint64_t deadline_ns)
 {
+	struct rbt_action action = {.op = RBT_ACT_RENEW, .value = deadline_ns};
+
 	for (size_t i = 0; i < hand->holdings.n; i++) {
-		if (hand->holdings.list[i].suspended) {
-			rbt_holding_renew(&hand->holdings.list[i], deadline_ns);
+		if (hand->holdings.list[i]->applied.is_off) {
+			(void)rbt_holding_act(hand->holdings.list[i], &action);
 		}
 	}
 }
 
-static int keep_lock(struct hand *hand, uint32_t gpu, int fd)
+static int keep_lock(struct hand *hand, uint64_t gpu, int fd)
 {
 	if (gpu >= RBT_MAX_GPUS) {
 		rbt_close(&fd);
@@ -91,57 +103,33 @@ static int keep_lock(struct hand *hand, uint32_t gpu, int fd)
 	return 0;
 }
 
-static int act(struct hand *hand, const struct rbt_hand_request *req)
+static int watch(struct rbt_holding *h, const struct rbt_action *action, const struct parcel *p)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(h->rec.backend);
+	int fd = p->n_fds > 0 ? p->fds[0] : -1;
+	int r = b == NULL || b->watch == NULL ? -EOPNOTSUPP
+					      : b->watch(&h->rec, fd, (uint32_t)action->value);
+
+	rbt_holding_apply(h, action, r);
+	return r;
+}
+
+static int act(struct hand *hand, const struct rbt_hand_request *req, const struct parcel *p)
 {
 	struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
 
 	if (h == NULL) {
 		return -ENOENT;
 	}
-	switch (req->op) {
-	case RBT_HAND_SET_SLICE:
-		return req->runlists != 0
-			       ? rbt_holding_set_copy_slice(h, req->gpu, req->runlists, req->value)
-			       : rbt_holding_set_slice(h, req->gpu, req->value);
-	case RBT_HAND_SUSPEND:
-		return rbt_holding_suspend(h, req->scope, req->mode, req->value);
+	switch (req->action.op) {
+	case RBT_ACT_ROUSE: /* once the owner has its answer: expire() */
+		rbt_holding_apply(h, &req->action, RBT_UNDERWAY);
+		return 0;
+	case RBT_ACT_WATCH:
+		return watch(h, &req->action, p);
 	default:
-		return rbt_holding_resume(h, req->scope);
+		return rbt_holding_act(h, &req->action);
 	}
-}
-
-static int watch(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
-{
-	const struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
-	const struct rbt_backend *b = h != NULL ? rbt_backend_by_id(h->rec.backend) : NULL;
-
-	if (b == NULL || b->watch == NULL) {
-		return h == NULL ? -ENOENT : -EOPNOTSUPP;
-	}
-	return b->watch(&h->rec, p->n_fds > 0 ? p->fds[0] : -1, (uint32_t)req->value);
-}
-
-static int set_level(struct hand *hand, const struct rbt_hand_request *req)
-{
-	const struct rbt_holding *h = rbt_holdings_find(&hand->holdings, req->id);
-	const struct rbt_backend *b = h != NULL ? rbt_backend_by_id(h->rec.backend) : NULL;
-
-	if (b == NULL || b->set_level == NULL) {
-		return h == NULL ? -ENOENT : -EOPNOTSUPP;
-	}
-	return b->set_level(&h->rec, (uint32_t)req->value);
-}
-
-static int rouse_later(struct hand *hand, uint32_t id)
-{
-	struct rbt_holding *h = rbt_holdings_find(&hand->holdings, id);
-
-	if (h == NULL) {
-		return -ENOENT;
-	}
-	h->is_to_rouse = !h->suspended;
-	h->rouse_scope = RBT_SCOPE_COMPUTE;
-	return 0;
 }
 
 static int execute(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
@@ -152,30 +140,22 @@ static int execute(struct hand *hand, const struct rbt_hand_request *req, struct
 	case RBT_HAND_DROP:
 		rbt_holdings_let_go(&hand->holdings, req->id);
 		return 0;
-	case RBT_HAND_SET_SLICE:
-	case RBT_HAND_SUSPEND:
-	case RBT_HAND_RESUME:
-		return act(hand, req);
+	case RBT_HAND_ACT:
+		return act(hand, req, p);
 	case RBT_HAND_RENEW:
 		renew(hand, req->value);
 		return 0;
-	case RBT_HAND_WATCH:
-		return watch(hand, req, p);
-	case RBT_HAND_LEVEL:
-		return set_level(hand, req);
-	case RBT_HAND_ROUSE:
-		return rouse_later(hand, req->id);
 	case RBT_HAND_KEEP_LOCK:
 	case RBT_HAND_DROP_LOCK:
-		return keep_lock(hand, req->gpu, take_fd(p));
+		return keep_lock(hand, req->value, take_fd(p));
 	default:
 		return -EINVAL;
 	}
 }
 
-static bool is_late(const struct rbt_holding *h, uint64_t now_ns)
+static bool is_late(const struct rbt_applied *a, uint64_t now_ns)
 {
-	return h->suspended && h->deadline_ns <= now_ns;
+	return a->is_off && a->deadline_ns <= now_ns;
 }
 
 /* The owner has stopped in the midst of turns: nobody takes the GPU away from whoever has it, and
@@ -185,14 +165,14 @@ static void end_turns(struct hand *hand, uint64_t now_ns)
 	bool any = false;
 
 	for (size_t i = 0; i < hand->holdings.n; i++) {
-		any = any ||
-		      (hand->holdings.list[i].in_turns && is_late(&hand->holdings.list[i], now_ns));
+		const struct rbt_applied *a = &hand->holdings.list[i]->applied;
+		any = any || (rbt_applied_is_in_turns(a) && is_late(a, now_ns));
 	}
 	for (size_t i = 0; any && i < hand->holdings.n; i++) {
-		struct rbt_holding *h = &hand->holdings.list[i];
+		struct rbt_holding *h = hand->holdings.list[i];
 		hand->failed += rbt_holding_restore_slices(h) < 0;
-		if (h->suspended && h->in_turns) {
-			h->deadline_ns = now_ns;
+		if (rbt_applied_is_in_turns(&h->applied)) {
+			set_deadline(h, now_ns);
 		}
 	}
 }
@@ -205,20 +185,17 @@ static int expire(struct hand *hand)
 
 	end_turns(hand, now_ns);
 	for (size_t i = 0; i < hand->holdings.n; i++) {
-		struct rbt_holding *h = &hand->holdings.list[i];
-		if (!h->suspended) {
-			continue;
-		}
-		if (is_late(h, now_ns)) {
+		struct rbt_holding *h = hand->holdings.list[i];
+		if (is_late(&h->applied, now_ns)) {
 			rbt_debug("suspend of client %#x ran out", h->rec.client);
 			hand->lapsed++;
 			if (rbt_holding_resume(h, RBT_SCOPE_ALL) < 0) {
 				hand->failed++;
-				h->deadline_ns = now_ns + RETRY_NS;
+				set_deadline(h, now_ns + RETRY_NS);
 			}
 		}
-		if (h->suspended && h->deadline_ns < next_ns) {
-			next_ns = h->deadline_ns;
+		if (h->applied.is_off && h->applied.deadline_ns < next_ns) {
+			next_ns = h->applied.deadline_ns;
 		}
 	}
 	/* What a request has just resumed is among them: its reply is sent by now. */
@@ -251,10 +228,11 @@ static bool serve_one(struct hand *hand)
 		reply.error = execute(hand, &req, &p);
 		reply.took_ns = rbt_now_ns() - start_ns;
 		reply.seq = req.seq;
-		rbt_debug(
-			"at %llu us: op %u on %u, scope %u, mode %u, value %llu: %d, took %llu us",
-			(unsigned long long)(start_ns / RBT_NS_PER_US), req.op, req.id, req.scope,
-			req.mode, (unsigned long long)req.value, reply.error,
+		rbt_debug("at %llu us: op %u on %u, action %u, scope %u, mode %u, value %llu: %d, "
+			  "took %llu us",
+			(unsigned long long)(start_ns / RBT_NS_PER_US), req.op, req.id,
+			req.action.op, req.action.scope, req.action.mode,
+			(unsigned long long)req.action.value, reply.error,
 			(unsigned long long)(reply.took_ns / RBT_NS_PER_US));
 	}
 	if (req.op == RBT_HAND_RENEW) {

@@ -9,25 +9,22 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "act/action.h"
+
 enum rbt_hand_op {
 	/* id, force, value = RBT_HAND_*; an encoded RECORD follows; one fd. Replaces the record of
 	 * the same id; what was done to tasks that it does not name is undone */
 	RBT_HAND_HOLD = 1,
 	RBT_HAND_DROP, /* id. Nothing is restored */
-	/* id, gpu, value = µs, 0 for the tasks' own; runlists: of copy tasks, 0: compute tasks */
-	RBT_HAND_SET_SLICE,
-	RBT_HAND_SUSPEND, /* id, scope, mode, value = deadline_ns (monotonic clock) */
-	/* id, scope: ALL, or COMPUTE where nothing else was suspended; REST: compute stays off */
-	RBT_HAND_RESUME,
+	/* id, action: SET_SLICE, SUSPEND, RESUME, ROUSE, LEVEL, or WATCH, with perhaps one fd, the
+	 * board to put what is seen on */
+	RBT_HAND_ACT,
 	/* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
 	RBT_HAND_RENEW,
-	/* gpu; one fd: the GPU's lock, held by both so that it outlives either */
+	/* value = index (backend/gpus.h) of a GPU; one fd: its lock, held by both so that it
+	 * outlives either */
 	RBT_HAND_KEEP_LOCK,
-	RBT_HAND_DROP_LOCK, /* gpu */
-	/* id, value = interval_us, 0: no more; perhaps one fd, the board to put it on */
-	RBT_HAND_WATCH,
-	RBT_HAND_LEVEL, /* id, value: of the backend's set_level() */
-	RBT_HAND_ROUSE, /* id: its compute tasks, which were resumed; after the reply */
+	RBT_HAND_DROP_LOCK, /* value = index of a GPU */
 };
 
 /* Of a HOLD: what was done to it before, by a hand that is gone, and could not be undone. */
@@ -40,14 +37,11 @@ struct rbt_hand_request {
 	uint32_t op;
 	uint32_t seq;
 	uint32_t id;
-	uint32_t gpu;
-	uint32_t scope, mode;
 	uint32_t force;
-	uint32_t pad;
 	uint64_t value;
-	uint64_t runlists;
+	struct rbt_action action;
 };
-static_assert(sizeof(struct rbt_hand_request) == 48, "travels between processes");
+static_assert(sizeof(struct rbt_hand_request) == 72, "travels between processes");
 
 struct rbt_hand_reply {
 	uint32_t seq;

@@ -7,38 +7,6 @@
 
 #include "util/fd.h"
 
-ssize_t rbt_record_encode(
-	const struct rbt_record *rec, enum rbt_msg_type type, void *buf, size_t size)
-{
-	struct rbt_msg_record msg = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = type},
-		.backend = rec->backend,
-		.client = rec->client,
-		.target_fd = rec->target_fd,
-		.n_tasks = rec->n_tasks,
-		.n_channels = rec->n_channels,
-		.flags = rec->flags,
-	};
-	size_t tasks_size = rec->n_tasks * sizeof(struct rbt_task);
-	size_t channels_size = rec->n_channels * sizeof(uint32_t);
-	char *p = buf;
-
-	if (sizeof(msg) + tasks_size + channels_size > size) {
-		return -EMSGSIZE;
-	}
-	memcpy(p, &msg, sizeof(msg));
-	p += sizeof(msg);
-	if (tasks_size > 0) {
-		memcpy(p, rec->tasks, tasks_size);
-		p += tasks_size;
-	}
-	if (channels_size > 0) {
-		memcpy(p, rec->channels, channels_size);
-		p += channels_size;
-	}
-	return p - (char *)buf;
-}
-
 static void *copy_array(const void *src, size_t size)
 {
 	/* malloc(0) may answer NULL, which would read as out of memory. */

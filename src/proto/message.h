@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records to and from messages.
+ * Records from messages, and their sending. What writes them is in encode.h.
  */
 #ifndef RBT_PROTO_MESSAGE_H
 #define RBT_PROTO_MESSAGE_H
@@ -8,21 +8,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "backend/record.h"
-#include "proto/protocol.h"
-
-/* Room for the largest record message. */
-#define RBT_RECORD_MSG_MAX                                                                         \
-	(sizeof(struct rbt_msg_record) + RBT_RECORD_MAX_TASKS * sizeof(struct rbt_task) +          \
-		RBT_RECORD_MAX_CHANNELS * sizeof(uint32_t))
-static_assert(RBT_RECORD_MSG_MAX <= RBT_MSG_MAX, "a record fits in a message");
-
-/* Writes a message of `type` (RECORD or ATTACH) without the fd. Returns its size, or -EMSGSIZE. */
-ssize_t rbt_record_encode(
-	const struct rbt_record *rec, enum rbt_msg_type type, void *buf, size_t size);
+#include "proto/encode.h"
 
 /*
- * Reads one back; *ret has no fd yet (-1). Everything is copied and checked: -EBADMSG for whatever
+ * Reads a record; *ret has no fd yet (-1). Everything is copied and checked: -EBADMSG for whatever
  * does not hold together, -ENOMEM.
  */
 int rbt_record_decode(const void *buf, size_t size, struct rbt_record *ret);

@@ -11,9 +11,11 @@
 #define RBT_PROTO_PROTOCOL_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "backend/record.h"
+#include "proto/treatment.h"
 #include "sched/class.h"
 #include "util/hist.h"
 #include "util/rankgroup.h"
@@ -24,17 +26,10 @@
 /* What the hand calls itself, for ps(1) and for tools that must not take it for a program. */
 #define RBT_HAND_NAME "rubato-hand"
 
-/* Environment between `rubato run` and the shim, and for tools. */
-#define RBT_ENV_SOCKET      "RUBATO_SOCKET"             /* the daemon's control socket */
-#define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR"        /* where socket, lock and state file live */
-#define RBT_ENV_PRIORITY    "RUBATO_PRIORITY"           /* 0…15 */
-#define RBT_ENV_TIMESLICE   "RUBATO_TIMESLICE_US"       /* overrides the priority's slice */
-#define RBT_ENV_WEIGHT      "RUBATO_WEIGHT"             /* 1…1000 */
-#define RBT_ENV_MAX_RESERVE "RUBATO_MAX_RESERVE_MS"     /* 1…3600000 */
-#define RBT_ENV_MIN_SHARE   "RUBATO_MIN_SHARE_PERMILLE" /* 0…100; 0: none */
-#define RBT_ENV_GROUP       "RUBATO_GROUP"              /* of ranks; "none": in none */
-#define RBT_ENV_FORCE       "RUBATO_FORCE"              /* 1: write to unknown drivers too */
-#define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"          /* 1: the shim acts alone */
+/* Environment between `rubato run` and the shim, and for tools; RBT_ENV_TREAT besides. */
+#define RBT_ENV_SOCKET      "RUBATO_SOCKET"      /* the daemon's control socket */
+#define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR" /* where socket, lock and state file live */
+#define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"   /* 1: the shim acts alone */
 
 enum rbt_msg_type {
 	/* from a shim; none is answered, so that nothing in a program ever waits */
@@ -55,8 +50,8 @@ enum rbt_msg_type {
 	/* from the daemon */
 	RBT_MSG_RESULT, /* struct rbt_msg_result */
 	/* struct rbt_msg_program, task states; struct rbt_program_turns, struct
-	 * rbt_program_account, struct rbt_program_origin and struct rbt_program_reserve, each if it
-	 * was asked for */
+	 * rbt_program_account, struct rbt_program_origin, struct rbt_program_reserve and struct
+	 * rbt_treatment, each if it was asked for */
 	RBT_MSG_PROGRAM,
 
 	/* from `rubato run`, header only, not answered: the sender is about to become a program,
@@ -67,19 +62,18 @@ enum rbt_msg_type {
 	 * place of any that was sent before. After HELLO. */
 	RBT_MSG_BOARD,
 
-	/* from a shim, struct rbt_msg_weight, not answered. After HELLO; without it, 1. */
+	/* from shims of version 0.1.0: daemon/peers/older.c */
 	RBT_MSG_WEIGHT,
-
-	/* from a shim, struct rbt_msg_group, not answered. After HELLO; without it, in no group. */
 	RBT_MSG_GROUP,
-
-	/* from a shim, struct rbt_msg_limits, not answered. After HELLO; without it, those of the
-	 * configuration. */
 	RBT_MSG_LIMITS,
 
 	/* from `rubato run`, struct rbt_msg_renice of which pid does not count, answered by one
 	 * RESULT: whether a program of the sender's may have that. */
 	RBT_MSG_MAY,
+
+	/* from a shim, struct rbt_msg_treat, not answered. It comes after HELLO, and replaces an
+	 * earlier one. */
+	RBT_MSG_TREAT,
 };
 
 struct rbt_msg_header {
@@ -87,15 +81,18 @@ struct rbt_msg_header {
 	uint32_t type; /* enum rbt_msg_type */
 };
 
-/* How a program wants to be treated. timeslice_us 0: by its priority. */
+/* A HELLO of 24 or 32 bytes is from a shim of version 0.1.0 (daemon/peers/older.c). */
 struct rbt_msg_hello {
 	struct rbt_msg_header h;
-	uint32_t priority;
-	uint32_t force;
-	uint64_t timeslice_us;
 	/* When the program was loaded, on the monotonic clock: what users said of the process
-	 * before was about another one. Shims of version 0.1.0 end before this. */
+	 * before was about another one. */
 	uint64_t loaded_ns;
+};
+
+/* How the program is to be treated, by its environment. */
+struct rbt_msg_treat {
+	struct rbt_msg_header h;
+	struct rbt_treatment treat; /* last, because its size depends on the sender's version */
 };
 
 /* Replaces what was known of this client of this program. */
@@ -115,28 +112,12 @@ struct rbt_msg_client {
 	uint32_t client;
 };
 
-struct rbt_msg_weight {
-	struct rbt_msg_header h;
-	uint32_t weight;
-	uint32_t pad;
-};
-
-struct rbt_msg_limits {
-	struct rbt_msg_header h;
-	struct rbt_limits limits;
-};
-
-/* The program is a rank of the job of that name of its user. */
-struct rbt_msg_group {
-	struct rbt_msg_header h;
-	char name[RBT_GROUP_NAME_MAX]; /* printable, NUL-terminated */
-};
-
 enum {
 	RBT_LIST_TURNS = 1 << 0,
 	RBT_LIST_ACCOUNT = 1 << 1,
 	RBT_LIST_ORIGIN = 1 << 2,
 	RBT_LIST_RESERVE = 1 << 3,
+	RBT_LIST_TREAT = 1 << 4,
 };
 
 struct rbt_msg_pid {
@@ -145,18 +126,12 @@ struct rbt_msg_pid {
 	uint32_t flags; /* of a LIST: RBT_LIST_* */
 };
 
-#define RBT_PRIORITY_KEEP UINT32_MAX
-#define RBT_LIMIT_DEFAULT (UINT32_MAX - 1) /* what the configuration says, from now on */
-
+/* A key that is neither said nor reset stays as it is. */
 struct rbt_msg_renice {
 	struct rbt_msg_header h;
 	int32_t pid;
-	uint32_t priority; /* or RBT_PRIORITY_KEEP */
-	uint32_t force;
-	uint32_t weight; /* 0: as it is */
-	/* 0: by priority; as it is when there is only a weight, or limits */
-	uint64_t timeslice_us;
-	struct rbt_limits limits; /* each 0: as it is; or RBT_LIMIT_DEFAULT */
+	uint32_t pad;
+	struct rbt_treatment treat; /* last, because its size depends on the sender's version */
 };
 
 struct rbt_msg_suspend {
@@ -178,6 +153,7 @@ enum {
 	RBT_PROGRAM_SUSPENDED = 1 << 1,
 	RBT_PROGRAM_HELD_BACK = 1 << 2,
 	RBT_PROGRAM_WAITING = 1 << 3, /* kept off by turns or a reserve, not by command */
+	RBT_PROGRAM_OLDER = 1 << 4,   /* its shim is of version 0.1.0 */
 };
 
 struct rbt_msg_program {
@@ -259,10 +235,10 @@ struct rbt_task_state {
 	uint16_t backend; /* enum rbt_backend_id: whose GPU task.gpu is */
 };
 
-static_assert(sizeof(struct rbt_msg_hello) == 32, "wire");
+static_assert(sizeof(struct rbt_msg_hello) == 16, "wire");
+static_assert(offsetof(struct rbt_msg_treat, treat) == 8, "wire");
 static_assert(sizeof(struct rbt_msg_record) == 32, "wire");
-static_assert(sizeof(struct rbt_msg_limits) == 16, "wire");
-static_assert(sizeof(struct rbt_msg_renice) == 40, "wire");
+static_assert(offsetof(struct rbt_msg_renice, treat) == 16, "wire");
 static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
 static_assert(sizeof(struct rbt_program_turns) == 96, "wire");
 static_assert(sizeof(struct rbt_program_account) == 568, "wire");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Admission: equals share by slice, so each further latency program on a GPU makes the others
- * slower. Beyond the limit they are treated as normal programs, and take the places of those who
- * leave in the order they came.
+ * Admission: latency programs share by slice, so each further one on a GPU makes the others slower.
+ * Programs beyond the limit are treated as normal. When a latency program leaves, they take its
+ * place in the order they came.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -57,10 +57,11 @@ void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p)
 	}
 }
 
-/* Two with long slices would wait for each other; but nobody for one that is suspended. */
+/* Finds latency programs that may have a long slice: two with long slices would wait for each
+ * other. A suspended program does not count. */
 static void find_sole(struct rbt_sched *s)
 {
-	uint32_t counts[RBT_SCHED_MAX_GPUS] = {0};
+	uint32_t counts[RBT_MAX_GPUS] = {0};
 
 	for (uint32_t i = 0; i < s->n_latency; i++) {
 		const struct rbt_sched_prog *p = s->latency[i];
@@ -86,7 +87,7 @@ static void find_sole(struct rbt_sched *s)
 
 void rbt_admit(struct rbt_sched *s)
 {
-	uint32_t counts[RBT_SCHED_MAX_GPUS] = {0};
+	uint32_t counts[RBT_MAX_GPUS] = {0};
 	uint32_t limit = s->config.max_latency;
 
 	for (uint32_t i = 0; i < s->n_latency; i++) {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is busy. That a program has begun is reported; that it has ended is for us to find out, by
- * looking at its board when it matters: a latency program's while it is busy, whoever has the turn
- * while somebody else waits for it, and other programs when a reserve would take them off.
+ * Decides which programs are busy. The start of activity is reported. The core finds the end
+ * itself, by polling the program's board when it matters: for a latency program while it is busy,
+ * for the program in its turn while another waits, and for other programs when a reserve would take
+ * them off.
  */
 #include "sched/impl.h"
 
-/* No look sooner than this after the last: the clock of whoever ticks us is no better. */
+/* The shortest interval between polls: the caller's timers are not more exact. */
 #define POLL_NS UINT64_C(50000)
 /*
- * Each look wakes us, at 15 to 40 us of a core. So a program is not looked at before its request
- * has lasted as long as the shortest of late did, then closely when its end is expected, and less
- * and less often otherwise: the end is found a few per cent of the request late at most.
+ * Each poll wakes the daemon, which costs 15 to 40 us of a core. So a program is not polled before
+ * its request has lasted as long as the shortest recent one, then often around its expected end,
+ * and less and less often after that: the end is found at most a few per cent of the request late.
  */
 #define BLIND_MAX_NS UINT64_C(10000000)
 #define WAIT_MIN_NS  UINT64_C(200000)
@@ -20,14 +21,15 @@
 #define EARLY_SHARE  8
 #define CLOSE_MIN_NS UINT64_C(150000)
 #define CLOSE_SHARE  4
-/* Where the return of a synchronisation is told, it is not looked at before its request has lasted
- * twice as long. But one that synchronises all the time must not wake us each time; and one that
- * ended its last requests without is looked at, with a try now and then. */
+/* If the return of a synchronisation is reported, the program is not polled before its request has
+ * lasted twice as long. A program that synchronises all the time must not cause a report each time.
+ * A program whose last requests ended without a report is polled, and a report is tried now and
+ * then. */
 #define AWAITS_MAX   4
 #define AWAIT_MAX_NS UINT64_C(5000000)
 #define UNHEARD_MAX  2
 #define TRY_EVERY    64
-/* How often the wait for the next probe is doubled: up to 8 times. */
+/* The interval between probes grows up to 8 times. */
 #define PROBE_MOST 8
 
 static bool has_open_request(const struct rbt_sched *s, const struct rbt_sched_prog *p)
@@ -40,37 +42,36 @@ bool rbt_prog_is_wanting(const struct rbt_sched *s, const struct rbt_sched_prog 
 	return p->mask != 0 && (!p->params.is_known || p->busy || has_open_request(s, p));
 }
 
-void rbt_busy_note(
-	struct rbt_sched *s, struct rbt_sched_prog *p, const struct rbt_activity *activity)
+static void note(struct rbt_sched *s, struct rbt_sched_prog *p, const struct rbt_activity *activity)
 {
-	/* What a program writes about itself may be nonsense. */
+	/* The board is the program's word, which may be nonsense. */
 	uint64_t last_ns = activity->last_ns < s->now_ns ? activity->last_ns : s->now_ns;
 
 	p->last_ns = last_ns > p->last_ns ? last_ns : p->last_ns;
 	p->waiting = activity->waiting;
 	p->in_flight = activity->in_flight;
 	if (p->waiting) {
-		p->patience_ns = 0; /* its silences end with a wait */
+		p->patience_ns = 0; /* its silences end with a synchronisation */
 		if (p->submit_ns == RBT_NEVER && p->last_ns >= p->first_ns) {
 			p->submit_ns = p->last_ns - p->first_ns;
 		}
 	}
 }
 
-static void look(struct rbt_sched *s, struct rbt_sched_prog *p)
+static void poll_board(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	struct rbt_activity activity = {0};
 
 	if (p->params.is_known && s->ops.look != NULL && s->ops.look(s->ctx, p->owner, &activity)) {
-		rbt_busy_note(s, p, &activity);
+		note(s, p, &activity);
 	}
 }
 
 /*
- * How long whoever has the turn may be silent before it is taken for idle. A kernel may take long,
- * and a call that waits is not always seen: with something in flight, for most of a turn at first.
- * Who never synchronises has always something in flight, and is given less each time that the
- * guess was right: it was silent while it had the GPU, and not because it had not.
+ * How long a program in its turn may be silent before it counts as idle. With work in flight that
+ * is most of a turn at first, because a kernel may take long and a waiting call is not always seen.
+ * A program that never synchronises always has work in flight: its timeout is halved after each
+ * correct guess, that is, if it was silent while it had the GPU.
  */
 static uint64_t patience_ns(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
@@ -89,7 +90,7 @@ static void lose_patience(const struct rbt_sched *s, struct rbt_sched_prog *p)
 	}
 }
 
-/* When it is to be taken for idle if it shows no more activity. */
+/* When the program will count as idle if it shows no more activity. */
 static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	const struct rbt_sched_unit *u = p->unit;
@@ -99,7 +100,7 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 		return RBT_NEVER;
 	}
 	if (!p->params.is_known) {
-		return 0; /* its request is over */
+		return 0; /* an announced request has ended */
 	}
 	if (p->waiting) {
 		return RBT_NEVER;
@@ -109,8 +110,8 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 		return since_ns + (window_ns > POLL_NS ? window_ns : POLL_NS);
 	}
 	if (u->role == RBT_ROLE_TURN) {
-		/* While it is kept off, what it submitted before cannot end: that it is silent says
-		 * nothing. */
+		/* While the program is kept off, its earlier submissions cannot end: its silence
+		 * says nothing. */
 		if (!u->is_on) {
 			return RBT_NEVER;
 		}
@@ -125,7 +126,7 @@ static uint64_t clamp(uint64_t ns, uint64_t min_ns, uint64_t max_ns)
 	return ns < min_ns ? min_ns : ns > max_ns ? max_ns : ns;
 }
 
-/* How long it is until its request may end, if that is like those before; 0: it may now. */
+/* The time until its request may end, judged by the shortest recent one; 0: it may end now. */
 static uint64_t blind_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint64_t so_far_ns = s->now_ns - p->first_ns, least_ns = rbt_learn_least(&p->learn);
@@ -133,7 +134,7 @@ static uint64_t blind_time(const struct rbt_sched *s, const struct rbt_sched_pro
 	return least_ns > so_far_ns ? clamp(least_ns - so_far_ns, 0, BLIND_MAX_NS) : 0;
 }
 
-/* How long it is left alone while it waits for the device. */
+/* The time to the next poll while the program waits for the device. */
 static uint64_t wait_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	const struct rbt_learn *l = &p->learn;
@@ -154,7 +155,7 @@ static uint64_t wait_time(const struct rbt_sched *s, const struct rbt_sched_prog
 	return clamp(wait_ns, WAIT_MIN_NS, WAIT_MAX_NS);
 }
 
-/* The same while it goes on submitting. */
+/* The time to the next poll while the program goes on submitting. */
 static uint64_t submit_time(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint64_t wait_ns = blind_time(s, p), share_ns = (s->now_ns - p->first_ns) / WAIT_SHARE;
@@ -162,10 +163,10 @@ static uint64_t submit_time(const struct rbt_sched *s, const struct rbt_sched_pr
 	return wait_ns > 0 ? wait_ns : clamp(share_ns, 0, WAIT_MAX_NS);
 }
 
-/* Whether the end of what it has on the device will be told, now that its request may end. */
+/* Whether the return of its synchronisation will be reported, once its request may end. */
 static bool is_awaited(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (!(p->is_holding || p->is_spared) || !(p->waiting || p->in_flight) ||
+	if (!(p->is_reserving || p->is_spared) || !(p->waiting || p->in_flight) ||
 		has_open_request(s, p) || blind_time(s, p) > 0) {
 		return false;
 	}
@@ -177,8 +178,8 @@ static bool is_awaited(struct rbt_sched *s, struct rbt_sched_prog *p)
 	return p->is_awaited;
 }
 
-/* When to look next, for a program whose end matters. */
-static uint64_t next_look(struct rbt_sched *s, struct rbt_sched_prog *p)
+/* The time of the next poll, for a program whose end matters. */
+static uint64_t next_poll(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	uint64_t at_ns = idle_at(s, p), later_ns = s->now_ns + submit_time(s, p);
 	unsigned n_awaits = p->n_awaits;
@@ -190,7 +191,7 @@ static uint64_t next_look(struct rbt_sched *s, struct rbt_sched_prog *p)
 		return s->now_ns + clamp(s->now_ns - p->first_ns, WAIT_MIN_NS, AWAIT_MAX_NS);
 	}
 	if (p->n_awaits > n_awaits) {
-		return s->now_ns + POLL_NS; /* it has returned since the look */
+		return s->now_ns + POLL_NS; /* a synchronisation has returned since the last poll */
 	}
 	if (p->waiting) {
 		return s->now_ns + wait_time(s, p);
@@ -205,25 +206,25 @@ void rbt_busy_arm(struct rbt_sched *s, struct rbt_sched_prog *p)
 
 	if (p->busy && rbt_reserve_applies(s, p)) {
 		uint64_t next_ns = rbt_reserve_next(s, p);
-		at_ns = next_look(s, p);
+		at_ns = next_poll(s, p);
 		at_ns = at_ns < next_ns ? at_ns : next_ns;
-		/* Whoever has overstayed is in no hurry, nor is a burst that holds nobody up; but
-		 * with the next it must not be taken for a long one: once it has waited, it may end
-		 * at any time. */
-		if (!p->is_holding && p->has_overstayed) {
+		/* A program that has overstayed is in no hurry, nor is a burst without a reserve.
+		 * But the end of a burst must be found before the next one begins, or both count as
+		 * one long burst: once the program has waited, the burst may end at any time. */
+		if (!p->is_reserving && p->has_overstayed) {
 			uint64_t later_ns = s->now_ns + rbt_us(s->config.idle_us);
 			at_ns = at_ns > later_ns ? at_ns : later_ns;
-		} else if (!p->is_holding && p->submit_ns == RBT_NEVER &&
+		} else if (!p->is_reserving && p->submit_ns == RBT_NEVER &&
 			   p->engage_ns > s->now_ns) {
 			at_ns = p->engage_ns;
 		}
 	} else if (p->busy && !p->params.is_known) {
-		at_ns = next_look(s, p);
+		at_ns = next_poll(s, p);
 	} else if (u->role == RBT_ROLE_TURN && u->is_current && u->is_on && u->is_wanting &&
 		   (p->busy || u->is_probing) && p->params.is_known &&
 		   rbt_turns_is_contested(s, u)) {
-		/* While it waits for the device it is not idle. */
-		at_ns = p->waiting ? s->now_ns + 2 * rbt_us(s->config.idle_us) : next_look(s, p);
+		/* A program that waits for the device is not idle. */
+		at_ns = p->waiting ? s->now_ns + 2 * rbt_us(s->config.idle_us) : next_poll(s, p);
 	}
 	if (at_ns != RBT_NEVER && at_ns < s->now_ns + POLL_NS) {
 		at_ns = s->now_ns + POLL_NS;
@@ -263,11 +264,10 @@ void rbt_busy_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 }
 
 /* Guessed to be idle, a unit is given a chance to show that it is not, now and then. */
-static void plan_probe(struct rbt_sched *s, struct rbt_sched_unit *u, bool for_sure)
+static void plan_probe(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	uint64_t first_ns = rbt_ms(s->config.probe_ms);
 
-	u->is_idle_for_sure = for_sure;
 	u->probe_ns = u->probe_ns == 0 ? first_ns : u->probe_ns * 2;
 	if (u->probe_ns > PROBE_MOST * first_ns) {
 		u->probe_ns = PROBE_MOST * first_ns;
@@ -276,7 +276,7 @@ static void plan_probe(struct rbt_sched *s, struct rbt_sched_unit *u, bool for_s
 }
 
 /* False when it turns out to be active again. */
-static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
+static bool end(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	if (p->params.is_known && s->ops.rest != NULL && !s->ops.rest(s->ctx, p->owner)) {
 		p->last_ns = s->now_ns;
@@ -292,34 +292,20 @@ static bool end(struct rbt_sched *s, struct rbt_sched_prog *p, bool for_sure)
 	p->is_awaited = false;
 	lose_patience(s, p);
 	rbt_reserve_end(s, p);
-	plan_probe(s, p->unit, for_sure);
+	plan_probe(s, p->unit);
 	rbt_unit_update_wanting(s, p->unit);
 	rbt_busy_arm(s, p);
 	return true;
-}
-
-void rbt_busy_drained(struct rbt_sched *s, struct rbt_sched_prog *p)
-{
-	p->waiting = false;
-	p->last_ns = s->now_ns;
-	if (has_open_request(s, p)) {
-		return;
-	}
-	/* The next token may be on its way. */
-	if (rbt_reserve_applies(s, p) && p->window_ns > 0) {
-		rbt_busy_arm(s, p);
-	} else {
-		end(s, p, true);
-	}
 }
 
 void rbt_busy_request(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	p->is_awaited = false;
 	if (p->requests == 0) {
-		/* That a request has ended says when to let go, not that nothing is in flight. */
+		/* The end of a request says when to end the reserve, not that nothing is in
+		 * flight. */
 		if (p->busy && p->unit->role != RBT_ROLE_TURN) {
-			end(s, p, false);
+			end(s, p);
 		} else {
 			rbt_busy_arm(s, p);
 		}
@@ -335,16 +321,16 @@ static void end_probe(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	struct rbt_sched_unit *u = p->unit;
 
-	/* What was in flight when it was given up may need a whole turn to show. */
-	uint64_t look_ns = p->in_flight ? rbt_ms(s->config.turn_ms) : rbt_us(s->config.idle_us);
+	/* Work that was in flight when the program was taken off may need a whole turn to show. */
+	uint64_t wait_ns = p->in_flight ? rbt_ms(s->config.turn_ms) : rbt_us(s->config.idle_us);
 
-	if (u->is_on && s->now_ns >= u->on_since_ns + look_ns) {
+	if (u->is_on && s->now_ns >= u->on_since_ns + wait_ns) {
 		uint64_t wanted_ns = u->wanted_ns;
 
 		u->is_probing = false;
-		plan_probe(s, u, false);
+		plan_probe(s, u);
 		rbt_unit_update_wanting(s, u);
-		u->wanted_ns = wanted_ns; /* we wanted it to, not the program */
+		u->wanted_ns = wanted_ns; /* the probe was our wish, not the program's */
 	}
 }
 
@@ -357,8 +343,8 @@ void rbt_busy_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 		rbt_busy_arm(s, p);
 		return;
 	}
-	look(s, p);
-	if (s->now_ns >= idle_at(s, p) && end(s, p, false)) {
+	poll_board(s, p);
+	if (s->now_ns >= idle_at(s, p) && end(s, p)) {
 		return;
 	}
 	rbt_reserve_check(s, p);

@@ -17,9 +17,10 @@ static const struct {
 
 /*
  * Measured on an H200 against a full-chip neighbour: p99 of a latency program's kernel is 1295 µs
- * beside a slice of 1000 µs, 491 at 200, 338 at 50 and 290 at 1. Longer slices than the driver's
- * own gained nothing there (293), and would let two latency programs wait for each other: only one
- * that is alone of its kind gets one (decide.c), for bursts that are longer than the driver's.
+ * beside a slice of 1000 µs, 491 at 200, 338 at 50 and 290 at 1. Slices longer than the driver's
+ * own gained nothing there (293), and two latency programs with long slices would wait for each
+ * other. So only a GPU's sole latency program gets a long slice (decide.c), for bursts that are
+ * longer than the driver's slice.
  */
 static const uint64_t timeslices_us[RBT_PRIORITY_MAX + 1] = {
 	/* best-effort */

@@ -22,11 +22,11 @@
 #define RBT_SHARE_NONE         UINT32_MAX
 
 struct rbt_limits {
-	uint32_t max_reserve_ms;     /* 0: what the configuration says */
-	uint32_t min_share_permille; /* the same; RBT_SHARE_NONE: no share */
+	uint32_t max_reserve_ms;     /* 0: the configured limit */
+	uint32_t min_share_permille; /* 0: the configured share; RBT_SHARE_NONE: none */
 };
 
-/* Whether they are within range. */
+/* Whether all limits are within range. */
 bool rbt_limits_are_right(const struct rbt_limits *limits);
 
 enum rbt_class { RBT_CLASS_BEST_EFFORT, RBT_CLASS_NORMAL, RBT_CLASS_LATENCY };

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The company of a latency program: who would be kept off for it. Whether that is worth it is known
- * for each company apart (trial.h). A program that pauses for less than a second is still there, so
- * that a neighbour which synchronises or reads its data now and then does not make two companies.
+ * The company of a latency program: the units that a reserve would keep off. Whether a reserve is
+ * worth its cost is learnt per company (trial.h). A program that pauses for less than a second
+ * still belongs to the company: otherwise each neighbour that synchronises or reads its data now
+ * and then would make two companies.
  */
 #include "sched/impl.h"
 
 #define RECENT_NS UINT64_C(1000000000)
-/* How old a look may be if nobody has come, gone or changed: somebody may have become busy. */
-#define LOOK_NS UINT64_C(250000000)
+/* The longest time that a result is reused if no program has come, gone or changed: one may have
+ * become busy. */
+#define REUSE_NS UINT64_C(250000000)
 
-/* Spreads what differs in a few bits over all of them (splitmix64). */
+/* Spreads a difference of a few bits over all bits (splitmix64). */
 static uint64_t mix(uint64_t x)
 {
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -27,8 +29,8 @@ static bool is_company(
 	return is_there && u->level < p->unit->level && u->can_suspend && !u->is_blocked;
 }
 
-/* Calls fn for each unit on a GPU that is company; stops when it returns false. A unit on several
- * GPUs of the program is seen on each of them. */
+/* Calls fn for each unit of the company on a GPU; stops when it returns false. A unit on several
+ * GPUs of the program is visited on each of them. */
 static bool each(struct rbt_sched *s, const struct rbt_sched_prog *p,
 	bool (*fn)(struct rbt_sched *s, const struct rbt_sched_unit *u, uint64_t *sum),
 	uint64_t *sum)
@@ -60,7 +62,7 @@ static bool add_identity(struct rbt_sched *s, const struct rbt_sched_unit *u, ui
 	return true;
 }
 
-static uint64_t look(struct rbt_sched *s, const struct rbt_sched_prog *p)
+static uint64_t identify(struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint64_t locks = (uint64_t)(s->locks.locked & p->mask) << 32 | (s->locks.marked & p->mask);
 	uint64_t sum = 0;
@@ -76,8 +78,8 @@ static uint64_t look(struct rbt_sched *s, const struct rbt_sched_prog *p)
 
 uint64_t rbt_company_of(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (p->company_serial != s->serial || s->now_ns - p->company_ns >= LOOK_NS) {
-		p->company = look(s, p);
+	if (p->company_serial != s->serial || s->now_ns - p->company_ns >= REUSE_NS) {
+		p->company = identify(s, p);
 		p->company_serial = s->serial;
 		p->company_ns = s->now_ns;
 	}

@@ -91,10 +91,10 @@ void rbt_sched_destroy(struct rbt_sched *s)
 	}
 	while (!LIST_EMPTY(&s->units)) {
 		struct rbt_sched_unit *u = LIST_FIRST(&s->units);
-		LIST_REMOVE(u, link);
+		LIST_REMOVE(u, entry);
 		unit_free(u);
 	}
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		rbt_heap_finish(&s->gpus[g].ready);
 		free(s->gpus[g].free);
 	}
@@ -126,13 +126,13 @@ int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 		return r;
 	}
 	begin(s, t_ns);
-	LIST_FOREACH (u, &s->units, link) {
+	LIST_FOREACH (u, &s->units, entry) {
 		rbt_unit_leave(s, u);
 	}
 	s->config = filled;
 	s->n_configs++;
 	rbt_timer_set(s, &s->guard_timer, RBT_NEVER);
-	LIST_FOREACH (u, &s->units, link) {
+	LIST_FOREACH (u, &s->units, entry) {
 		LIST_FOREACH (p, &u->members, member) {
 			p->learn.stale = p->flight.stale = true;
 		}
@@ -161,7 +161,7 @@ void rbt_sched_set_gpus(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 	if (memcmp(&s->locks, gpus, sizeof(s->locks)) != 0) {
 		s->locks = *gpus;
 		s->serial++;
-		LIST_FOREACH (u, &s->units, link) {
+		LIST_FOREACH (u, &s->units, entry) {
 			rbt_unit_mark(s, u);
 		}
 	}
@@ -172,7 +172,7 @@ uint32_t rbt_sched_locks_wanted(const struct rbt_sched *s)
 {
 	uint32_t wanted = 0;
 
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		wanted |= (uint32_t)(s->gpus[g].n_short > 0) << g;
 	}
 	return wanted;
@@ -191,7 +191,7 @@ static uint32_t mask_of(const struct rbt_sched_params *params)
 {
 	uint32_t mask = 0;
 
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		mask |= (uint32_t)(params->tasks[g].n_compute > 0) << g;
 	}
 	return mask;
@@ -228,7 +228,7 @@ static int reserve_free(struct rbt_sched_gpu *gpu, uint32_t n)
 	return 0;
 }
 
-/* Room for whatever `n` programs may need: afterwards nothing can fail. */
+/* Allocates everything that `n` programs may need: afterwards nothing can fail. */
 static int make_room(struct rbt_sched *s, uint32_t n, uint32_t mask)
 {
 	int r = rbt_heap_reserve(&s->timers, 2 * n + 1);
@@ -253,7 +253,7 @@ static struct rbt_sched_unit *unit_obtain(struct rbt_sched *s, uint64_t group)
 	struct rbt_sched_unit *u;
 
 	if (group != 0) {
-		LIST_FOREACH (u, &s->units, link) {
+		LIST_FOREACH (u, &s->units, entry) {
 			if (u->group == group) {
 				return u;
 			}
@@ -265,13 +265,13 @@ static struct rbt_sched_unit *unit_obtain(struct rbt_sched *s, uint64_t group)
 		u->id = ++s->last_id;
 		u->timer.kind = RBT_TIMER_UNIT;
 		LIST_INIT(&u->members);
-		LIST_INSERT_HEAD(&s->units, u, link);
+		LIST_INSERT_HEAD(&s->units, u, entry);
 	}
 	return u;
 }
 
-/* Of a unit that has left: it comes back, or goes for good when nobody is in it. */
-static void unit_settle_in(struct rbt_sched *s, struct rbt_sched_unit *u)
+/* A unit that has left enters again, or is freed if it has no members. */
+static void unit_reenter(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	if (!LIST_EMPTY(&u->members)) {
 		rbt_unit_enter(s, u);
@@ -280,7 +280,7 @@ static void unit_settle_in(struct rbt_sched *s, struct rbt_sched_unit *u)
 	if (u->is_dirty) {
 		LIST_REMOVE(u, dirty);
 	}
-	LIST_REMOVE(u, link);
+	LIST_REMOVE(u, entry);
 	free(u);
 }
 
@@ -346,7 +346,7 @@ int rbt_sched_change(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *
 		LIST_REMOVE(p, member);
 		LIST_INSERT_HEAD(&to->members, p, member);
 		p->unit = to;
-		unit_settle_in(s, from);
+		unit_reenter(s, from);
 	}
 	prog_set_params(p, params);
 	rbt_unit_enter(s, to);
@@ -371,7 +371,7 @@ void rbt_sched_remove(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog 
 	free(p->trials);
 	free(p);
 	s->n_progs--;
-	unit_settle_in(s, u);
+	unit_reenter(s, u);
 	rbt_admit(s);
 	finish(s);
 }
@@ -402,37 +402,18 @@ void rbt_sched_synced(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog 
 	finish(s);
 }
 
-void rbt_sched_note(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p,
-	const struct rbt_activity *activity)
-{
-	begin(s, t_ns);
-	if (p->params.is_known && p->busy) {
-		rbt_busy_note(s, p, activity);
-		rbt_busy_arm(s, p);
-	}
-	finish(s);
-}
-
 void rbt_sched_gap(struct rbt_sched_prog *p, uint64_t gap_ns, uint32_t n)
 {
 	p->gaps_are_told = true;
 	rbt_learn_gap(&p->learn, gap_ns, n);
 }
 
-void rbt_sched_idle(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p)
-{
-	begin(s, t_ns);
-	if (p->params.is_known && p->busy) {
-		rbt_busy_drained(s, p);
-	}
-	finish(s);
-}
-
 void rbt_sched_request_begin(
 	struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p, uint64_t deadline_ns)
 {
 	begin(s, t_ns);
-	/* Of several, the last: as long as one is open, the GPU is needed. */
+	/* With several open requests the latest deadline counts: the GPU is needed until the last
+	 * one ends. */
 	if (p->requests == 0 || deadline_ns == 0 ||
 		(p->deadline_ns != 0 && deadline_ns > p->deadline_ns)) {
 		p->deadline_ns = deadline_ns;
@@ -514,5 +495,5 @@ void rbt_sched_stats(
 {
 	rbt_unit_settle(s, p->unit);
 	*ret = p->stats;
-	ret->reserved_ns += p->is_holding ? s->now_ns - p->hold_ns : 0;
+	ret->reserved_ns += p->is_reserving ? s->now_ns - p->reserve_ns : 0;
 }

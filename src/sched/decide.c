@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From what became of the units to what is to be done: slices by the rule that prevents collapse
- * (rule.h), and who is off, in which way.
+ * Makes decisions from the state of the units: slices by the rule that prevents collapse (rule.h),
+ * and which programs are off, in which way.
  */
 #include <string.h>
 
@@ -15,9 +15,10 @@ static uint64_t wanted_us(const struct rbt_sched_prog *p)
 }
 
 /*
- * Beside short slices, a request without gaps is interrupted only where its own slice ends: with a
- * longer one it is not. It gives the device up when it idles, as ever. Who never idles shares at
- * the driver's, and so does everybody with who is owed something.
+ * A latency program without gaps in its requests is interrupted only when its own slice ends, so a
+ * longer slice lets it finish. It still gives the device up when it idles. A program that never
+ * idles gets the driver's slice instead, and so does every program while a unit is repaid its
+ * min_share.
  */
 bool rbt_prog_is_long(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
 {
@@ -53,8 +54,8 @@ uint64_t rbt_prog_short_copies(const struct rbt_sched_prog *p, uint32_t g)
 	return is_apart && wants ? tasks->copy_runlists : 0;
 }
 
-/* Tasks that would be runnable with a short slice beside the program's, itself included. Units that
- * take turns are no company to each other, but their members are. */
+/* Tasks that would be runnable with a short slice beside the program's, including its own. Other
+ * units that take turns do not count, but members of the same unit do. */
 static uint32_t count_company(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
 {
 	const struct rbt_sched_prog *peer;
@@ -77,14 +78,11 @@ static enum rbt_denial judge(const struct rbt_sched *s, const struct rbt_sched_p
 	if (p->params.suspended) {
 		return RBT_DENIED_SUSPENDED;
 	}
-	if (count_company(s, p, g) > 1) {
-		return p->params.tasks[g].n_compute > 1 ? RBT_DENIED_TASKS : RBT_DENIED_COMPANY;
-	}
-	return rbt_rule_judge_gpu(&s->locks, g);
+	return rbt_rule_judge(&s->locks, g, p->params.tasks[g].n_compute, count_company(s, p, g));
 }
 
-/* Copy tasks stay on when their program is kept off, so all that wish for short slices are company
- * to each other, whether they take turns or not. */
+/* Copy tasks stay on when their program is kept off. So all copy tasks that wish for short slices
+ * are company to each other, whether their programs take turns or not. */
 static bool may_shorten_copies(
 	const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
 {
@@ -93,7 +91,7 @@ static bool may_shorten_copies(
 	return runlists != 0 && rbt_rule_is_alone(&s->gpus[g].tally, runlists);
 }
 
-/* Fills in slices; true when all of them are short. */
+/* Fills in the slices. Returns true if all of them are short. */
 static bool decide_slices(
 	const struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_decision *d)
 {
@@ -108,22 +106,23 @@ static bool decide_slices(
 		if (!granted) {
 			d->denial = denial;
 		} else if (p->params.tasks[g].own_us == RBT_TIMESLICE_OWN) {
-			d->slice_us[g] = RBT_TIMESLICE_OWN; /* there is none to set */
+			d->slice_us[g] = RBT_TIMESLICE_OWN; /* the device has no slices */
 		} else if (rbt_prog_is_long(s, p, g)) {
 			d->slice_us[g] = s->config.latency_slice_us;
 		} else if (!p->unit->guard_is_long || !wants_short(p, g)) {
 			d->slice_us[g] = wanted_us(p);
 			d->short_copies |= (uint32_t)may_shorten_copies(s, p, g) << g;
 		}
-		/* What is in force counts too: suspends come before slices are shortened. */
+		/* The slices in force count too: suspends are carried out before slices are
+		 * shortened. */
 		all_short &= wants_short(p, g) && d->slice_us[g] != RBT_TIMESLICE_OWN &&
 			     rbt_rule_is_short(p->decision.slice_us[g], p->params.tasks[g].own_us);
 	}
 	return all_short;
 }
 
-/* What only lets a running slice expire needs it to be short. Who is off already stays off the way
- * it is. */
+/* "Scheduling only" waits until the running slice expires, so it needs short slices. A program that
+ * is off already stays off in the same way. */
 static enum rbt_off decide_off(const struct rbt_sched_prog *p, bool all_short)
 {
 	enum rbt_off before = p->decision.off;
@@ -145,7 +144,7 @@ static void decide(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	struct rbt_decision d;
 
-	memset(&d, 0, sizeof(d)); /* padding too: it is compared as a whole */
+	memset(&d, 0, sizeof(d)); /* also the padding: decisions are compared with memcmp */
 	bool all_short = decide_slices(s, p, &d);
 	d.off = decide_off(p, all_short);
 	if (memcmp(&d, &p->decision, sizeof(d)) == 0) {

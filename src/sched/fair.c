@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fairness among units of a level: virtual time. A unit's advances while it has its turn, slower
- * the more weight it has, and who has the least goes first. So over any time in which two of them
- * want the GPU, their turns are as their weights, to within one turn each.
+ * Fairness among units of a level, by virtual time. A unit's virtual time advances while it has its
+ * turn, more slowly the more weight it has, and the unit with the least goes first. So over any
+ * time in which two units want the GPU, their turns are proportional to their weights, to within
+ * one turn each.
  *
- * Each level of a GPU has a clock: the virtual time that those who want it have reached. Who has
- * idled comes back half a turn before the clock's time, and so is the next; but however long it has
- * idled, it has saved up no more than that. A unit on several GPUs has a time on each, because
- * their clocks go as fast as they are crowded.
+ * Each level of a GPU has a clock: the virtual time that its wanting units have reached. A unit
+ * that was idle comes back half a turn before the clock's time, and so is the next. However long it
+ * was idle, it has saved up no more than that. A unit on several GPUs has a virtual time on each,
+ * because the clock of a crowded GPU goes more slowly.
  */
 #include "sched/impl.h"
 
-/* How many of its own turns a unit may be ahead of whom it keeps waiting. On one GPU nobody gets
- * that far; but a unit on several is held up by the busiest, and must not have saved up on the
- * others when that changes. */
+/* How many of its own turns a unit may be ahead of the units that it keeps waiting. On one GPU no
+ * unit gets that far. But a unit on several GPUs is held up by the busiest one, and must not have
+ * saved up turns on the others when that changes. */
 #define MAX_LEAD 4
 
 uint64_t rbt_fair_key(const struct rbt_sched_unit *u, uint32_t g)
@@ -34,7 +35,7 @@ static void charge(struct rbt_sched *s, struct rbt_sched_unit *u, uint32_t g, ui
 		then_ns = then_ns < most_ns ? then_ns : most_ns;
 	}
 	u->vtime_ns[g] = then_ns;
-	/* With nobody waiting, the clock goes with who is running. */
+	/* If no unit waits, the clock follows the running one. */
 	if (gpu->n_ready[u->level] == 0 && then_ns > gpu->clock_ns[u->level]) {
 		gpu->clock_ns[u->level] = then_ns;
 	}

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The starvation guard. Strict priorities let nothing through to lower ones; the guard sees to it
- * that each program gets min_share over a window all the same.
+ * The starvation guard. With strict priorities, lower ones may get nothing; the guard gives each
+ * program its min_share over a window all the same.
  *
- * What a unit is owed grows at min_share for as long as something above it is served, and shrinks
- * by what it gets. When it has grown to min_share of a whole window, the unit is served out of turn
- * and in spite of reserves until it is owed nothing: with its short slice where it has the GPU to
- * itself, with the driver's beside busy programs, for twice as long.
+ * A unit's debt grows at min_share for as long as something above it is served, and shrinks by the
+ * time it gets. When the debt reaches min_share of a whole window, the unit gets a guard turn, in
+ * spite of the order and of reserves, until the debt is paid: with its short slice if it has the
+ * GPU to itself; beside busy programs with the driver's slice, for twice as long.
  *
- * Only what is known counts as something above: beside a busy program that we know nothing of, the
- * device shares by slice as it always did.
+ * Only known programs count as something above: beside a busy program without a board, the device
+ * shares by slice as it always did.
  *
- * Who is owed is looked at eight times a window, and only while somebody is kept waiting. One unit
- * a GPU is served for each look, the one that is owed most, so that however many there are the
- * guard takes no more than 8 x min_share.
+ * The guard checks debts eight times per window, and only while a unit is kept waiting. Each check
+ * serves one unit per GPU, the one with the largest debt. So the guard takes at most 8 x min_share,
+ * however many units there are.
  */
 #include "sched/impl.h"
 
-#define LOOKS_PER_WINDOW 8
-#define MAX_TURN_FACTOR  2 /* times what makes the guard act */
+#define CHECKS_PER_WINDOW 8
+#define MAX_TURN_FACTOR   2 /* times the debt that starts a guard turn */
 
 static uint64_t window_ns(const struct rbt_sched *s)
 {
@@ -67,20 +67,20 @@ void rbt_guard_arm(struct rbt_sched *s)
 	for (uint32_t m = touched; m != 0; m &= m - 1) {
 		if (is_anybody_waiting(rbt_first_gpu(s, m))) {
 			rbt_timer_set(
-				s, &s->guard_timer, s->now_ns + window_ns(s) / LOOKS_PER_WINDOW);
+				s, &s->guard_timer, s->now_ns + window_ns(s) / CHECKS_PER_WINDOW);
 			return;
 		}
 	}
 }
 
-/* What it is owed now. */
+/* The unit's debt now. */
 static uint64_t debt_of(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	uint64_t above_ns = 0, owed_ns, got_ns;
 
 	rbt_unit_settle(s, u);
 	if (u->role == RBT_ROLE_FREE) {
-		/* Runnable whenever it is not kept off; only that is known. */
+		/* The unit was runnable whenever it was not kept off; nothing else is known. */
 		uint64_t passed_ns = s->now_ns - u->seen_at_ns;
 		uint64_t off_ns = u->off_ns - u->seen_off_ns;
 		owed_ns = share_of(u, passed_ns);
@@ -101,7 +101,8 @@ static uint64_t debt_of(struct rbt_sched *s, struct rbt_sched_unit *u)
 	return owed_ns - got_ns;
 }
 
-/* Beside it nobody has a long slice (decide.c): it would get a sixth of the GPU, not half. */
+/* Beside such a unit no program has a long slice (decide.c): otherwise the unit would get a sixth
+ * of the GPU instead of half. */
 static void set_long(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_long)
 {
 	if (is_long == u->guard_is_long) {
@@ -111,7 +112,7 @@ static void set_long(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_long
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 
-		gpu->n_guard_long += is_long ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_guard_long, 1, is_long);
 		for (uint32_t i = 0; i < gpu->n_free; i++) {
 			rbt_unit_mark(s, gpu->free[i]);
 		}
@@ -165,11 +166,11 @@ void rbt_guard_end(struct rbt_sched *s, struct rbt_sched_unit *u)
 
 void rbt_guard_scan(struct rbt_sched *s)
 {
-	struct rbt_sched_unit *most[RBT_SCHED_MAX_GPUS] = {NULL}, *u;
-	uint64_t debts_ns[RBT_SCHED_MAX_GPUS] = {0};
+	struct rbt_sched_unit *most[RBT_MAX_GPUS] = {NULL}, *u;
+	uint64_t debts_ns[RBT_MAX_GPUS] = {0};
 	uint32_t taken = 0;
 
-	LIST_FOREACH (u, &s->units, link) {
+	LIST_FOREACH (u, &s->units, entry) {
 		if (u->role == RBT_ROLE_NONE) {
 			continue;
 		}
@@ -182,11 +183,11 @@ void rbt_guard_scan(struct rbt_sched *s)
 			debts_ns[g] = debt_ns;
 		}
 	}
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		if (most[g] != NULL && (most[g]->mask & taken) == 0) {
 			taken |= most[g]->mask;
 			begin(s, most[g], debts_ns[g]);
 		}
 	}
-	s->touched = UINT32_MAX; /* again, if anybody still waits */
+	s->touched = UINT32_MAX; /* check again if a unit still waits */
 }

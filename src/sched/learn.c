@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/learn.h"
 
-#define STEP_NS    2000u /* the width of the steps in the first octave, which begins at 4 of them */
+#define STEP_NS    2000u /* width of the steps in the first octave, which begins at 4 steps */
 #define TOTAL_MAX  128u
 #define TOTAL_FEW  4u
 #define SMOOTHNESS 8
@@ -15,7 +15,7 @@ static uint64_t edge_ns(unsigned bucket)
 	return (uint64_t)(4 + next % 4) * STEP_NS << (next / 4);
 }
 
-/* Of a gap that is one. */
+/* gap_ns must be long enough to count as a gap. */
 static unsigned bucket_of(uint64_t gap_ns)
 {
 	uint64_t steps = gap_ns / STEP_NS;
@@ -39,7 +39,7 @@ void rbt_learn_gap(struct rbt_learn *l, uint64_t gap_ns, uint32_t n)
 	if (gap_ns / STEP_NS < 4 || n == 0) {
 		return;
 	}
-	/* However many come at once, they are not all there is to know. */
+	/* One report, however large, must not replace all that was learnt before. */
 	n = n < TOTAL_MAX / 4 ? n : TOTAL_MAX / 4;
 	if (l->total + n > TOTAL_MAX) {
 		halve(l);
@@ -83,7 +83,7 @@ uint64_t rbt_learn_least(const struct rbt_learn *l)
 	return l->least_ns[0] < l->least_ns[1] ? l->least_ns[0] : l->least_ns[1];
 }
 
-bool rbt_learn_holds(const struct rbt_learn *l)
+bool rbt_learn_has_window(const struct rbt_learn *l)
 {
 	return l->total >= TOTAL_FEW && l->window_ns > 0;
 }
@@ -104,7 +104,7 @@ static uint64_t best_window(const struct rbt_learn *l, uint64_t max_ns, uint64_t
 		uint64_t cost = covered_ns + beyond * (edge_ns(i) + switch_cost_ns);
 		if (cost < least) {
 			least = cost;
-			best_ns = edge_ns(i + 1); /* a step of margin */
+			best_ns = edge_ns(i + 1); /* one step of margin */
 		}
 	}
 	return best_ns < max_ns ? best_ns : max_ns;

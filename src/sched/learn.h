@@ -34,31 +34,31 @@
 struct rbt_learn {
 	uint16_t counts[RBT_LEARN_BUCKETS];
 	uint16_t total;
-	bool stale;         /* the window is to be computed again */
+	bool stale;         /* the window must be computed again */
 	uint64_t window_ns; /* as of the last computation */
-	uint64_t max_ns;    /* what it was bounded by: longer gaps are between requests */
-	uint32_t n_gaps;    /* inside the request that is under way */
-	/* From the first submission to the last activity, and to the first wait for the device; how
-	 * far a request is from the first of these; and thousandths of gaps inside a request.
-	 * Smoothed; 0: unknown. */
+	uint64_t max_ns;    /* its upper bound: longer gaps are between requests */
+	uint32_t n_gaps;    /* in the current request */
+	/* Smoothed; 0: unknown. Time from the first submission to the last activity (request_ns)
+	 * and to the first wait for the device (submit_ns), the mean deviation from request_ns, and
+	 * thousandths of gaps per request. */
 	uint64_t request_ns, submit_ns, deviation_ns, gaps_milli;
-	/* The shortest of the latest requests, up to 16, and of the 16 before. */
+	/* The shortest of the latest 1 to 16 requests, and of the 16 before. */
 	uint64_t least_ns[2];
 	uint32_t n_requests;
 };
 
 /* n gaps of about gap_ns each. */
 void rbt_learn_gap(struct rbt_learn *l, uint64_t gap_ns, uint32_t n);
-/* A request took this long, of which submit_ns before the program waited for the device. */
+/* A request took took_ns, of which submit_ns before the program waited for the device. */
 void rbt_learn_request(struct rbt_learn *l, uint64_t took_ns, uint64_t submit_ns);
-/* The window, at most max_ns; that while too few gaps are known to tell. */
+/* The window, at most max_ns; max_ns itself while too few gaps are known. */
 uint64_t rbt_learn_window(struct rbt_learn *l, uint64_t max_ns, uint64_t switch_cost_ns);
 
-/* No request of late was shorter. */
+/* The length of the shortest recent request. */
 uint64_t rbt_learn_least(const struct rbt_learn *l);
-/* Whether enough gaps are known to tell, and they are worth a window. */
-bool rbt_learn_holds(const struct rbt_learn *l);
-/* Whether requests have gaps: three in four of them at least, as far as is known. */
+/* Whether enough gaps are known, and a window is worth its cost. */
+bool rbt_learn_has_window(const struct rbt_learn *l);
+/* Whether at least three in four requests have gaps, as far as is known. */
 bool rbt_learn_has_gaps(const struct rbt_learn *l);
 
 #endif

@@ -15,13 +15,13 @@ static uint64_t one_turn(const struct rbt_sched_config *config)
 	return rbt_ms(config->turn_ms);
 }
 
-/* First come, first served: until it idles, but not for ever. */
+/* First come, first served: a unit stays until it idles, or until this limit. */
 static uint64_t one_stay(const struct rbt_sched_config *config)
 {
 	return rbt_ms(config->max_reserve_ms);
 }
 
-/* Best-effort is 0 to 5, normal 6 to 10, latency 11 to 15. */
+/* Priorities: best-effort is 0 to 5, normal 6 to 10, latency 11 to 15. */
 static const struct rbt_sched_policy policies[] = {
 	{
 		.name = "turns",

@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reserve: while a latency program is taken to be busy, everybody of strictly lower priority is
+ * The reserve: while a latency program counts as busy, every program of strictly lower priority is
  * kept off its GPUs. Short slices give the GPU to its first submission at once; the reserve keeps
- * the others from coming back whenever its ring runs empty, at 0.3 ms a time. On an H200, requests
- * of 16 synchronised graph replays beside a trainer take 1.66 times as long as alone with short
- * slices only, and 1.05 times with this.
+ * the others from coming back whenever its ring runs empty, which costs 0.3 ms each time. On an
+ * H200, requests of 16 synchronised graph replays beside a trainer take 1.66 times as long as alone
+ * with short slices only, and 1.05 times with the reserve.
  *
- * It begins with the first submission of a program that has shown gaps inside its requests, or
- * keeps submitting for long: what it has on the device may run out at any time. For another it
- * would only cost the neighbours: once a program waits for what it has submitted, the device does
- * not leave that before the slice ends, and a latency program's is long (decide.c). It begins when
- * that is about to end.
- * It ends a window after the last activity (learn.h), exactly where requests are hinted, and after
- * max_reserve_ms in any case.
+ * When it begins:
+ * - With the first submission, if the program has shown gaps inside its requests or keeps
+ *   submitting for long: its work on the device may run out at any time.
+ * - Otherwise shortly before the program's slice ends. Until then a reserve would only cost the
+ *   neighbours: once a program waits for its submissions, the device does not leave them before the
+ *   slice ends, and a latency program's slice is long (decide.c).
  *
- * A program whose requests are as fast without a reserve is *spared* one (trial.h): it is busy, and
- * limited, as if it had one. A program that announces its requests has asked for it and always gets
- * one, and so does one on a device without slices, where nothing else lets it in.
+ * It ends one window after the last activity (learn.h), exactly at the end of announced requests,
+ * and after max_reserve_ms in any case.
+ *
+ * A program whose requests are as fast without a reserve is *spared* one (trial.h). It then counts
+ * as busy, and is limited, as if it had one. A program that announces its requests always gets a
+ * reserve, because it has asked for one. So does a program on a device without slices, because
+ * nothing else lets it in.
  */
 #include <stdlib.h>
 
 #include "sched/impl.h"
 
-/* Keeping the others off takes 0.4 ms to have an effect, and 0.4 ms to undo: shorter requests are
- * over before. */
+/* Keeping the others off takes 0.4 ms to have an effect, and 0.4 ms to undo: shorter requests would
+ * be over by then. */
 #define WORTH_NS UINT64_C(500000)
 
 unsigned rbt_reserve_level(const struct rbt_sched_gpu *gpu)
@@ -31,7 +34,7 @@ unsigned rbt_reserve_level(const struct rbt_sched_gpu *gpu)
 	return gpu->reserve_bits == 0 ? 0 : 31 - (unsigned)__builtin_clz(gpu->reserve_bits);
 }
 
-/* Keeping others off is what class latency needs rights for: who has neither does not. */
+/* Keeping others off needs class latency, or the rights that this class needs. */
 static bool has_right(const struct rbt_sched_prog *p)
 {
 	return rbt_class_of(p->params.priority) == RBT_CLASS_LATENCY || p->params.may_reserve;
@@ -46,8 +49,8 @@ bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog 
 	       (p->params.is_known || p->requests > 0);
 }
 
-/* Those whom the change of a GPU's reserve from one level to another concerns. Who is known to be
- * idle is left alone: taking it off the GPU would only cost. */
+/* Applies the change of a GPU's reserve from one level to another to the units in between. Idle
+ * units are left alone: taking them off would only cost time. */
 static void review(struct rbt_sched *s, struct rbt_sched_gpu *gpu, unsigned before, unsigned after)
 {
 	unsigned low = before < after ? before : after, high = before < after ? after : before;
@@ -83,7 +86,7 @@ static void count(struct rbt_sched *s, struct rbt_sched_prog *p, bool begins)
 		unsigned before = rbt_reserve_level(gpu);
 
 		rbt_gpu_settle(s, gpu);
-		gpu->n_reserve[level] += begins ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_reserve[level], 1, begins);
 		gpu->reserve_bits &= ~(UINT32_C(1) << level);
 		gpu->reserve_bits |= (uint32_t)(gpu->n_reserve[level] > 0) << level;
 		if (rbt_reserve_level(gpu) != before) {
@@ -92,24 +95,24 @@ static void count(struct rbt_sched *s, struct rbt_sched_prog *p, bool begins)
 	}
 }
 
-static void hold(struct rbt_sched *s, struct rbt_sched_prog *p)
+static void reserve(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	p->is_holding = true;
-	p->hold_ns = s->now_ns;
+	p->is_reserving = true;
+	p->reserve_ns = s->now_ns;
 	p->stats.reserves++;
 	count(s, p, true);
 }
 
 void rbt_reserve_let_go(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (p->is_holding) {
-		p->is_holding = false;
-		p->stats.reserved_ns += s->now_ns - p->hold_ns;
+	if (p->is_reserving) {
+		p->is_reserving = false;
+		p->stats.reserved_ns += s->now_ns - p->reserve_ns;
 		count(s, p, false);
 	}
 }
 
-/* Whether its neighbours may be at short slices, which let it in at once anyway. */
+/* Whether the neighbours can have short slices, which let the program in at once. */
 static bool has_slices(const struct rbt_sched_prog *p)
 {
 	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
@@ -120,7 +123,7 @@ static bool has_slices(const struct rbt_sched_prog *p)
 	return true;
 }
 
-/* Whether it gives the GPU up at once to whoever comes. */
+/* Whether the unit yields the GPU at once to a newcomer. */
 static bool is_short(const struct rbt_sched_unit *u, uint32_t g)
 {
 	const struct rbt_sched_prog *p;
@@ -133,7 +136,7 @@ static bool is_short(const struct rbt_sched_unit *u, uint32_t g)
 	return all_short;
 }
 
-/* Whether everybody does who may be at work there now. */
+/* Whether every unit that may be busy there now has short slices. */
 static bool is_among_short(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
 {
 	const struct rbt_sched_gpu *gpu = &s->gpus[g];
@@ -147,9 +150,9 @@ static bool is_among_short(const struct rbt_sched *s, const struct rbt_sched_pro
 	return gpu->current == NULL || !gpu->current->is_wanting || is_short(gpu->current, g);
 }
 
-/* What has been submitted is not interrupted within this time: whoever is kept off before the slice
- * ends is kept off in time. But who has the driver's slice when it comes is to be kept off at once,
- * or it would wait for the end of that. */
+/* For how long the program's submissions are not interrupted; it is enough to keep the others off
+ * before that ends. But a neighbour at the driver's slice must be kept off at once, or the program
+ * would wait for the end of that slice. */
 static uint64_t safe_ns(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	bool is_long = p->mask != 0;
@@ -161,8 +164,8 @@ static uint64_t safe_ns(const struct rbt_sched *s, const struct rbt_sched_prog *
 	return is_long ? rbt_us(s->config.latency_slice_us) / 10 * 9 : rbt_us(s->config.burst_us);
 }
 
-/* Whether to begin before its slice ends: it has gaps, is known for long bursts, or nothing else
- * lets it in. */
+/* Whether the reserve begins before the slice ends: the program has gaps, is known for long bursts,
+ * or has no other way to get the GPU. */
 static bool begins_at_once(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint64_t lasts_ns = p->learn.request_ns, long_ns = rbt_us(s->config.burst_us) + WORTH_NS;
@@ -170,32 +173,33 @@ static bool begins_at_once(const struct rbt_sched *s, const struct rbt_sched_pro
 	if (!has_slices(p)) {
 		return true;
 	}
-	/* After its waits, or while it submits: then its ring may run empty. */
+	/* A program with gaps, after its waits or while it submits, may leave its ring empty. */
 	bool has_gaps = (p->window_ns > 0 && rbt_learn_has_gaps(&p->learn)) ||
-			(rbt_learn_holds(&p->flight) && p->learn.submit_ns >= WORTH_NS);
+			(rbt_learn_has_window(&p->flight) && p->learn.submit_ns >= WORTH_NS);
 	if (has_gaps && (lasts_ns == 0 || lasts_ns >= WORTH_NS)) {
 		return true;
 	}
-	/* Who submits for less, with pauses, is not known for it: nobody looks so soon. */
+	/* Shorter bursts with pauses do not count: polling would not find their end so soon. */
 	return p->learn.submit_ns >= long_ns || lasts_ns >= safe_ns(s, p) + WORTH_NS;
 }
 
-/* When it has reserved for as long as it may, in this busy period. */
+/* When the program has used up its reserve time in this busy period. */
 static uint64_t limit_at(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint32_t own_ms = p->params.limits.max_reserve_ms;
 
-	return p->held_since_ns + rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms);
+	return p->reserved_since_ns + rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms);
 }
 
-/* Whatever the verdict, a request that takes unusually long gets its reserve. So none is made much
- * later by a trial, and requests do not pile up behind it. */
+/* A request that takes unusually long gets its reserve whatever the verdict. So no trial makes a
+ * request much slower, and requests do not pile up. */
 static uint64_t spared_for_ns(const struct rbt_learn *l)
 {
 	return l->request_ns / 2 * 3 + 4 * l->deviation_ns + WORTH_NS;
 }
 
-/* From one request to the next, while there is a trial and the company is the same. */
+/* The pace is measured from one request to the next, during a trial and while the company stays the
+ * same. */
 static void begin_pace(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	p->pace.trial = NULL;
@@ -217,7 +221,7 @@ static void end_pace(struct rbt_sched *s, struct rbt_sched_prog *p, bool is_same
 	}
 }
 
-/* Once in a busy period, when it is time to reserve: whether to do without. */
+/* Once per busy period, when the reserve would begin: whether to do without it. */
 static void judge(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	uint64_t before = p->company, serial = p->company_serial, company = rbt_company_of(s, p);
@@ -258,16 +262,16 @@ static void engage(struct rbt_sched *s, struct rbt_sched_prog *p)
 	} else if (!p->is_judged) {
 		judge(s, p);
 	}
-	if (p->held_since_ns == 0) {
-		p->held_since_ns = s->now_ns;
+	if (p->reserved_since_ns == 0) {
+		p->reserved_since_ns = s->now_ns;
 	}
 	if (!p->is_spared) {
-		hold(s, p);
+		reserve(s, p);
 	}
 }
 
-/* Its length tells something unless the company has changed meanwhile, or it was only reserved for
- * in part. */
+/* The length of a request counts unless the company has changed meanwhile, or the reserve covered
+ * only a part of it. */
 static void learn_worth(struct rbt_sched *s, struct rbt_sched_prog *p, uint64_t took_ns)
 {
 	if (p->trial != NULL && !p->has_overstayed && p->company_serial == s->serial) {
@@ -280,7 +284,8 @@ void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 	if (!rbt_reserve_applies(s, p)) {
 		return;
 	}
-	/* The limit may be another since: who never idles would not notice. */
+	/* The limit may have changed since; a program that never idles would not notice
+	 * otherwise. */
 	if (p->has_overstayed && s->now_ns < limit_at(s, p)) {
 		p->has_overstayed = false;
 		rbt_unit_mark(s, p->unit);
@@ -304,7 +309,7 @@ void rbt_reserve_check(struct rbt_sched *s, struct rbt_sched_prog *p)
 	if (p->is_spared && (p->requests > 0 || s->now_ns >= p->spared_ns)) {
 		p->is_spared = false;
 	}
-	if (p->is_holding || p->is_spared) {
+	if (p->is_reserving || p->is_spared) {
 		if (s->now_ns >= limit_at(s, p)) {
 			rbt_reserve_let_go(s, p);
 			p->has_overstayed = true;
@@ -328,13 +333,13 @@ uint64_t rbt_reserve_next(const struct rbt_sched *s, const struct rbt_sched_prog
 	if (p->is_spared && p->spared_ns < limit_at(s, p)) {
 		return p->spared_ns;
 	}
-	return p->is_holding || p->is_spared ? limit_at(s, p) : p->engage_ns;
+	return p->is_reserving || p->is_spared ? limit_at(s, p) : p->engage_ns;
 }
 
 void rbt_reserve_end(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	rbt_reserve_let_go(s, p);
-	p->held_since_ns = 0;
+	p->reserved_since_ns = 0;
 	if (p->was_seen && p->params.is_known) {
 		uint64_t took_ns = p->last_ns - p->first_ns;
 		rbt_learn_request(
@@ -363,7 +368,7 @@ enum rbt_unreserved rbt_sched_unreserved(const struct rbt_sched *s, const struct
 	if (p->has_overstayed) {
 		return RBT_UNRESERVED_OVERSTAYED;
 	}
-	/* As of its latest request: the company may be another since. */
+	/* As of its latest request: the company may have changed since. */
 	bool was_tried = p->trials != NULL && !s->config.always_reserve;
 	for (unsigned i = 0; was_tried && i < RBT_TRIAL_COMPANIES; i++) {
 		const struct rbt_trial *t = &p->trials->known[i];

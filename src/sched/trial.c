@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/trial.h"
 
-#define WEIGHT        20 /* of a latency program's time against its neighbours' */
-#define MARGIN_SHARE  16 /* of a request, the most that the margin may be */
-#define CYCLE_MOST    32 /* requests that would fit in the time from one to the next */
-#define SETTLE        8  /* requests before the first one is tried */
-#define IGNORED       4  /* of these, what is not counted: the company has just changed */
-#define FEW           6
-#define ENOUGH        16
-#define SPARED_MAX    96
-#define REFILL        128
-#define REST_CLEAR    512 /* for each that was tried */
-#define REST_UNCLEAR  64
-#define REST_WORTH    2048
-#define REST_MAX      16384
-#define REST_LESS     512
-#define REST_LESS_MAX 4096
+#define WEIGHT         20 /* of a latency program's time against its neighbours' */
+#define MARGIN_SHARE   16 /* of a request, the most that the margin may be */
+#define CYCLE_MOST     32 /* requests that would fit in the time from one to the next */
+#define WARM_UP        8  /* requests before the first one is tried */
+#define IGNORED        4  /* of these, what is not counted: the company has just changed */
+#define FEW            6
+#define ENOUGH         16
+#define SPARED_MAX     96
+#define REFILL         128
+#define PAUSE_CLEAR    512 /* for each that was tried */
+#define PAUSE_UNCLEAR  64
+#define PAUSE_WORTH    2048
+#define PAUSE_MAX      16384
+#define PAUSE_LESS     512
+#define PAUSE_LESS_MAX 4096
 /* Of a rest, after which slower requests may end it; and how often they are looked for. */
 #define ALARM_SHARE 16
 #define ALARM_EVERY 8
@@ -41,7 +41,7 @@ struct rbt_trial *rbt_trial_meet(struct rbt_trials *ts, uint64_t company)
 	return oldest;
 }
 
-/* One request of each four, and not always the same one. */
+/* One request in four, not always the same one. */
 static bool is_picked(uint32_t n)
 {
 	uint32_t hash = (n / 4 + 1) * UINT32_C(2654435761);
@@ -65,13 +65,13 @@ bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t)
 	if (++ts->n_requests % REFILL == 0) {
 		ts->n_spared -= ts->n_spared > 0;
 	}
-	if (t->is_over && t->n_seen >= t->rest) {
+	if (t->is_over && t->n_seen >= t->pause) {
 		begin(t);
 	}
-	/* What it costs must be there to be seen. */
+	/* A request is tried only if its cost can be measured. */
 	bool is_blind = t->is_over || t->pace[usual].n == 0;
 	uint32_t n = t->n_seen++;
-	if (is_blind || n < SETTLE || !is_picked(n) || (usual && ts->n_spared >= SPARED_MAX)) {
+	if (is_blind || n < WARM_UP || !is_picked(n) || (usual && ts->n_spared >= SPARED_MAX)) {
 		return usual;
 	}
 	ts->n_spared += usual;
@@ -86,13 +86,13 @@ static void push(struct rbt_trial_ring *ring, uint64_t value)
 	ring->value[ring->n++ % RBT_TRIAL_KEPT] = value < most ? (uint32_t)value : most;
 }
 
-/* From the smallest to the largest. */
+/* Sorted, the smallest first. */
 struct sorted {
 	unsigned n;
 	uint32_t value[RBT_TRIAL_KEPT];
 };
 
-/* The latest of a ring, up to `most`. */
+/* The latest entries of a ring, at most `most`. */
 static void sort(const struct rbt_trial_ring *ring, unsigned most, struct sorted *ret)
 {
 	ret->n = ring->n < most ? ring->n : most;
@@ -117,8 +117,8 @@ static uint64_t mean_of(const struct sorted *s, unsigned n)
 	return n > 0 ? sum / n : 0;
 }
 
-/* Of all pairs, how many more of `a` are above `b` by more than the margin than are not. z^2 is
- * 3 * sum^2 / spread. */
+/* Over all pairs: how many more of `a` exceed `b` by more than the margin than do not. z^2 is 3 *
+ * sum^2 / spread. */
 struct ranks {
 	int64_t sum, spread;
 };
@@ -163,7 +163,7 @@ static uint64_t cost_us(const struct rbt_trial *t, bool *ret_seems_so, bool *ret
 	return with.n > 0 && fast > slow ? t->cycle_us * (fast - slow) / fast : 0;
 }
 
-/* How many are beyond the slow end of the others, of which there are some. */
+/* How many of `without` are slower than the slow end of `with`, which must not be empty. */
 static unsigned count_slow(const struct sorted *without, const struct sorted *with, uint32_t margin)
 {
 	uint32_t slow = with->value[with->n - with->n / 8 - 1];
@@ -181,8 +181,8 @@ static bool are_slower(const struct sorted *without, const struct sorted *with, 
 	       (with->n >= ENOUGH && count_slow(without, with, margin) > without->n / 3 + 2);
 }
 
-/* By ranks, by the mean of the faster ones (others have waited for something else), and at the
- * slow end. */
+/* Compares by ranks, by the mean of the faster requests (slow ones have waited for something else),
+ * and at the slow end. */
 static bool are_as_fast(
 	const struct sorted *without, const struct sorted *with, uint32_t margin, bool is_last)
 {
@@ -202,14 +202,15 @@ static uint32_t at_most(uint32_t value, uint32_t most)
 static void decide(struct rbt_trial *t, enum rbt_verdict verdict, bool was_clear)
 {
 	bool is_worthless = verdict == RBT_VERDICT_WORTHLESS;
-	uint32_t least = is_worthless ? REST_LESS : REST_WORTH;
-	uint32_t most = is_worthless ? REST_LESS_MAX : REST_MAX;
+	uint32_t least = is_worthless ? PAUSE_LESS : PAUSE_WORTH;
+	uint32_t most = is_worthless ? PAUSE_LESS_MAX : PAUSE_MAX;
 
 	if (!is_worthless && t->verdict != RBT_VERDICT_WORTHLESS) {
-		uint32_t tried = (was_clear ? REST_CLEAR : REST_UNCLEAR) * t->took[WITHOUT].n;
+		uint32_t tried = (was_clear ? PAUSE_CLEAR : PAUSE_UNCLEAR) * t->took[WITHOUT].n;
 		least = tried > least ? tried : least;
 	}
-	t->rest = verdict == t->verdict && t->rest * 2 > least ? at_most(t->rest * 2, most) : least;
+	t->pause =
+		verdict == t->verdict && t->pause * 2 > least ? at_most(t->pause * 2, most) : least;
 	t->verdict = verdict;
 	t->is_over = true;
 	t->n_seen = 0;
@@ -242,12 +243,13 @@ static void judge(struct rbt_trial *t)
 	}
 }
 
-/* In a rest, whether requests without a reserve have become slower than those with one were. */
+/* Between trials: whether requests without a reserve have become slower than those with one
+ * were. */
 static bool is_alarming(const struct rbt_trial *t)
 {
 	struct sorted without, with;
 
-	if (t->verdict != RBT_VERDICT_WORTHLESS || t->n_seen < t->rest / ALARM_SHARE ||
+	if (t->verdict != RBT_VERDICT_WORTHLESS || t->n_seen < t->pause / ALARM_SHARE ||
 		t->took[WITHOUT].n % ALARM_EVERY != 0) {
 		return false;
 	}
@@ -260,7 +262,7 @@ void rbt_trial_add(struct rbt_trial *t, bool was_reserved, uint64_t took_ns)
 {
 	bool is_usual = was_reserved == (t->verdict != RBT_VERDICT_WORTHLESS);
 
-	/* In a rest, those with a reserve stay what the others are compared with. */
+	/* Between trials, the requests with a reserve stay the basis of the comparison. */
 	if (t->is_over ? was_reserved : t->n_seen <= IGNORED) {
 		return;
 	}

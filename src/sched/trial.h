@@ -58,45 +58,45 @@
 #define RBT_TRIAL_KEPT      64
 
 enum rbt_verdict {
-	RBT_VERDICT_NONE, /* yet: the program is reserved for */
+	RBT_VERDICT_NONE, /* no verdict yet: the program gets reserves */
 	RBT_VERDICT_WORTH_IT,
 	RBT_VERDICT_WORTHLESS,
 };
 
-/* The latest of something that was measured. */
+/* A ring of the latest measurements. */
 struct rbt_trial_ring {
-	uint32_t n; /* of all */
+	uint32_t n; /* number of all measurements so far */
 	uint32_t value[RBT_TRIAL_KEPT];
 };
 
-/* What is known of one company. Of each kind of requests; 1: with a reserve. */
+/* Knowledge about one company. Arrays have one entry per kind of requests; 1: with a reserve. */
 struct rbt_trial {
-	uint64_t company; /* 0: an empty place */
-	uint32_t met;     /* when it was last asked for */
+	uint64_t company; /* 0: unused entry */
+	uint32_t met;     /* when it was last looked up */
 	enum rbt_verdict verdict;
 	bool is_over;
-	uint32_t n_seen; /* requests since the trial began, or ended */
-	uint32_t rest;   /* requests until the next one */
+	uint32_t n_seen; /* requests since the trial began or ended */
+	uint32_t pause;  /* requests from the end of the trial to the next one */
 	uint32_t margin_us;
-	uint32_t cycle_us;             /* from one request to the next, smoothed */
+	uint32_t cycle_us;             /* time from one request to the next, smoothed */
 	struct rbt_trial_ring took[2]; /* microseconds */
-	struct rbt_trial_ring pace[2]; /* of the neighbours, submissions a second */
+	struct rbt_trial_ring pace[2]; /* of the neighbours, in submissions per second */
 };
 
-/* What is known of one program. */
+/* Knowledge about one program. */
 struct rbt_trials {
 	struct rbt_trial known[RBT_TRIAL_COMPANIES];
 	uint32_t n_met;
 	uint32_t n_requests, n_spared; /* for the limit on trials */
 };
 
-/* The place of a company, which is not 0; it stays that company's until the next call. */
+/* The entry of a company, which is not 0. The entry is valid until the next call. */
 struct rbt_trial *rbt_trial_meet(struct rbt_trials *ts, uint64_t company);
-/* A request begins: whether to reserve for it. */
+/* A request begins. Returns whether it gets a reserve. */
 bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t);
-/* It has ended, and took this long. */
+/* The request has ended, and took this long. */
 void rbt_trial_add(struct rbt_trial *t, bool was_reserved, uint64_t took_ns);
-/* The next one begins: since the beginning of this one the neighbours have submitted so much. */
+/* The next request begins. The neighbours have submitted so much since the last one began. */
 void rbt_trial_pace(struct rbt_trial *t, bool was_reserved, uint64_t n_submitted, uint64_t in_ns);
 
 #endif

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns: of the units that take turns, at most one is runnable on a GPU. Two at short slices all
- * but stop each other (26.5 it/s fell to 2.95 on an H200); one at a time, changed every 60 to
- * 100 ms, they make 27.6 together, and a latency program beside them does not notice how many there
+ * Turns: of the units that take turns, at most one is runnable per GPU. Two with short slices all
+ * but stop each other (26.5 it/s fell to 2.95 on an H200). One at a time, changed every 60 to 100
+ * ms, they make 27.6 together, and a latency program beside them does not notice how many there
  * are.
  *
- * Who is first: whoever is owed something (guard.c), then the higher level, then the smaller key of
- * the policy. A turn ends when its time is up and somebody else is first, when its unit idles, or
- * at once when a higher level wants the GPU. Where nobody else wants it, it does not end: no timer.
+ * Order: first a unit that is owed time (guard.c), then the higher level, then the smaller key of
+ * the policy. A turn ends when its time is up and another unit is first, when its unit idles, or at
+ * once when a higher level wants the GPU. If no other unit wants the GPU, the turn does not end,
+ * and there is no timer.
  *
- * Who is let back by a reserve when most of its turn is over gives way then: the next comes in its
- * place, and two calls of the driver, with a millisecond of nobody's, are saved.
+ * A reserve keeps the current unit off. If most of its turn is over when the reserve ends, the next
+ * unit gets the GPU in its place. That saves two driver calls, and a millisecond in which no unit
+ * has the GPU.
  *
- * A unit on several GPUs needs all of them at once, when it is its turn on each. While some are in
- * the midst of another's turn, the next in line may use the others; after one turn of such waiting
- * it takes them all.
+ * A unit on several GPUs needs all of them at once, when it is first on each. While some of them
+ * are in the midst of another unit's turn, the next in line may use the others. After one turn of
+ * such waiting the unit takes them all.
  */
 #include "sched/impl.h"
 
-/* Where units stand in the queues: first those that are owed, last those that are idle. */
+/* Order in the queues: first units that are owed time, last idle units. */
 #define MAJOR_GUARD 0
 #define MAJOR_LEVEL 1 /* plus how far from the highest level */
 #define MAJOR_IDLE  100
 
-/* No turn is begun that will be cut short before this: changing over takes about 1 ms. */
+/* A turn that would be cut short before this time does not begin: a change takes about 1 ms. */
 #define MIN_TURN_NS UINT64_C(10000000)
 
 struct rbt_sched_unit *rbt_ready_top(const struct rbt_sched_gpu *gpu, uint32_t g)
@@ -53,7 +55,7 @@ static void count_ready(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_r
 	}
 	u->is_counted_ready = is_ready;
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
-		rbt_first_gpu(s, m)->n_ready[u->level] += is_ready ? 1 : UINT32_MAX;
+		rbt_count(&rbt_first_gpu(s, m)->n_ready[u->level], 1, is_ready);
 	}
 }
 
@@ -85,7 +87,7 @@ static void unqueue(struct rbt_sched *s, struct rbt_sched_unit *u)
 	s->resched |= u->mask;
 }
 
-/* Takes its turn away, and leaves it in no queue. */
+/* Ends its turn. The unit is then in no queue. */
 static void stop(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	rbt_unit_settle(s, u);
@@ -101,7 +103,7 @@ static void evict(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	stop(s, u);
 	rbt_guard_end(s, u);
-	/* As long as it had its turn, idle or not, it was not kept off. */
+	/* During its turn, idle or not, the unit was not kept off. */
 	if (u->probe_at_ns < s->now_ns + u->probe_ns) {
 		u->probe_at_ns = s->now_ns + u->probe_ns;
 	}
@@ -110,7 +112,7 @@ static void evict(struct rbt_sched *s, struct rbt_sched_unit *u)
 	rbt_turns_arm(s, u);
 }
 
-/* Everybody in the way has been found to be one who gives way. */
+/* The caller has checked that every current unit gives way. */
 static void start(struct rbt_sched *s, struct rbt_sched_unit *u, uint64_t for_ns)
 {
 	struct rbt_sched_prog *p;
@@ -185,7 +187,8 @@ bool rbt_turns_is_contested(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	return false;
 }
 
-/* Whether somebody waits who will be first when its time is up. A lower level never is. */
+/* Whether another unit waits that will be first when the time is up. A unit of a lower level never
+ * is. */
 static bool has_rival(struct rbt_sched *s, const struct rbt_sched_unit *u)
 {
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
@@ -214,7 +217,7 @@ static uint64_t timer_of(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	if (u->is_wanting) {
 		return u->is_stuck && !u->is_forced ? u->stuck_ns + turn_ns(s) : RBT_NEVER;
 	}
-	return u->is_idle_for_sure || u->probe_ns == 0 ? RBT_NEVER : u->probe_at_ns;
+	return u->probe_ns == 0 ? RBT_NEVER : u->probe_at_ns;
 }
 
 void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u)
@@ -227,7 +230,8 @@ void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 }
 
-/* Whether who has the GPU, if anybody, gives way to `u`; in or out of order. */
+/* Whether the GPU's current unit, if any, gives way to `u`. Out of order, the policy's keys do not
+ * count. */
 static bool gives_way(
 	const struct rbt_sched *s, uint32_t g, const struct rbt_sched_unit *u, bool in_order)
 {
@@ -249,7 +253,7 @@ static bool gives_way(
 	return !in_order || policy->key(u, g) <= policy->key(cur, g);
 }
 
-/* Whether nobody is before it in the queue. */
+/* Whether no unit is before `u` in the queue. */
 static bool is_due(const struct rbt_sched *s, uint32_t g, const struct rbt_sched_unit *u)
 {
 	const struct rbt_heap_node *top = rbt_heap_top(&s->gpus[g].ready), *own = &u->ready[g];
@@ -257,7 +261,8 @@ static bool is_due(const struct rbt_sched *s, uint32_t g, const struct rbt_sched
 	return top->major > own->major || (top->major == own->major && top->minor >= own->minor);
 }
 
-/* Whether all its GPUs can be had; on those in `loose`, before others whose turn it is. */
+/* Whether `u` can have all its GPUs. On those in `loose` it may pass other units whose turn it
+ * is. */
 static bool can_start(struct rbt_sched *s, const struct rbt_sched_unit *u, uint32_t loose)
 {
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
@@ -290,9 +295,10 @@ static struct rbt_sched_unit *find_startable(struct rbt_sched *s, uint32_t g, ui
 }
 
 /*
- * `first`, whose turn it is on this GPU, cannot have all its others: who else could use this one
- * meanwhile? Should nobody fit who keeps the order elsewhere, one that does not is better than a
- * GPU in nobody's use; without that, units that cross each other could wait in a circle.
+ * `first` is first on this GPU but cannot have all its others: finds another unit for this GPU
+ * meanwhile. A unit that keeps the order on its other GPUs is preferred. If there is none, and the
+ * GPU would be unused, one that does not is taken: otherwise units that cross each other could wait
+ * in a circle.
  */
 static struct rbt_sched_unit *find_stopgap(
 	struct rbt_sched *s, uint32_t g, struct rbt_sched_unit *first)
@@ -318,7 +324,7 @@ static struct rbt_sched_unit *find_stopgap(
 	return u;
 }
 
-/* Whether it is still the first on all its GPUs. */
+/* Whether the unit is still first on all its GPUs. */
 static bool is_first(struct rbt_sched *s, const struct rbt_sched_unit *cur)
 {
 	for (uint32_t m = cur->mask; m != 0; m &= m - 1) {
@@ -364,7 +370,7 @@ void rbt_turns_run(struct rbt_sched *s)
 	}
 }
 
-/* Its turn is over. What comes next is decided when the GPUs are looked at. */
+/* The turn is over. rbt_turns_run() decides what comes next. */
 static void end_turn(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	if (u->left_ns > 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Units: what they are by their members, and whether they want the GPU and are on it. NCCL peers
- * spin for a rank that is kept off, so the ranks of a group are one unit: on or off together, on
- * all their GPUs.
+ * Units: the sum of their members, whether they want the GPU, and whether they are on it. NCCL
+ * peers spin for a rank that is kept off, so the ranks of a group are one unit: on or off together,
+ * on all their GPUs.
  */
 #include <string.h>
 
@@ -40,8 +40,8 @@ void rbt_unit_mark(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 }
 
-/* How much of the device `dt` of its turn was worth. A short slice beside a busy program at the
- * driver's slice is worth nothing; unknown programs are given the benefit of the doubt. */
+/* How much GPU time `dt_ns` of the unit's turn was worth. A short slice beside a busy program at
+ * the driver's slice is worth nothing. Programs of unknown activity do not count as busy. */
 static uint64_t worth(struct rbt_sched *s, const struct rbt_sched_unit *u, uint64_t dt_ns)
 {
 	uint32_t n = 0;
@@ -74,8 +74,8 @@ static void charge(struct rbt_sched *s, struct rbt_sched_unit *u)
 		return;
 	}
 	u->served_ns += worth(s, u, dt_ns);
-	/* Its timer may come late, and be taken back by what comes before it: then nobody else
-	 * would see to it. */
+	/* The timer may come late, and other events may cancel it: then no other code would end the
+	 * turn. */
 	if (u->is_current && u->left_ns > 0 && dt_ns >= u->left_ns) {
 		u->is_over = true;
 		s->resched |= u->mask;
@@ -122,12 +122,12 @@ static void count_wanting(struct rbt_sched *s, const struct rbt_sched_unit *u, b
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 
-		gpu->n_wanting[u->level] += begins ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_wanting[u->level], 1, begins);
 		set_bit(&gpu->wanting_bits, u->level, gpu->n_wanting[u->level] > 0);
 	}
 }
 
-/* Keeps the GPUs' count of free units that are known to use it. */
+/* Keeps the GPUs' count of free units that are certainly busy. */
 static void update_busy(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	struct rbt_sched_prog *p;
@@ -145,8 +145,8 @@ static void update_busy(struct rbt_sched *s, struct rbt_sched_unit *u)
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 
-		gpu->n_busy[u->level] += is_busy ? 1 : UINT32_MAX;
-		gpu->n_busy_all += is_busy ? 1 : UINT32_MAX;
+		rbt_count(&gpu->n_busy[u->level], 1, is_busy);
+		rbt_count(&gpu->n_busy_all, 1, is_busy);
 		set_bit(&gpu->busy_bits, u->level, gpu->n_busy[u->level] > 0);
 	}
 }
@@ -191,7 +191,7 @@ static bool is_wanting(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	return u->role != RBT_ROLE_NONE && !u->is_blocked && any;
 }
 
-/* It wants from now on, after it did not. */
+/* The unit begins to want the GPU. */
 static void begin_wanting(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_new)
 {
 	if (u->role == RBT_ROLE_TURN) {
@@ -244,7 +244,7 @@ static uint32_t min_share_of(const struct rbt_sched *s, const struct rbt_sched_p
 	return own == RBT_SHARE_NONE ? 0 : own != 0 ? own : s->config.min_share_permille;
 }
 
-/* What it is, from its members. */
+/* Derives the unit's properties from its members. */
 static void sum_up(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	const struct rbt_sched_policy *policy = s->config.policy;
@@ -299,7 +299,7 @@ static void unlist_free(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 }
 
-/* What one program wishes for may change the answer for all others on the GPU. */
+/* A wish of one program may change the decision for all others on the GPU. */
 static void count_one(
 	struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_sched_gpu *gpu, bool begins)
 {
@@ -310,19 +310,19 @@ static void count_one(
 	if (n == 0) {
 		return;
 	}
-	gpu->n_short += begins ? n : UINT32_MAX - n + 1;
+	rbt_count(&gpu->n_short, n, begins);
 	rbt_rule_count(&gpu->tally, p->params.tasks[g].compute_runlists, begins);
 	if (copies != 0) {
 		rbt_rule_count(&gpu->tally, copies, begins);
 	}
-	LIST_FOREACH (u, &s->units, link) {
+	LIST_FOREACH (u, &s->units, entry) {
 		if (u->role != RBT_ROLE_NONE && (u->mask >> g & 1) != 0) {
 			rbt_unit_mark(s, u);
 		}
 	}
 }
 
-/* Wishes for short slices. */
+/* Counts wishes for short slices. */
 static void count_short(struct rbt_sched *s, struct rbt_sched_unit *u, bool begins)
 {
 	const struct rbt_sched_prog *p;
@@ -347,11 +347,12 @@ void rbt_unit_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
 		return;
 	}
 	if (u->mask != mask_before || u->level != level_before) {
-		/* Of other clocks; but on GPUs where it was it keeps its account, or whoever makes
-		 * and frees a task elsewhere would always be first. */
+		/* Clocks of other GPUs or levels differ, so virtual time starts anew there. On a
+		 * GPU that it keeps, the unit keeps its time: otherwise a program that makes and
+		 * frees a task elsewhere would always be first. */
 		uint32_t fresh = u->level != level_before ? UINT32_MAX : u->mask & ~mask_before;
 
-		for (uint32_t gpu = 0; gpu < RBT_SCHED_MAX_GPUS; gpu++) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if (fresh >> gpu & 1) {
 				u->vtime_ns[gpu] = 0;
 			}
@@ -362,7 +363,7 @@ void rbt_unit_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
 	rbt_unit_settle(s, u);
 	s->n_shares += u->min_share_permille > 0;
 	if (is_wanting(s, u)) {
-		/* Who only changes keeps its place among those who came first. */
+		/* A unit that is only changed keeps its place in the order of arrival. */
 		u->order = u->was_wanting ? u->order : ++s->next_order;
 		begin_wanting(s, u, true);
 	}

@@ -4,10 +4,12 @@
  * the driver save what runs exactly as it is (CWSR), and puts them back with what the program
  * itself has set.
  *
- * It is a thread without libc's knowledge: no handler of the program's runs on it, and nothing that
- * the program does to its threads concerns it. Queues that should be off and run, because they are
- * new or the program has set them anew, are found when it looks at them; what should run and does
- * not is tried again until it does.
+ * It is a thread of the C library's, on which no handler of the program's runs. It ends when there
+ * have been no queues for a while: a program whose main thread has left by pthread_exit() lives as
+ * long as any thread. (With queues there are threads of ROCm's runtime, too.)
+ *
+ * Queues that should be off and run, because they are new or the program has set them anew, are
+ * found when it looks at them; what should run and does not is tried again until it does.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -35,16 +37,14 @@
 #define ALONE_NS     500000000ull
 #define ALONE_MAX_NS 8000000000ull
 #define MAX_MESSAGES 16
-/* Whether the program is still who the agent is, is asked at least this often. */
-#define SAME_USER_NS 500000000ull
-/* A program that changes back and forth is left alone in the end: stacks are not freed. */
-#define MAX_STARTS 8
+/* Without queues, the agent stays this long. */
+#define EMPTY_NS 500000000ull
 /* Where the program's sandbox refuses poll(), what is said is looked for this often. */
 #define UNPOLLED_NS 5000000ull
 /* Where it refuses all ways to wait, so often is it tried to put everything back. */
 #define MAX_END_TRIES 1000
 
-/* Whose it is: a forked child has none. */
+/* The process that the agent belongs to: a forked child has none. */
 static _Atomic int32_t owner_pid;
 /* A futex: changes when it has a way to the hand again. */
 static _Atomic uint32_t poked;
@@ -65,20 +65,15 @@ void shim_agent_ensure(struct shim *s)
 	int32_t none = owner_pid;
 
 	if (s->kfd.n_queues == 0 || shim_config.no_daemon || shim_config.socket[0] == '\0' ||
-		none == s->pid || s->kfd.n_starts >= MAX_STARTS ||
-		!atomic_compare_exchange_strong(&owner_pid, &none, s->pid)) {
+		none == s->pid || !atomic_compare_exchange_strong(&owner_pid, &none, s->pid)) {
 		return;
 	}
-	int tid = shim_raw_start_thread(shim_agent_run);
-	if (tid < 0) {
+	if (shim_raw_start_thread(shim_agent_run) < 0) {
 		owner_pid = 0;
 		return;
 	}
-	s->kfd.n_starts++;
-	if (shim_kfd_can_look()) {
-		s->kfd.slot = shim_board_claim((uint32_t)tid);
-	}
-	if (s->kfd.slot != NULL) {
+	s->kfd.can_look = shim_kfd_can_look();
+	if (s->kfd.can_look) {
 		shim_submit_enable();
 	}
 }
@@ -374,6 +369,7 @@ bool shim_agent_end(struct shim *s, uint64_t now_ns)
 	if (n_off > 0) {
 		return false;
 	}
+	shim_kfd_stop_looking(s, now_ns);
 	shim_fd_close(&shim_owned.link);
 	shim_kfd_withdraw(s);
 	owner_pid = 0;
@@ -422,54 +418,64 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 	return next_step(k, now_ns);
 }
 
+struct life {
+	uint64_t next_ns;  /* when the next round is due */
+	uint64_t alone_ns; /* how long until a daemon is looked for again */
+	uint64_t empty_ns; /* since when there are no queues; 0: there are */
+};
+
+/* Whether there have been no queues for long enough; and that the daemon knows. */
+static bool is_over(struct life *l, const struct shim_kfd *k, uint64_t now_ns)
+{
+	if (k->n_queues > 0) {
+		l->empty_ns = 0;
+		return false;
+	}
+	l->empty_ns = l->empty_ns != 0 ? l->empty_ns : now_ns;
+	l->next_ns = earlier(l->next_ns, l->empty_ns + EMPTY_NS);
+	return !k->dirty && now_ns >= l->empty_ns + EMPTY_NS;
+}
+
 /* One round: what other threads have left, what the hand says, and, without a daemon, the look for
- * one. False at the end: the process is another by now, or another's. */
-static bool live_once(uint64_t *ret_next_ns, uint64_t *alone_ns)
+ * one. False at the end: the process is another by now, or has no queues any more. */
+static bool live_once(struct life *l)
 {
 	uint64_t now_ns = shim_raw_now_ns();
 	struct shim_guard g;
 	int r = shim_enter(&g);
 
 	if (r == -EBUSY) {
-		*ret_next_ns = now_ns + BUSY_NS;
+		l->next_ns = now_ns + BUSY_NS;
 		return true;
 	}
 	if (r < 0) {
 		return false;
 	}
-	if (!shim_thread_is_the_programs()) {
-		bool has_ended = shim_agent_end(g.s, now_ns);
-		*ret_next_ns = now_ns + RETRY_NS;
-		shim_leave(&g);
-		return !has_ended;
-	}
 	shim_take_in(g.s, now_ns);
-	*ret_next_ns = shim_agent_step(g.s, now_ns);
+	l->next_ns = shim_agent_step(g.s, now_ns);
 	if (shim_fd_get(&shim_owned.link) >= 0) {
-		*alone_ns = ALONE_NS;
+		l->alone_ns = ALONE_NS;
 		/* What the daemon had no room for goes later, also if the program makes no further
 		 * call; and nobody would tell. */
-		*ret_next_ns =
-			earlier(*ret_next_ns, now_ns + (g.s->kfd.dirty ? RETRY_NS : LINKED_NS));
+		l->next_ns = earlier(l->next_ns, now_ns + (g.s->kfd.dirty ? RETRY_NS : LINKED_NS));
 	} else if (g.s->touched) {
-		*ret_next_ns = now_ns + BUSY_NS;
+		l->next_ns = now_ns + BUSY_NS;
 	} else if (g.s->kfd.n_queues > 0) {
-		*ret_next_ns = earlier(*ret_next_ns, now_ns + *alone_ns);
-		*alone_ns = *alone_ns * 2 < ALONE_MAX_NS ? *alone_ns * 2 : ALONE_MAX_NS;
+		l->next_ns = earlier(l->next_ns, now_ns + l->alone_ns);
+		l->alone_ns = l->alone_ns * 2 < ALONE_MAX_NS ? l->alone_ns * 2 : ALONE_MAX_NS;
 	}
+	bool has_ended = is_over(l, &g.s->kfd, now_ns) && shim_agent_end(g.s, now_ns);
 	shim_leave(&g);
-	return true;
+	return !has_ended;
 }
 
-/* Until the next round is due, somebody says something, or the program is another's. False when
- * there is no way to wait. */
+/* Until the next round is due, or somebody says something. False when there is no way to wait. */
 static bool rest(uint64_t next_ns, uint32_t seen)
 {
 	for (;;) {
 		int link = shim_fd_get(&shim_owned.link);
 		uint64_t now_ns = shim_raw_now_ns();
 		uint64_t wait_ns = next_ns > now_ns ? next_ns - now_ns : 0;
-		wait_ns = earlier(wait_ns, SAME_USER_NS);
 		int r = link >= 0 ? shim_sys_wait_readable(link, wait_ns) : -ENOTCONN;
 		if (r < 0 && r != -EINTR) {
 			r = shim_sys_wait_word(
@@ -479,7 +485,7 @@ static bool rest(uint64_t next_ns, uint32_t seen)
 			}
 			r = r > 0 || link >= 0;
 		}
-		if (r != 0 || shim_raw_now_ns() >= next_ns || !shim_thread_is_the_programs()) {
+		if (r != 0 || shim_raw_now_ns() >= next_ns) {
 			return true;
 		}
 	}
@@ -502,13 +508,13 @@ static void give_up(void)
 	}
 }
 
-void shim_agent_run(void *ignored)
+void shim_agent_run(void)
 {
-	uint64_t next_ns = 0, alone_ns = ALONE_NS;
+	struct life life = {.alone_ns = ALONE_NS};
 	uint32_t seen = poked;
 
-	while (live_once(&next_ns, &alone_ns)) {
-		if (!rest(next_ns, seen)) {
+	while (live_once(&life)) {
+		if (!rest(life.next_ns, seen)) {
 			give_up();
 			return;
 		}

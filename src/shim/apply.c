@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Acting without a daemon. Programs with short slices side by side all but stop the device, so a
- * slice shorter than the task's own is set only
- *  - with the GPU's lock, which is one program's, and freed by the kernel when that dies;
- *  - while this program has one compute task there, as nobody makes two of them take turns.
+ * Acting without a daemon. The rule that prevents collapse (sched/rule.h) holds here too: a slice
+ * shorter than the task's own is set only with the GPU's lock (act/lock.h), and while this program
+ * has one compute task there, as nobody makes two of them take turns.
  * A longer slice hurts nobody but the program's neighbours' patience, and needs no lock.
  */
 #include <errno.h>
 #include <stddef.h>
 
+#include "act/lock.h"
 #include "backend/nvidia/driver.h"
+#include "sched/rule.h"
 #include "shim/shim.h"
 
 /*
@@ -45,7 +46,7 @@ static bool may_write(struct shim *s)
 	struct rbt_nv_driver driver = {.version = "of unknown version"};
 	char text[1024];
 
-	if (shim_config.force) {
+	if (shim_config.treat.force != 0) {
 		return true;
 	}
 	if (s->driver == SHIM_DRIVER_UNASKED) {
@@ -62,21 +63,19 @@ static bool may_write(struct shim *s)
 	return s->driver == SHIM_DRIVER_KNOWN;
 }
 
-/* Takes the GPU's lock, or makes sure of it: flock() changes nothing for a file that has it. 0 or
- * -errno. */
-static int hold_lock(uint32_t gpu)
+/* Takes the GPU's lock or leaves a mark, whichever `take` is, and keeps it in `f`; or makes sure of
+ * it. 0 or -errno. */
+static int obtain(struct shim_fd *f, uint32_t gpu, int (*take)(int fd))
 {
-	struct shim_fd *f = &shim_owned.locks[gpu];
-
 	if (shim_fd_valid(f)) {
-		return shim_sys_flock(shim_fd_get(f));
+		return take(shim_fd_get(f));
 	}
 	f->fd_plus_1 = 0;
 	int fd = shim_raw_open_gpu(gpu);
 	if (fd < 0) {
 		return fd;
 	}
-	int r = shim_sys_flock(fd);
+	int r = take(fd);
 	if (r < 0) {
 		shim_sys_close(fd);
 		return r;
@@ -85,24 +84,17 @@ static int hold_lock(uint32_t gpu)
 	return shim_fd_own(f, fd);
 }
 
-/* Tells the lock's holder, if it is one that looks, that it has company. */
-static void leave_mark(uint32_t gpu)
+/* 0, or -errno and, if another program has the lock, a mark that tells it of its company. */
+static int take_lock(uint32_t gpu)
 {
-	struct shim_fd *f = &shim_owned.marks[gpu];
+	int r = obtain(&shim_owned.locks[gpu], gpu, rbt_gpu_lock);
 
-	if (shim_fd_valid(f)) {
-		return;
+	if (r == 0) {
+		shim_fd_close(&shim_owned.marks[gpu]);
+	} else if (r == -EBUSY) {
+		(void)obtain(&shim_owned.marks[gpu], gpu, rbt_gpu_mark);
 	}
-	f->fd_plus_1 = 0;
-	int fd = shim_raw_open_gpu(gpu);
-	if (fd >= 0 && shim_sys_mark(fd, RBT_GPU_MARK_OFFSET) < 0) {
-		shim_sys_close(fd);
-		fd = -1;
-	}
-	if (fd >= 0) {
-		shim_owned.any = true;
-		shim_fd_own(f, fd);
-	}
+	return r;
 }
 
 static void set_slice(struct shim *s, struct shim_obj *task, uint64_t us)
@@ -121,14 +113,14 @@ static void set_slice(struct shim *s, struct shim_obj *task, uint64_t us)
 
 static bool is_short(const struct shim_obj *task)
 {
-	return task->t.kind == RBT_TASK_COMPUTE && task->t.scheduled && wish_us() != 0 &&
-	       wish_us() < task->t.own_us;
+	return task->t.kind == RBT_TASK_COMPUTE && task->t.scheduled &&
+	       rbt_rule_is_short(wish_us(), task->t.own_us);
 }
 
 /* How many of the program's compute tasks are, or may be, on this GPU. */
-static unsigned count_compute(struct shim *s, uint32_t gpu)
+static uint32_t count_compute(struct shim *s, uint32_t gpu)
 {
-	unsigned n = 0;
+	uint32_t n = 0;
 
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
 		uint32_t its;
@@ -141,31 +133,32 @@ static unsigned count_compute(struct shim *s, uint32_t gpu)
 
 static bool may_shorten(struct shim *s, const struct shim_obj *task)
 {
+	/* Others' marks are not looked at: beside a task at ALONE_MIN_US, theirs go on. */
+	struct rbt_sched_gpus gpus = {0};
 	uint32_t gpu;
+	int r = 0;
 
 	if (!shim_gpu_of(s, task, &gpu) || gpu >= NV_MAX_GPUS || s->lossy) {
 		return false;
 	}
-	if (count_compute(s, gpu) > 1) {
+	uint32_t n = count_compute(s, gpu);
+	/* A lock that would be of no use is left to others. */
+	if (n == 1) {
+		r = take_lock(gpu);
+		gpus.locked = r == 0 ? UINT32_C(1) << gpu : 0;
+	}
+	enum rbt_denial denial = rbt_rule_judge(&gpus, gpu, n, n);
+	if (denial == RBT_DENIED_TASKS) {
 		say_gpu(s, gpu,
 			"this program has several compute contexts there, and short slices would "
 			"slow all of them down; use one context a process");
-		return false;
-	}
-	int r = hold_lock(gpu);
-	if (r == 0) {
-		shim_fd_close(&shim_owned.marks[gpu]);
-	} else if (r == -EWOULDBLOCK) {
-		leave_mark(gpu);
-	}
-	if (r < 0) {
+	} else if (denial != RBT_DENIED_NOTHING) {
 		say_gpu(s, gpu,
-			r == -EWOULDBLOCK
-				? "another program holds its lock; without --no-daemon the "
-				  "daemon decides"
-				: "its device node cannot be locked; see rubato doctor");
+			r == -EBUSY ? "another program holds its lock; without --no-daemon the "
+				      "daemon decides"
+				    : "its device node cannot be locked; see rubato doctor");
 	}
-	return r == 0;
+	return denial == RBT_DENIED_NOTHING;
 }
 
 static void restore(struct shim *s, struct shim_obj *task)

@@ -8,12 +8,12 @@
 #include "shim/sys.h"
 #include "util/time.h"
 
-/* From how far apart two readings tell the counter's rate. */
+/* The shortest time between two readings that give the counter's rate. */
 #define APART_MIN_NS (RBT_NS_PER_MS / 4)
 #define APART_MAX_NS RBT_NS_PER_S
-/* Longer between clock and counter, and they are not of the same moment. */
+/* If reading clock and counter takes longer, they are not of the same moment. */
 #define READING_NS RBT_NS_PER_US
-#define TOLERANCE  1024 /* of two rates: a part in so many */
+#define TOLERANCE  1024 /* two rates are equal to one part in this many */
 
 static atomic_bool has_counter;
 
@@ -25,7 +25,8 @@ void shim_clock_start(void)
 	errno = saved_errno;
 }
 
-/* 0 if it cannot be told: too far apart, a counter that went back, or that was read too late. */
+/* 0 if it is unknown: the readings are too far apart, the counter went back, or was read too
+ * late. */
 static uint64_t rate_of(uint64_t ns, uint64_t count, uint64_t reading)
 {
 	if (ns > APART_MAX_NS || reading >= count) {
@@ -45,7 +46,7 @@ uint64_t shim_clock_read(void)
 	struct shim_own *own = &shim_own;
 	uint64_t now_ns = shim_raw_now_ns();
 
-	/* Here because a span is over; sooner than that, because the counter has jumped. */
+	/* A span is over; or, if it is sooner than that, the counter has jumped. */
 	own->clock.span = 0;
 	if (!atomic_load_explicit(&has_counter, memory_order_relaxed) ||
 		now_ns - own->clock.base_ns < APART_MIN_NS) {
@@ -53,7 +54,8 @@ uint64_t shim_clock_read(void)
 	}
 	uint64_t before = shim_raw_counter();
 	now_ns = shim_raw_now_ns();
-	/* After the clock: what is made of it later is too early, if anything. */
+	/* The counter is read after the clock, so that times made of it later are too early, if
+	 * anything. */
 	uint64_t count = shim_raw_counter();
 	uint64_t rate =
 		rate_of(now_ns - own->clock.base_ns, count - own->clock.base_count, count - before);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shim/config.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sched/class.h"
 #include "shim/shim.h"
@@ -14,27 +14,6 @@ struct shim_config shim_config;
 
 static _Atomic int stage;
 enum { UNREAD, WRITING, ACTIVE, INACTIVE };
-
-/* strtoull() has a newer version in newer C libraries. */
-static int parse_u64(const char *s, uint64_t max, uint64_t *ret)
-{
-	uint64_t v = 0;
-
-	if (s == NULL || *s == '\0') {
-		return -EINVAL;
-	}
-	for (; *s != '\0'; s++) {
-		if (*s < '0' || *s > '9') {
-			return -EINVAL;
-		}
-		v = v * 10 + (uint64_t)(*s - '0');
-		if (v > max) {
-			return -ERANGE;
-		}
-	}
-	*ret = v;
-	return 0;
-}
 
 static bool flag(const char *name)
 {
@@ -51,33 +30,18 @@ static const char *get(void *ctx, const char *name)
 static void read_environment(struct shim_config *c)
 {
 	const char *path = secure_getenv(RBT_ENV_SOCKET);
-	uint64_t v;
+	struct rbt_treatment *t = &c->treat;
 
-	if (parse_u64(secure_getenv(RBT_ENV_PRIORITY), RBT_PRIORITY_MAX, &v) < 0) {
+	if (!rbt_treatment_read_env(get, NULL, t, c->ignored)) {
 		return;
 	}
+	rbt_treatment_find_strays(environ, c->ignored);
+	rbt_treatment_find_group(get, NULL, t);
 	c->active = true;
 	c->loaded_ns = shim_raw_now_ns();
-	c->priority = (uint32_t)v;
 	c->no_daemon = flag(RBT_ENV_NO_DAEMON);
-	c->force = flag(RBT_ENV_FORCE);
-	if (parse_u64(secure_getenv(RBT_ENV_WEIGHT), RBT_WEIGHT_MAX, &v) == 0) {
-		c->weight = (uint32_t)v;
-	}
-	if (parse_u64(secure_getenv(RBT_ENV_MAX_RESERVE), RBT_RESERVE_MAX_MS, &v) == 0) {
-		c->limits.max_reserve_ms = (uint32_t)v;
-	}
-	if (parse_u64(secure_getenv(RBT_ENV_MIN_SHARE), RBT_SHARE_MAX_PERMILLE, &v) == 0) {
-		c->limits.min_share_permille = v == 0 ? RBT_SHARE_NONE : (uint32_t)v;
-	}
-	if (parse_u64(secure_getenv(RBT_ENV_TIMESLICE), RBT_TIMESLICE_MAX_US, &v) == 0) {
-		c->timeslice_us = v;
-	}
 	c->wanted_us =
-		c->timeslice_us != 0 ? c->timeslice_us : rbt_priority_timeslice_us(c->priority);
-	if (rbt_rankgroup_find(get, NULL, c->group) < 0) {
-		c->group[0] = '\0';
-	}
+		t->timeslice_us != 0 ? t->timeslice_us : rbt_priority_timeslice_us(t->priority);
 	if (path != NULL && strlen(path) < sizeof(c->socket)) {
 		memcpy(c->socket, path, strlen(path) + 1);
 	}

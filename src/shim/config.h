@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Reads the environment at first use. Whether this program was started by `rubato run`. */
+/* Whether this program was started by `rubato run`. Reads the environment at first use. */
 bool shim_config_active(void);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names that the stand-in exports: those of driver-names.txt. Each is an indirect function:
- * whoever looks one up, the loader for a program that is linked with the driver's library or
- * dlsym(3), gets what standin_symbol() answers. After the real library has been loaded that is the
- * real function, a wrapper that counts, or NULL where this driver has none of that name.
+ * The names that the stand-in exports: those of driver-names.txt. Each is an indirect function: the
+ * loader (for a program that is linked with the driver's library) or dlsym(3) calls it and gets the
+ * result of standin_symbol(). After the real library has been loaded, that is the real function, a
+ * wrapper that counts, or NULL if this driver has no function of that name.
  *
- * Programs that are linked with the library are bound before anything of it may run. They get a
- * trampoline: one for each name, 32 bytes apart, which goes where standin_targets[] says, and looks
- * there for the first time when it is called.
+ * Programs that are linked with the library are bound before any of its code may run. They get a
+ * trampoline. There is one per name, 32 bytes apart; it jumps to the address in standin_targets[],
+ * which is looked up at its first call.
  */
 	.text
 	.hidden standin_symbol

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs may tell of themselves: include/rubato/rubato.h looks these up by name. */
+/* Functions with which programs announce requests: include/rubato/rubato.h finds them by name. */
 #include <stdint.h>
 
 #include "shim/config.h"

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* See include/rubato/rubato.h. 1 if somebody may listen. */
+/* See include/rubato/rubato.h. Returns 1 if a daemon may listen. */
 int rubato_request_begin(uint64_t deadline_ns);
 void rubato_request_end(void);
 

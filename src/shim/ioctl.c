@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one symbol that the library exports. */
+/* The library's ioctl(), which takes the place of libc's. librubato.map lists the other exported
+ * symbols: those of hints.h and wrap.h. */
 #include <stdarg.h>
 #include <sys/ioctl.h>
 

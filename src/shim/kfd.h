@@ -3,14 +3,15 @@
  * AMD: the queues a program has made on /dev/kfd, and the agent that takes them off the GPU and
  * puts them back. The driver takes UPDATE_QUEUE from the process that owns the queues alone, so
  * this is done inside the program: by a thread of our own, which is started with the first queue,
- * blocks all signals, and does nothing unless the daemon's hand tells it to (proto/agent.h).
+ * blocks all signals, and does nothing unless the daemon's hand tells it to (proto/agent.h). It
+ * ends a while after the last queue.
  *
- * What the program itself has set (ring, percentage, priority) is remembered, and is what a queue
- * gets back. The program's calls are passed on as they are; those that change or destroy a queue
- * wait only if the agent is in the driver with the same queue, where they would wait anyway.
+ * The program's own settings (ring, percentage, priority) are remembered, and restored when a queue
+ * is put back. The program's calls are passed on unchanged. A call that changes or destroys a queue
+ * waits only if the agent is in the driver with the same queue, where it would wait anyway.
  *
- * As all of the table, this is touched between shim_enter() and shim_leave() only, but for what is
- * atomic.
+ * Like the whole table, this is accessed only between shim_enter() and shim_leave(), except for
+ * atomic members.
  */
 #ifndef RBT_SHIM_KFD_H
 #define RBT_SHIM_KFD_H
@@ -31,23 +32,23 @@ struct shim_event;
 struct shim_queue {
 	bool used;
 	bool off;     /* by us; the program's own call puts it back on */
-	bool leveled; /* its priority is ours, not its own */
-	bool stale;   /* the agent may have set it to what it had before */
+	bool leveled; /* its priority is set by us */
+	bool stale;   /* the agent may have set it back to an earlier state */
 	uint32_t gpu_id, type, creator_tid;
 	uint64_t serial;             /* order of recording */
-	struct kfd_update_queue own; /* what the program has set */
+	struct kfd_update_queue own; /* the program's settings */
 	uint64_t wptr_at, rptr_at;
 	struct rbt_gauge_queue gauge;
 };
 
-/* What one call says of a queue; part of an event. */
+/* What one call says about a queue; part of an event. */
 struct shim_queue_event {
 	uint32_t gpu_id, type;
 	struct kfd_update_queue own;
 	uint64_t wptr_at, rptr_at;
 };
 
-/* The work of one look: where to read, and what was there. */
+/* The plan of one poll: addresses to read, and the values found. */
 struct shim_look {
 	struct iovec from[2 * KFD_MAX_QUEUES];
 	uint64_t values[2 * KFD_MAX_QUEUES];
@@ -55,36 +56,37 @@ struct shim_look {
 };
 
 struct shim_kfd {
-	/* Calls of the program's that change a queue and are on their way; and the queue with which
-	 * the agent is in the driver, plus 1. By whoever sets its own first and then finds the
-	 * other's, none is in the driver with the other. */
+	/* The program's calls under way that change a queue; and the queue with which the agent is
+	 * in the driver, plus 1. Each side sets its own mark first and then checks the other's, so
+	 * both are never in the driver with the same queue. */
 	_Atomic uint32_t in_call[KFD_MAX_QUEUES];
 	_Atomic uint32_t acting_on;
-	/* What the program has set last is not known: such queues are left alone; and whether there
+	/* The program's last settings are unknown: such queues are left alone; and whether there
 	 * has been one. */
 	_Atomic bool unknown[KFD_MAX_QUEUES];
 	_Atomic bool lossy;
-	/* The program did not wait any longer for the agent, which was about to act. */
+	/* The program stopped waiting for the agent, which was about to act. */
 	_Atomic bool overtaken[KFD_MAX_QUEUES];
 
-	bool dirty, told;          /* as a client's */
+	bool dirty, told;          /* as for a client */
 	bool partial;              /* a queue could not be recorded */
 	uint32_t n_queues, n_used; /* ids [0, n_used) have been in use */
 
-	/* What the agent has been told. */
+	/* Orders from the hand. */
 	uint32_t off_kinds; /* RBT_AGENT_* */
 	uint32_t level;     /* enum rbt_agent_level */
 	uint64_t deadline_ns;
-	uint64_t retry_ns; /* something did not obey: not before this; 0: all did */
+	uint64_t retry_ns; /* a queue did not obey: time of the next attempt; 0: all did */
 	uint32_t watch_us;
-	uint64_t look_ns; /* the next; 0: none */
+	uint64_t look_ns; /* time of the next poll; 0: none */
 
-	/* A suspend that is not done yet, as the program is at its queues, and so not answered. */
+	/* A suspend that is not done and not answered yet, because the program is using its
+	 * queues. */
 	bool owes;
 	uint32_t owed_seq, owed_before; /* off_kinds */
 	uint64_t owed_until_ns;
 
-	uint32_t n_starts;           /* of the agent */
+	bool can_look;               /* at queues */
 	struct rbt_board_slot *slot; /* of the agent's, on the board; NULL: not yet */
 	struct shim_look look;
 	struct shim_queue queues[KFD_MAX_QUEUES];
@@ -101,30 +103,34 @@ uint32_t shim_kfd_kind(uint32_t type); /* RBT_AGENT_* */
 bool shim_kfd_has_queues(const struct shim *s);
 int shim_kfd_send(struct shim *s, int sock);
 void shim_kfd_disconnect(struct shim *s);
-/* There is no agent any more: the daemon is told that nobody is there to act. */
+/* The agent has ended: the daemon is told that it cannot act on this program any more. */
 void shim_kfd_withdraw(struct shim *s);
 
 /* agent.c */
 
-/* Starts the agent, if there is something to do for it and it can be. */
+/* Starts the agent, if it has something to do and can be started. */
 void shim_agent_ensure(struct shim *s);
-/* Whether it has been, in this process. */
+/* Whether the agent runs in this process. */
 bool shim_agent_is_up(void);
-/* It has a new way to the hand. */
+/* The agent has a new socket to the hand. */
 void shim_agent_poke(void);
 /* The agent's life; for shim_raw_start_thread(). */
-void shim_agent_run(void *ignored);
+void shim_agent_run(void);
 /* Its end, under the lock: nothing is off any more, or false: to be tried again. The program's next
  * call starts another. */
 bool shim_agent_end(struct shim *s, uint64_t now_ns);
-/* One round of it, under the lock. Returns when the next is due; UINT64_MAX: when it is told. */
+/* One round of the agent, under the lock. Returns when the next is due; UINT64_MAX: at the next
+ * order. */
 uint64_t shim_agent_step(struct shim *s, uint64_t now_ns);
-/* Obeys what the hand says. The reply is filled in where there is one: then true. */
+/* Obeys an order of the hand. Returns true if there is a reply, and fills it in. */
 bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns,
 	struct rbt_agent_reply *ret);
 
-/* look_kfd.c: looks at the queues, and puts what is there on the board. */
+/* look_kfd.c: looks at the queues, and puts what is there on the board, in a slot of the calling
+ * thread's. */
 void shim_kfd_look(struct shim *s, uint64_t now_ns);
+/* Nobody looks any more: the slot says that nothing is active, and is given back. */
+void shim_kfd_stop_looking(struct shim *s, uint64_t now_ns);
 /* Whether this process may read its own memory the way that cannot fault. */
 bool shim_kfd_can_look(void);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads do not wait for each other in here: under the lock there may be a call of our own, which
- * waits for the driver's locks. Whoever finds it taken puts its news down and goes on.
+ * Threads do not wait for each other in the shim: the thread with the lock may be in a driver call
+ * of our own, which waits for the driver's locks. A thread that finds the lock taken leaves its
+ * event here and goes on.
  */
 #include <stddef.h>
 
@@ -15,7 +16,8 @@ bool shim_late_put(struct shim *s, const struct shim_event *ev)
 		struct shim_late *late = &s->late[i];
 		uint32_t empty = EMPTY;
 		if (atomic_compare_exchange_strong(&late->state, &empty, WRITING)) {
-			/* First: never fewer than there are, or a thread would overtake its own. */
+			/* Counted first, so that the count is never too small: otherwise a thread
+			 * could overtake its own event. */
 			s->n_late++;
 			late->ev = *ev;
 			late->ev.serial = ++s->serial;

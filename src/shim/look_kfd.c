@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue is active while its write pointer is ahead of its read pointer. Both are in the program's
- * memory, where the runtime put them; they are read, never written, and by a call that answers with
- * an error where a load would fault: a program may have unmapped them.
+ * A queue is active while its write pointer is ahead of its read pointer. The runtime keeps both in
+ * the program's memory. They are read, never written, and with a system call that returns an error
+ * where a load would fault: the program may have unmapped them.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ bool shim_kfd_can_look(void)
 	return shim_sys_peek(&copy, &word, sizeof(copy)) == 0 && copy == word;
 }
 
-/* Where to read, two words a queue. */
+/* Addresses to read, two words per queue. */
 static size_t plan(struct shim_kfd *k)
 {
 	size_t n = 0;
@@ -43,12 +43,24 @@ static enum rbt_gauge_kind gauge_kind(uint32_t type)
 					     : RBT_GAUGE_COPIES;
 }
 
+static void put(struct shim_kfd *k, const struct rbt_gauge *g, uint64_t now_ns)
+{
+	struct rbt_board *b = shim_board_of(k->slot);
+
+	if (rbt_gauge_put(b, k->slot, g, now_ns)) {
+		shim_sys_futex_wake(&b->asleep);
+	}
+}
+
 void shim_kfd_look(struct shim *s, uint64_t now_ns)
 {
 	struct shim_kfd *k = &s->kfd;
 	struct rbt_gauge g = {0};
 	size_t n = plan(k);
 
+	if (k->slot == NULL && k->can_look) {
+		k->slot = shim_board_claim(shim_sys_gettid());
+	}
 	if (k->slot == NULL) {
 		return;
 	}
@@ -61,11 +73,16 @@ void shim_kfd_look(struct shim *s, uint64_t now_ns)
 			rbt_gauge_add(&g, &q->gauge, gauge_kind(q->type), q->own.ring_size,
 				k->look.values[2 * i], k->look.values[2 * i + 1]);
 		}
-		/* What cannot be read ends the call: that queue is passed over. */
+		/* A pointer that cannot be read ends the call: that queue is skipped. */
 		at += words / 2 + (words < ask);
 	}
-	struct rbt_board *b = shim_board_of(k->slot);
-	if (rbt_gauge_put(b, k->slot, &g, now_ns)) {
-		shim_sys_futex_wake(&b->asleep);
+	put(k, &g, now_ns);
+}
+
+void shim_kfd_stop_looking(struct shim *s, uint64_t now_ns)
+{
+	if (s->kfd.slot != NULL) {
+		put(&s->kfd, &(struct rbt_gauge){0}, now_ns);
+		s->kfd.slot = NULL;
 	}
 }

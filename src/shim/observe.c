@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program's calls to RM say about its clients, devices, channel groups (tasks) and channels.
+ * Learns from a program's calls to RM about its clients, devices, channel groups (tasks) and
+ * channels.
  *
- * The program's memory is read only after the driver has accepted the call, so that every pointer
- * was good a moment ago, and before the lock is taken, so that a fault in it is the program's own.
+ * The program's memory is read after the driver has accepted the call, so that every pointer was
+ * valid a moment ago, and before the lock is taken, so that a fault in it is the program's own.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -13,14 +14,15 @@
 #include "shim/shim.h"
 #include "shim/submit.h"
 
-/* NV_ESC_IOCTL_XFER_CMD: any other call, with an argument too big for an ioctl's size field. */
+/* NV_ESC_IOCTL_XFER_CMD wraps any other call whose argument is too large for an ioctl's size
+ * field. */
 struct xfer {
 	uint32_t cmd, size;
 	uint64_t ptr;
 };
 static_assert(sizeof(struct xfer) == 16, "transfer");
 
-/* How often a thread takes in what others left while it was busy with what others left. */
+/* How often a thread handles events of other threads that came while it handled such events. */
 #define MAX_ROUNDS 4
 
 #define MAX_WAIT_NS 10000000ull
@@ -68,7 +70,7 @@ static void decode_alloc(struct shim_event *ev, const void *arg, size_t size)
 	ev->parent = a64.parent;
 	ev->object = a64.object;
 	ev->hclass = a64.hclass;
-	/* Without a size RM goes by the class's own. */
+	/* Without a size RM uses the class's own. */
 	if (a64.hclass == NV_CLASS_TSG && a64.params != 0 &&
 		(a64.params_size == 0 || a64.params_size >= sizeof(struct nv_tsg_params))) {
 		ev->params = a64.params;
@@ -157,9 +159,9 @@ static void decode_call(struct shim_event *ev, unsigned nr, const void *arg, siz
 }
 
 /*
- * Other devices have calls of type 'F' too. A request that reads and writes points to as many bytes
- * as it says, whatever it is; what lies behind that is followed, and believed, only if the file is
- * the driver's. That is asked last: it takes a system call.
+ * Other devices have calls of type 'F' too. The argument of a request that reads and writes has as
+ * many bytes as the request says, whatever the device is. Pointers in it are followed only if the
+ * file is the driver's. This is checked last, because it takes a system call.
  */
 static void decode(struct shim_event *ev, unsigned long request, const void *arg)
 {
@@ -213,7 +215,7 @@ static void client_freed(struct shim *s, struct shim_obj *client)
 	}
 }
 
-/* A program that closed its device file without freeing its clients did free them. */
+/* A program that closed its device file without freeing its clients has freed them by that. */
 static void drop_closed_clients(struct shim *s)
 {
 	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT), *next; c != NULL; c = next) {
@@ -224,7 +226,7 @@ static void drop_closed_clients(struct shim *s)
 	}
 }
 
-static void look_in_passing(uint64_t now_ns);
+static void check_in_passing(uint64_t now_ns);
 
 static void client_made(struct shim *s, const struct shim_event *ev)
 {
@@ -237,13 +239,13 @@ static void client_made(struct shim *s, const struct shim_event *ev)
 		return;
 	}
 	if (shim_fd_set(&obj->c.file, ev->fd) < 0) {
-		/* Closed by another thread already. */
+		/* Another thread has closed the file already. */
 		shim_remove(s, obj);
 		return;
 	}
 	obj->c.told = told;
 	obj->c.dirty = told;
-	shim_sync_also(look_in_passing);
+	shim_sync_also(check_in_passing);
 }
 
 static enum rbt_task_kind kind_of_engine(uint64_t engine)
@@ -274,8 +276,8 @@ static void task_made(struct shim *s, const struct shim_event *ev, struct shim_o
 	}
 }
 
-/* A group made without naming its engine is known by the first engine that is put on one of its
- * channels. */
+/* If a group was made without naming its engine, the first engine on one of its channels tells its
+ * kind. */
 static bool engine_made(struct shim *s, const struct shim_event *ev)
 {
 	struct shim_obj *channel = shim_find_type(s, ev->client, ev->parent, SHIM_CHANNEL);
@@ -289,7 +291,7 @@ static bool engine_made(struct shim *s, const struct shim_event *ev)
 	return s->objs[channel->parent].t.scheduled;
 }
 
-/* These answer whether the client's scheduled tasks have changed. */
+/* These return whether the client's scheduled tasks have changed. */
 static bool on_alloc(struct shim *s, const struct shim_event *ev, struct shim_obj *client)
 {
 	struct shim_obj *parent = shim_find(s, ev->client, ev->parent);
@@ -316,8 +318,8 @@ static bool on_free(struct shim *s, const struct shim_event *ev, struct shim_obj
 {
 	struct shim_obj *obj = shim_find(s, ev->client, ev->object);
 
-	/* Recorded since this free began: another thread's new object, which got the name of the
-	 * freed one. */
+	/* Recorded after this free began: a new object of another thread, which got the freed
+	 * handle. */
 	if (obj == NULL || obj->serial > ev->serial_before) {
 		return false;
 	}
@@ -360,7 +362,7 @@ static bool on_control(struct shim *s, const struct shim_event *ev)
 	if (ev->type == EV_TIMESLICE) {
 		obj->t.own_us = obj->t.applied_us = ev->value;
 		obj->t.valid |= RBT_TASK_HAS_OWN_TIMESLICE;
-		/* The last that libcuda does to it. */
+		/* Setting the slice is the last thing that libcuda does to a new task. */
 		obj->t.valid &= ~(uint32_t)RBT_TASK_IS_NEW;
 		return obj->t.scheduled;
 	}
@@ -395,20 +397,32 @@ static void learn(struct shim *s, const struct shim_event *ev)
 	}
 }
 
-/* Acts on what has changed, or on what could not be done earlier. */
-static void settle(struct shim *s, uint64_t now_ns)
+/* Names a mistake in the environment once, and only in programs that use a GPU: their shells and
+ * helpers inherit the environment, too. */
+static void say_ignored(void)
 {
-	shim_agent_ensure(s);
-	enum shim_link link = shim_tell_daemon(s, now_ns);
+	if (shim_config.ignored[0] != '\0') {
+		shim_say((const char *const[]){
+			"rubato: " RBT_ENV_TREAT ": ", shim_config.ignored, ": ignored", NULL});
+		shim_config.ignored[0] = '\0';
+	}
+}
 
-	if (link == SHIM_LINK_NONE) {
+/* Acts on what has changed, or on what could not be done earlier. */
+static void act_on_changes(struct shim *s, uint64_t now_ns)
+{
+	say_ignored();
+	shim_agent_ensure(s);
+	enum shim_daemon daemon = shim_tell_daemon(s, now_ns);
+
+	if (daemon == SHIM_DAEMON_NONE) {
 		shim_apply_alone(s);
 	}
 	s->touched = false;
-	s->next_look_ns = link == SHIM_LINK_BUSY ? now_ns : now_ns + SHIM_LOOK_NS;
+	s->next_due_ns = daemon == SHIM_DAEMON_BUSY ? now_ns : now_ns + SHIM_LOOK_NS;
 }
 
-/* What the daemon was told is not the whole truth any more, and it must know. */
+/* The daemon's records are out of date, and must be sent again. */
 static void tell_all_again(struct shim *s)
 {
 	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT); c != NULL; c = shim_next(s, c)) {
@@ -432,8 +446,8 @@ static void take_in(struct shim *s, const struct shim_event *ev, uint64_t now_ns
 		s->lossy_told = true;
 		tell_all_again(s);
 	}
-	if (s->touched || now_ns >= s->next_look_ns) {
-		settle(s, now_ns);
+	if (s->touched || now_ns >= s->next_due_ns) {
+		act_on_changes(s, now_ns);
 	}
 }
 
@@ -444,8 +458,8 @@ void shim_take_in(struct shim *s, uint64_t now_ns)
 	take_in(s, &none, now_ns);
 }
 
-/* Enters, or puts the news down for whoever is in. Waits only if there is no room even for that,
- * and not for long: then the news is lost. */
+/* Takes the lock, or leaves the event to the thread that has it. Waits only if there is no room for
+ * the event, and not for long; then the event is lost. */
 static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t now_ns)
 {
 	int r;
@@ -453,7 +467,8 @@ static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t
 	while ((r = shim_enter(g)) == -EBUSY) {
 		if (shim_late_put(g->s, ev)) {
 			ev->type = EV_NONE;
-			/* Who was in may have left before there was anything to see. */
+			/* The thread that had the lock may have released it before the event was
+			 * there. */
 			return shim_enter(g);
 		}
 		if (shim_raw_now_ns() - now_ns >= MAX_WAIT_NS) {
@@ -465,20 +480,35 @@ static int enter_with_news(struct shim_guard *g, struct shim_event *ev, uint64_t
 	return r;
 }
 
-void shim_look(struct shim_event *ev, const struct shim *s)
+/* News from another process in this memory (clone(2), CLONE_VM), for which we do not speak. It may
+ * use the program's clients, whose tasks are then not all known. */
+static void note_stranger(void)
+{
+	struct shim *s = shim_peek();
+
+	if (s != NULL) {
+		s->lossy = true;
+		s->next_due_ns = 0;
+	}
+}
+
+void shim_record(struct shim_event *ev, const struct shim *s)
 {
 	struct shim_guard g;
 
-	/* Without a table there is nothing to look after, and only a client to begin one with, or a
-	 * queue. */
+	/* Without a table there is nothing to do, unless the call makes a client or a queue, with
+	 * which a table begins. */
 	if (s == NULL && ev->type != EV_ALLOC && ev->type != EV_QUEUE_MADE) {
 		return;
 	}
 	uint64_t now_ns = shim_raw_now_ns();
-	if (ev->type == EV_NONE && now_ns < s->next_look_ns && s->n_late <= 0) {
+	if (ev->type == EV_NONE && now_ns < s->next_due_ns && s->n_late <= 0) {
 		return;
 	}
 	int r = ev->type == EV_NONE ? shim_enter(&g) : enter_with_news(&g, ev, now_ns);
+	if (r == -EPERM && ev->type != EV_NONE) {
+		note_stranger();
+	}
 	/* Others may have put theirs down meanwhile: that is asked without the lock, so that either
 	 * they find it free or we find their news. Not for ever: a later call will do. */
 	for (int round = 0; r == 0; round++) {
@@ -489,16 +519,16 @@ void shim_look(struct shim_event *ev, const struct shim *s)
 	}
 }
 
-/* A program at work launches and waits, and makes no call to the driver for hours: a daemon that
- * came since would not hear of it. */
-static void look_in_passing(uint64_t now_ns)
+/* A busy program launches and waits, and may make no driver call for hours. Without this check a
+ * new daemon would not learn of it. */
+static void check_in_passing(uint64_t now_ns)
 {
 	const struct shim *s = shim_peek();
 	struct shim_event ev = {.type = EV_NONE, .fd = -1};
 
-	if (s != NULL && now_ns >= s->next_look_ns) {
+	if (s != NULL && now_ns >= s->next_due_ns) {
 		int saved_errno = errno;
-		shim_look(&ev, s);
+		shim_record(&ev, s);
 		errno = saved_errno;
 	}
 }
@@ -517,7 +547,7 @@ int rbt_shim_call(int fd, unsigned long request, void *arg)
 		if (ev.type != EV_NONE) {
 			ev.tid = shim_sys_gettid();
 		}
-		shim_look(&ev, s);
+		shim_record(&ev, s);
 	}
 	errno = saved_errno;
 	return result;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program's calls to KFD say about its queues. */
+/* Learns from a program's calls to KFD about its queues. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 #include "shim/shim.h"
 
 #define NO_QUEUE UINT32_MAX
-/* As much of CREATE_QUEUE's argument as all versions have. */
+/* The part of CREATE_QUEUE's argument that all versions have. */
 #define CREATE_SIZE offsetof(struct kfd_create_queue, eop_buffer_address)
-/* The agent is in the driver with one queue for less than a millisecond; if it is not let run at
+/* The agent is in the driver with one queue for less than a millisecond. If it gets no processor at
  * all, the program goes on. */
 #define MAX_WAIT_NS 10000000ull
-/* In in_call, above the number of calls: of those that overlap, how many succeeded; 2 at most. */
+/* In in_call, above the number of calls: how many of the overlapping ones succeeded; 2 at most. */
 #define ONE_DONE 0x10000u
 
 uint32_t shim_kfd_kind(uint32_t type)
@@ -23,7 +23,7 @@ uint32_t shim_kfd_kind(uint32_t type)
 									  : RBT_AGENT_REST;
 }
 
-/* By number and size: other devices have calls of type 'K' too, consoles among them. */
+/* Compares number and size: other devices, such as consoles, have calls of type 'K' too. */
 static bool is_call(unsigned long request, unsigned nr, size_t size)
 {
 	return _IOC_NR(request) == nr && _IOC_SIZE(request) >= size &&
@@ -38,9 +38,9 @@ static bool is_wanted(unsigned long request)
 }
 
 /*
- * The queue that a call is about to change: from here to end_call() the agent keeps its hands off
- * it, so that it can neither put an old ring back after the program has set a new one, nor take
- * another queue for this one. The driver has not seen the argument yet: it is read the way that
+ * Finds the queue that a call is about to change. From here to end_call() the agent leaves it
+ * alone, so that it cannot put an old ring back after the program has set a new one, nor confuse it
+ * with another queue. The driver has not checked the argument yet, so it is read in the way that
  * cannot fault.
  */
 static uint32_t begin_call(struct shim *s, unsigned long request, const void *arg)
@@ -66,7 +66,7 @@ static uint32_t begin_call(struct shim *s, unsigned long request, const void *ar
 		while (s->kfd.acting_on == id + 1 && shim_raw_now_ns() < until_ns) {
 			shim_sys_yield();
 		}
-		/* What it is about to do may come after what the program does now. */
+		/* The agent's call may come after the program's. */
 		if (s->kfd.acting_on == id + 1) {
 			s->kfd.overtaken[id] = true;
 		}
@@ -74,8 +74,8 @@ static uint32_t begin_call(struct shim *s, unsigned long request, const void *ar
 	return id;
 }
 
-/* n_done: 0 if the call has failed; 1 if it has succeeded and was put down, else 2: as of two that
- * overlap, nothing says what the queue has now. Until one has succeeded by itself. */
+/* n_done: 0 if the call has failed, 1 if it has succeeded and was recorded, otherwise 2. After two
+ * overlapping calls the queue's settings are unknown, until one call succeeds alone. */
 static void end_call(struct shim *s, uint32_t id, uint32_t n_done)
 {
 	if (s == NULL || id == NO_QUEUE) {
@@ -83,7 +83,7 @@ static void end_call(struct shim *s, uint32_t id, uint32_t n_done)
 	}
 	_Atomic uint32_t *word = &s->kfd.in_call[id];
 	uint32_t old = *word, next;
-	/* Said before the last one leaves: until then the agent keeps off. */
+	/* Set before the last call leaves: until then the agent leaves the queue alone. */
 	do {
 		uint32_t done = old / ONE_DONE + n_done;
 		done = done < 2 ? done : 2;
@@ -135,7 +135,7 @@ static void queue_made(struct shim *s, const struct shim_event *ev, uint32_t id)
 {
 	struct shim_queue *q = &s->kfd.queues[id];
 
-	/* One whose end was missed. */
+	/* The end of an earlier queue with this id was missed. */
 	s->kfd.n_queues += !q->used;
 	*q = (struct shim_queue){
 		.used = true,
@@ -157,7 +157,7 @@ static void queue_gone(struct shim *s, const struct shim_event *ev, uint32_t id)
 {
 	struct shim_queue *q = &s->kfd.queues[id];
 
-	/* Recorded since this call began: another thread's new queue, which got the id. */
+	/* Recorded after this call began: a new queue of another thread, which got the id. */
 	if (!q->used || q->serial > ev->serial_before) {
 		return;
 	}
@@ -166,15 +166,15 @@ static void queue_gone(struct shim *s, const struct shim_event *ev, uint32_t id)
 	s->kfd.dirty = s->touched = true;
 }
 
-/* The program's file may live on under another number, or under none: a copy is kept, or its number
- * where there is no room for one. */
+/* The program's file may live on under another number, or be closed: we keep a copy, or its number
+ * if there is no room for a copy. */
 static void keep_file(int fd)
 {
 	shim_owned.any = true;
 	if (shim_fd_dup(&shim_owned.kfd, fd) < 0) {
 		(void)shim_fd_borrow(&shim_owned.kfd, fd);
 	}
-	/* Since the call that is learnt of now, the number may have become another file's. */
+	/* Since the call, the number may have become another file's. */
 	if (!shim_raw_is_kfd(shim_fd_get(&shim_owned.kfd))) {
 		shim_fd_close(&shim_owned.kfd);
 	}
@@ -199,7 +199,8 @@ void shim_kfd_learn(struct shim *s, const struct shim_event *ev)
 	} else if (s->kfd.queues[id].used) {
 		struct shim_queue *q = &s->kfd.queues[id];
 		q->own = ev->queue.own;
-		/* The driver did as it was told: what is to be off must be taken off again. */
+		/* The driver obeyed the program: a queue that shall be off must be taken off
+		 * again. */
 		q->off = q->leveled = false;
 		q->stale = atomic_exchange(&s->kfd.overtaken[id], false);
 	}
@@ -222,8 +223,8 @@ int rbt_shim_call_kfd(int fd, unsigned long request, void *arg)
 	if (result >= 0 && arg != NULL && shim_raw_is_kfd(fd)) {
 		decode(&ev, request, arg);
 		ev.tid = shim_sys_gettid();
-		shim_look(&ev, s);
-		/* There may not even have been room to put it down. */
+		shim_record(&ev, s);
+		/* The event may have been lost for lack of room. */
 		n_done = ev.type == EV_NONE ? 1 : 2;
 	}
 	end_call(s, id, n_done);

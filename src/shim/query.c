@@ -65,8 +65,8 @@ static int ask_gpu(const struct shim_obj *client, uint32_t subdevice, uint32_t *
 	return -ENODEV;
 }
 
-/* Programs set the slices of their compute tasks themselves, and so say what these are. The others
- * keep the driver's: who changes one must know what to give back. */
+/* Programs set the slices of their compute tasks themselves, so these are known. Other tasks keep
+ * the driver's slice, which must be known before it is changed. */
 static void ask_slice(const struct shim_obj *client, struct shim_obj *task)
 {
 	struct nv_timeslice_params slice = {0};

@@ -13,7 +13,7 @@
 #include "shim/sys.h"
 #include "util/time.h"
 
-/* 195:255 wherever the driver itself makes it. */
+/* 195:255 on every machine where the driver itself makes the node. */
 #define CONTROL_RDEV (195u << 8 | 255u)
 
 int shim_raw_ioctl(int fd, unsigned long request, void *arg)
@@ -41,7 +41,7 @@ bool shim_raw_has_counter(void)
 {
 	int mode = 0;
 
-	/* EINVAL: Linux before 6.12, which never traps it, or reads it in our place. */
+	/* EINVAL: Linux before 6.12, which never traps the counter, or emulates it. */
 	return syscall(SYS_prctl, PR_GET_TSC, &mode, 0, 0, 0) == 0 ? mode == PR_TSC_ENABLE
 								   : errno == EINVAL;
 }
@@ -55,7 +55,7 @@ bool shim_raw_has_counter(void)
 
 #endif
 
-/* "/proc/self/fd/N" leads to the node. */
+/* Whether "/proc/self/fd/N" leads to the node. */
 static bool is_called(int fd, const char *name, size_t name_len)
 {
 	char path[32] = "/proc/self/fd/", digits[12], link[32];
@@ -80,13 +80,13 @@ bool shim_raw_is_control(int fd)
 	if (fd < 0 || syscall(SYS_fstat, fd, &st) < 0) {
 		return false;
 	}
-	/* The software GPU's nodes are plain files, and some sandboxes number theirs anew: they go
-	 * by the node's name. */
+	/* The software GPU's nodes are plain files, and some sandboxes renumber device nodes: these
+	 * are recognised by name. */
 	return (S_ISCHR(st.st_mode) && st.st_rdev == CONTROL_RDEV) ||
 	       is_called(fd, NV_CTL_PATH, sizeof(NV_CTL_PATH) - 1);
 }
 
-/* It has no number of its own. */
+/* KFD has no fixed device number. */
 bool shim_raw_is_kfd(int fd)
 {
 	return fd >= 0 && is_called(fd, KFD_PATH, sizeof(KFD_PATH) - 1);
@@ -114,7 +114,7 @@ int shim_raw_open_gpu(uint32_t gpu)
 	return open_read(path);
 }
 
-/* The driver does not ask for more than to read, and takes all calls from whoever has it open. */
+/* The driver requires no more than read access, and accepts all calls on any open file. */
 int shim_raw_open_kfd(void)
 {
 	int fd = open_read(KFD_PATH);
@@ -130,7 +130,7 @@ ssize_t shim_raw_driver_version(char *buf, size_t size)
 {
 	int fd = open_read(NV_VERSION_PATH);
 
-	/* Some containers hide the first. */
+	/* Some containers hide the first path. */
 	if (fd < 0) {
 		fd = open_read("/sys/module/nvidia/version");
 	}

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells the daemon what the program has: for each client that changed, all of it, with the device
- * file beside it. What cannot be sent now stays dirty, and goes with a later call of the program's.
+ * Sends the daemon a record of each client that has changed, with its device file. A record that
+ * cannot be sent now stays dirty, and goes with a later call of the program.
  */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "backend/record.h"
 #include "shim/shim.h"
 #include "shim/submit.h"
 
@@ -37,7 +36,7 @@ static void disconnect(struct shim *s)
 			shim_remove(s, c);
 		}
 	}
-	/* Whatever the daemon had set, it may or may not have restored. */
+	/* The daemon may or may not have restored the slices that it had set. */
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
 		t->t.applied_us = 0;
 	}
@@ -45,67 +44,45 @@ static void disconnect(struct shim *s)
 
 static int send_hello(int sock)
 {
-	struct rbt_msg_hello msg = {
+	struct rbt_msg_hello hello = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_HELLO},
-		.priority = shim_config.priority,
-		.force = shim_config.force,
-		.timeslice_us = shim_config.timeslice_us,
 		.loaded_ns = shim_config.loaded_ns,
 	};
-
-	struct rbt_msg_weight weight = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_WEIGHT},
-		.weight = shim_config.weight,
-	};
-	struct rbt_msg_limits limits = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_LIMITS},
-		.limits = shim_config.limits,
-	};
-	struct rbt_msg_group group = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_GROUP},
+	struct rbt_msg_treat treat = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_TREAT},
+		.treat = shim_config.treat,
 	};
 
-	int r = shim_sys_send(sock, &msg, sizeof(msg), -1);
-	if (r == 0 && shim_config.weight != 0) {
-		r = shim_sys_send(sock, &weight, sizeof(weight), -1);
-	}
-	if (r == 0 && (limits.limits.max_reserve_ms | limits.limits.min_share_permille) != 0) {
-		r = shim_sys_send(sock, &limits, sizeof(limits), -1);
-	}
-	if (r == 0 && shim_config.group[0] != '\0') {
-		memcpy(group.name, shim_config.group, sizeof(group.name));
-		r = shim_sys_send(sock, &group, sizeof(group), -1);
-	}
-	return r;
+	int r = shim_sys_send(sock, &hello, sizeof(hello), -1);
+	return r == 0 ? shim_sys_send(sock, &treat, sizeof(treat), -1) : r;
 }
 
-static enum shim_link connect_daemon(struct shim *s, uint64_t now_ns)
+static enum shim_daemon connect_daemon(struct shim *s, uint64_t now_ns)
 {
 	bool has_queues = shim_kfd_has_queues(s) && shim_agent_is_up();
 
 	if (now_ns < s->next_connect_ns || (!has_queues && !has_tasks(s, NULL))) {
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
 	int sock = shim_sys_connect(shim_config.socket);
 	if (sock == -EAGAIN) {
-		return SHIM_LINK_BUSY;
+		return SHIM_DAEMON_BUSY;
 	}
 	s->next_connect_ns = now_ns + SHIM_LOOK_NS;
 	if (sock < 0) {
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
 	shim_owned.any = true;
 	if (shim_fd_own(&shim_owned.sock, sock) < 0) {
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
-	/* The daemon takes the GPU's lock and reads the slices as it finds them: first give back
-	 * both. */
+	/* The daemon will take the GPU's lock and read the slices: first give back both. */
 	shim_apply_withdraw(s);
 	if (send_hello(shim_fd_get(&shim_owned.sock)) < 0) {
 		disconnect(s);
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
-	return SHIM_LINK_UP;
+	return SHIM_DAEMON_UP;
 }
 
 static bool connected(struct shim *s)
@@ -121,12 +98,12 @@ static bool connected(struct shim *s)
 }
 
 /*
- * Newest first in the table: each list is turned round, so that the daemon sees them as they were
- * made. Where there is no room for all, it is the newest that are left out: what the daemon has
- * been told of stays in the record, or it could not let back what it has taken off.
+ * The table has the newest first. Each list is reversed, so that the daemon sees objects in the
+ * order they were made. If there is no room for all, the newest are left out: objects that the
+ * daemon knows must stay in the record, or it could not resume what it has taken off.
  */
 
-/* False when there was room for some of them only. */
+/* False: there was room for some of them only. */
 static bool put_channels(struct shim *s, const struct shim_obj *task, uint32_t *channels,
 	uint32_t room, uint32_t *ret_n)
 {
@@ -146,7 +123,7 @@ static bool put_channels(struct shim *s, const struct shim_obj *task, uint32_t *
 	return n <= room;
 }
 
-/* Of the client's scheduled tasks, as many as a record holds, as indices of the table. */
+/* The indices of the client's scheduled tasks, as many as a record holds. */
 static uint32_t put_order(
 	struct shim *s, const struct shim_obj *client, uint16_t *order, bool *ret_all)
 {
@@ -171,7 +148,8 @@ static void describe(struct shim *s, const struct shim_obj *obj, struct rbt_task
 	const struct shim_obj *subdevice = shim_subdevice_of(s, obj);
 	uint32_t gpu = 0;
 	uint32_t has_gpu = shim_gpu_of(s, obj, &gpu) ? RBT_TASK_HAS_GPU : 0;
-	/* Of others nothing says when they are ready, and nothing depends on it. */
+	/* Tasks of other kinds are never new: nothing shows when they are ready, and nothing
+	 * depends on it. */
 	uint32_t not_new = obj->t.kind != RBT_TASK_COMPUTE ? RBT_TASK_IS_NEW : 0;
 
 	*ret = (struct rbt_task){
@@ -187,37 +165,33 @@ static void describe(struct shim *s, const struct shim_obj *obj, struct rbt_task
 	};
 }
 
-static size_t build_record(struct shim *s, const struct shim_obj *client, unsigned char *buf)
+/* Into s->message, which has room for any record. Its size. */
+static size_t build_record(struct shim *s, const struct shim_obj *client)
 {
-	struct rbt_msg_record msg = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RECORD},
+	struct rbt_record rec = {
 		.flags = s->lossy ? RBT_RECORD_PARTIAL : 0,
 		.backend = RBT_BACKEND_NVIDIA,
 		.client = client->handle,
 		.target_fd = shim_fd_get(&client->c.file),
 	};
-	unsigned char *tasks = buf + sizeof(msg);
 	uint16_t order[RBT_RECORD_MAX_TASKS];
 	bool all;
 
-	msg.n_tasks = put_order(s, client, order, &all);
-	msg.flags |= all ? 0 : RBT_RECORD_PARTIAL;
-	uint32_t *channels = (uint32_t *)(tasks + msg.n_tasks * sizeof(struct rbt_task));
-	for (uint32_t i = 0; i < msg.n_tasks; i++) {
+	rec.n_tasks = put_order(s, client, order, &all);
+	rec.flags |= all ? 0 : RBT_RECORD_PARTIAL;
+	rbt_record_lay_out(&rec, s->message);
+	for (uint32_t i = 0; i < rec.n_tasks; i++) {
 		const struct shim_obj *obj = &s->objs[order[i]];
-		struct rbt_task task;
-		describe(s, obj, &task);
-		task.first_channel = msg.n_channels;
-		if (!put_channels(s, obj, channels + msg.n_channels,
-			    RBT_RECORD_MAX_CHANNELS - msg.n_channels, &task.n_channels)) {
-			msg.flags |= RBT_RECORD_PARTIAL;
+		struct rbt_task *task = &rec.tasks[i];
+		describe(s, obj, task);
+		task->first_channel = rec.n_channels;
+		if (!put_channels(s, obj, rec.channels + rec.n_channels,
+			    RBT_RECORD_MAX_CHANNELS - rec.n_channels, &task->n_channels)) {
+			rec.flags |= RBT_RECORD_PARTIAL;
 		}
-		msg.n_channels += task.n_channels;
-		memcpy(tasks + i * sizeof(task), &task, sizeof(task));
+		rec.n_channels += task->n_channels;
 	}
-	memcpy(buf, &msg, sizeof(msg));
-	return sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task) +
-	       msg.n_channels * sizeof(uint32_t);
+	return (size_t)rbt_record_encode(&rec, RBT_MSG_RECORD, s->message, sizeof(s->message));
 }
 
 static int send_gone(int sock, const struct shim_obj *client)
@@ -231,7 +205,7 @@ static int send_gone(int sock, const struct shim_obj *client)
 	return shim_sys_send(sock, &msg, sizeof(msg), -1);
 }
 
-/* 0 or -errno; the client may be gone from the table afterwards. */
+/* 0 or -errno; the client may be removed from the table by this. */
 static int send_client(struct shim *s, struct shim_obj *client)
 {
 	int sock = shim_fd_get(&shim_owned.sock);
@@ -239,7 +213,7 @@ static int send_client(struct shim *s, struct shim_obj *client)
 	int r = 0;
 
 	if (live) {
-		size_t size = build_record(s, client, s->message);
+		size_t size = build_record(s, client);
 		r = shim_sys_send(sock, s->message, size, shim_fd_get(&client->c.file));
 	} else if (client->c.told) {
 		r = send_gone(sock, client);
@@ -257,13 +231,13 @@ static int send_client(struct shim *s, struct shim_obj *client)
 
 static bool is_passing(int error)
 {
-	/* The last: too many fds on their way to daemons that do not read. */
+	/* ETOOMANYREFS: too many fds are on their way to daemons that do not read. */
 	return error == -EAGAIN || error == -EINTR || error == -ENOBUFS || error == -ENOMEM ||
 	       error == -ETOOMANYREFS;
 }
 
-/* Once a connection, if there is anything to count: 0, or -errno of the socket. A board that cannot
- * be had now is tried again with the next change. */
+/* Once per connection, if there is anything to count: 0, or -errno of the socket. If no board can
+ * be made now, the next change tries again. */
 static int send_board(struct shim *s)
 {
 	struct rbt_msg_header msg = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_BOARD};
@@ -295,21 +269,21 @@ static int send_changes(struct shim *s)
 	return shim_kfd_send(s, shim_fd_get(&shim_owned.sock));
 }
 
-enum shim_link shim_tell_daemon(struct shim *s, uint64_t now_ns)
+enum shim_daemon shim_tell_daemon(struct shim *s, uint64_t now_ns)
 {
 	if (shim_config.no_daemon || shim_config.socket[0] == '\0') {
-		return SHIM_LINK_NONE;
+		return SHIM_DAEMON_NONE;
 	}
 	for (;;) {
-		enum shim_link link = connected(s) ? SHIM_LINK_UP : connect_daemon(s, now_ns);
-		if (link != SHIM_LINK_UP) {
-			return link;
+		enum shim_daemon daemon = connected(s) ? SHIM_DAEMON_UP : connect_daemon(s, now_ns);
+		if (daemon != SHIM_DAEMON_UP) {
+			return daemon;
 		}
 		int r = send_changes(s);
 		if (r == 0 || is_passing(r)) {
-			return r == 0 ? SHIM_LINK_UP : SHIM_LINK_BUSY;
+			return r == 0 ? SHIM_DAEMON_UP : SHIM_DAEMON_BUSY;
 		}
-		/* Once more at most: connecting is limited in time. */
+		/* At most once more: attempts to connect are limited in time. */
 		disconnect(s);
 	}
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the daemon of the program's AMD queues; a way to the agent stands for a device file. */
+/* Tells the daemon about the program's AMD queues; a socket to the agent takes the place of a
+ * device file. */
 #include <errno.h>
 #include <stddef.h>
-#include <string.h>
 
-#include "backend/record.h"
 #include "shim/kfd.h"
 #include "shim/shim.h"
 
@@ -13,7 +12,7 @@ bool shim_kfd_has_queues(const struct shim *s)
 	return s->kfd.n_queues > 0;
 }
 
-/* Which GPU it is, by number, the daemon knows. */
+/* The daemon finds the GPU's number itself. */
 static void describe(const struct shim_queue *q, uint32_t at, struct rbt_task *ret)
 {
 	*ret = (struct rbt_task){
@@ -29,33 +28,30 @@ static void describe(const struct shim_queue *q, uint32_t at, struct rbt_task *r
 	};
 }
 
-/* More queues than a record has room for are no less the agent's: it acts on all of them. */
-static size_t build_record(const struct shim *s, unsigned char *buf)
+/* Into s->message; its size. More queues than a record has room for are no less the agent's: it
+ * acts on all of them. */
+static size_t build_record(struct shim *s)
 {
-	struct rbt_msg_record msg = {
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RECORD},
+	struct rbt_record rec = {
 		.flags = RBT_RECORD_AGENT | (s->kfd.partial ? RBT_RECORD_PARTIAL : 0),
 		.backend = RBT_BACKEND_AMD,
 		.client = (uint32_t)s->pid,
 		.target_fd = -1,
 	};
-	unsigned char *at = buf + sizeof(msg);
 	uint32_t ids[RBT_RECORD_MAX_TASKS] = {0};
 
-	for (uint32_t id = 0; id < s->kfd.n_used && msg.n_tasks < RBT_RECORD_MAX_TASKS; id++) {
-		struct rbt_task task;
-		if (!s->kfd.queues[id].used) {
-			continue;
+	for (uint32_t id = 0; id < s->kfd.n_used && rec.n_tasks < RBT_RECORD_MAX_TASKS; id++) {
+		if (s->kfd.queues[id].used) {
+			ids[rec.n_tasks++] = id;
 		}
-		describe(&s->kfd.queues[id], msg.n_tasks, &task);
-		memcpy(at, &task, sizeof(task));
-		at += sizeof(task);
-		ids[msg.n_tasks++] = id;
 	}
-	msg.n_channels = msg.n_tasks;
-	memcpy(at, ids, msg.n_tasks * sizeof(ids[0]));
-	memcpy(buf, &msg, sizeof(msg));
-	return (size_t)(at - buf) + msg.n_tasks * sizeof(ids[0]);
+	rec.n_channels = rec.n_tasks;
+	rbt_record_lay_out(&rec, s->message);
+	for (uint32_t i = 0; i < rec.n_tasks; i++) {
+		describe(&s->kfd.queues[ids[i]], i, &rec.tasks[i]);
+		rec.channels[i] = ids[i];
+	}
+	return (size_t)rbt_record_encode(&rec, RBT_MSG_RECORD, s->message, sizeof(s->message));
 }
 
 static int send_gone(const struct shim *s, int sock)
@@ -69,7 +65,7 @@ static int send_gone(const struct shim *s, int sock)
 	return shim_sys_send(sock, &msg, sizeof(msg), -1);
 }
 
-/* The way to the agent goes with the first record; later ones are about the same program. */
+/* The socket to the agent goes with the first record; later ones are about the same program. */
 static int send_first(struct shim *s, int sock)
 {
 	int pair[2];
@@ -78,7 +74,7 @@ static int send_first(struct shim *s, int sock)
 	if (r < 0) {
 		return r;
 	}
-	r = shim_sys_send(sock, s->message, build_record(s, s->message), pair[1]);
+	r = shim_sys_send(sock, s->message, build_record(s), pair[1]);
 	shim_sys_close(pair[1]);
 	if (r < 0) {
 		shim_sys_close(pair[0]);
@@ -96,14 +92,14 @@ int shim_kfd_send(struct shim *s, int sock)
 	struct shim_kfd *k = &s->kfd;
 	int r = 0;
 
-	/* Without the agent nobody could act: then the program is left alone, and not mentioned. */
+	/* Without the agent nothing can be done to the program: then it is not mentioned. */
 	if (!k->dirty || !shim_agent_is_up()) {
 		return 0;
 	}
 	if (k->n_queues == 0) {
 		r = k->told ? send_gone(s, sock) : 0;
 	} else if (k->told && shim_fd_valid(&shim_owned.link)) {
-		r = shim_sys_send(sock, s->message, build_record(s, s->message), -1);
+		r = shim_sys_send(sock, s->message, build_record(s), -1);
 	} else {
 		r = send_first(s, sock);
 	}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The library that `rubato run` preloads: it watches the driver's ioctls as they pass, keeps a
- * table of what the program has on which GPU, and tells the daemon, or, where there is none, sets
- * the program's own timeslices as far as one program alone may.
+ * The library that `rubato run` preloads. It watches the program's ioctls to the driver, keeps a
+ * table of the program's objects on each GPU, and tells the daemon. Without a daemon it sets the
+ * program's own timeslices as far as one program alone may.
  *
- * It lives in strangers' processes. Everything here happens after the driver has done the program's
- * call, on the program's own thread; nothing blocks, nothing is queued, no argument or result is
- * changed. Whatever goes wrong, the program's calls go through.
+ * It runs inside other people's processes. Everything happens after the driver has done the
+ * program's call, on the program's own thread; nothing blocks, nothing is queued, no argument or
+ * result is changed. Whatever goes wrong, the program's calls go through.
  *
- * All of the table is touched between shim_enter() and shim_leave() only.
+ * The table is accessed only between shim_enter() and shim_leave().
  */
 #ifndef RBT_SHIM_SHIM_H
 #define RBT_SHIM_SHIM_H
@@ -18,19 +18,16 @@
 #include <stdint.h>
 
 #include "backend/nvidia/rm_abi.h"
-#include "backend/record.h"
-#include "proto/protocol.h"
+#include "proto/encode.h"
 #include "shim/kfd.h"
 #include "shim/sys.h"
 
-/* A program has some 30 objects a CUDA context. What does not fit is not recorded (shim.lossy). */
+/* A program has some 30 objects per CUDA context. Objects beyond the limit are not recorded
+ * (shim.lossy). */
 #define SHIM_MAX_OBJS  8192
 #define SHIM_HASH_SIZE 4096
 #define SHIM_MAX_LATE  256
 #define SHIM_LOOK_NS   500000000ull
-#define SHIM_MESSAGE_MAX                                                                           \
-	(sizeof(struct rbt_msg_record) + RBT_RECORD_MAX_TASKS * sizeof(struct rbt_task) +          \
-		RBT_RECORD_MAX_CHANNELS * sizeof(uint32_t))
 
 /* Each kind has parents of one kind only, so that the tree is four deep at most:
  * client > device > subdevice, and client > device > task > channel. */
@@ -52,11 +49,11 @@ struct shim_device {
 
 struct shim_task {
 	uint32_t kind, runlist, id, creator_tid;
-	uint32_t valid; /* RBT_TASK_HAS_*, but for HAS_GPU, which is the device's */
+	uint32_t valid; /* RBT_TASK_HAS_*, except HAS_GPU, which is the device's */
 	bool scheduled;
 	bool asked_id;
 	uint64_t own_us;     /* what the program and its driver chose */
-	uint64_t applied_us; /* what the driver has now; 0 when somebody else may have changed it */
+	uint64_t applied_us; /* the slice in the driver; 0: another process may have changed it */
 };
 
 struct shim_obj {
@@ -80,7 +77,7 @@ enum shim_event_type {
 	EV_SCHEDULE,
 	EV_TIMESLICE,
 	EV_TOKEN,
-	/* AMD's, from here on: `queue` alone says what */
+	/* AMD: only `queue` is used */
 	EV_QUEUE_MADE,
 	EV_QUEUE_SET,
 	EV_QUEUE_GONE,
@@ -92,14 +89,14 @@ struct shim_event {
 	int fd;
 	uint32_t tid;
 	uint32_t client, parent, object, hclass;
-	uint64_t params;        /* where the value is to be read, 0 if nowhere */
+	uint64_t params;        /* address of the value, 0: none */
 	uint64_t value;         /* engine type, enable, microseconds, token */
-	uint64_t serial_before; /* the table's when the call began */
-	uint64_t serial;        /* when it had ended, if it could not be recorded then; else 0 */
+	uint64_t serial_before; /* the table's serial when the call began */
+	uint64_t serial;        /* its serial at the end, if it was recorded late; else 0 */
 	struct shim_queue_event queue;
 };
 
-/* The news of a thread that found the lock taken: recorded by whoever has it next. */
+/* The event of a thread that found the lock taken. The next thread with the lock records it. */
 struct shim_late {
 	_Atomic uint32_t state; /* enum in late.c */
 	struct shim_event ev;
@@ -107,56 +104,53 @@ struct shim_late {
 
 enum shim_driver { SHIM_DRIVER_UNASKED, SHIM_DRIVER_KNOWN, SHIM_DRIVER_UNKNOWN };
 
-/* One a process, and empty in a forked child (see state.c). */
+/* One per process; empty in a forked child (see state.c). */
 struct shim {
-	_Atomic uint32_t lock_tid; /* holder; 0 when free */
-	_Atomic int32_t pid;       /* whose table this is; 0 until first entered */
-	uint32_t fork_tid;         /* holds the lock across a fork */
-	_Atomic bool lossy; /* something was not recorded: the table is not the whole truth */
+	_Atomic uint32_t lock_tid; /* the thread that has the lock; 0: free */
+	_Atomic int32_t pid;       /* the process of this table; 0: not entered yet */
+	uint32_t fork_tid;         /* has the lock across a fork */
+	_Atomic bool lossy;        /* an object was not recorded: the table is incomplete */
 	_Atomic uint64_t serial;
-	_Atomic uint64_t next_look_ns; /* when the next 'F' ioctl, whatever it is, has work to do */
+	_Atomic uint64_t next_due_ns; /* when the next 'F' ioctl, of any kind, has work to do */
 	uint64_t next_connect_ns;
-	bool touched; /* since last settled */
+	bool touched; /* changed since act_on_changes() last ran */
 	bool lossy_told;
 	bool board_told; /* the daemon has the board of this connection */
 	enum shim_driver driver;
-	bool said; /* why the slices stay as they are */
+	bool said; /* has printed why the slices stay unchanged */
 
 	_Atomic int32_t n_late;
 	struct shim_late late[SHIM_MAX_LATE];
 
-	uint16_t n_used, first_free; /* objs[1 .. n_used] have been in use */
+	uint16_t n_used, first_free; /* objs[1 .. n_used] have been used */
 	uint16_t first[SHIM_CHANNEL + 1];
 	uint16_t hash[SHIM_HASH_SIZE];
 	struct shim_obj objs[SHIM_MAX_OBJS + 1]; /* 0 stands for none */
-	unsigned char message[SHIM_MESSAGE_MAX];
+	_Alignas(struct rbt_task) unsigned char message[RBT_RECORD_MSG_MAX];
 	struct shim_kfd kfd;
 };
 
 /* From the environment, read once. */
 struct shim_config {
 	bool active; /* a program started by `rubato run` */
-	bool no_daemon, force;
-	uint32_t priority;
-	uint32_t weight; /* 0: not said */
-	struct rbt_limits limits;
-	uint64_t loaded_ns;             /* when this was read: after any exec */
-	uint64_t timeslice_us;          /* asked for by the user; 0: by priority */
-	uint64_t wanted_us;             /* what both come to; 0: the driver's own */
-	char socket[108];               /* empty: none */
-	char group[RBT_GROUP_NAME_MAX]; /* of ranks; empty: none */
+	bool no_daemon;
+	struct rbt_treatment treat;
+	uint64_t loaded_ns;              /* when this was read: after any exec */
+	uint64_t wanted_us;              /* the slice asked for; 0: the driver's own */
+	char socket[108];                /* empty: none */
+	char ignored[RBT_TREAT_WHY_MAX]; /* the first mistake in the environment; empty: none */
 };
 extern struct shim_config shim_config;
 
-/* What has to be closed in a forked child, and so must not be wiped with the table. */
+/* Files that must be closed in a forked child, and therefore must not be wiped with the table. */
 struct shim_owned {
-	bool any; /* something below was opened, by this process or the one it was forked from */
+	bool any; /* a file below was opened, by this process or by its parent before the fork */
 	struct shim_fd sock;
 	struct shim_fd locks[NV_MAX_GPUS];
-	struct shim_fd marks[NV_MAX_GPUS]; /* where another has the lock */
+	struct shim_fd marks[NV_MAX_GPUS]; /* if another process has the lock */
 	struct shim_fd kfd;                /* a copy of the program's, for the agent */
-	bool kfd_is_low;                   /* ours, and one of the program's few numbers */
-	struct shim_fd link;               /* the agent's end of its way to the hand */
+	bool kfd_is_low;                   /* our copy took one of the low numbers */
+	struct shim_fd link;               /* the agent's end of its socket to the hand */
 };
 extern struct shim_owned shim_owned;
 
@@ -166,19 +160,19 @@ struct shim_guard {
 	uint64_t old_mask;
 };
 
-/* The table without its lock; NULL when there is none. For the atomic members only. */
+/* The table without its lock; NULL: there is none. For the atomic members only. */
 struct shim *shim_peek(void);
 
 /*
- * Takes the lock, with signals blocked. Nothing is held unless it answers 0:
- *   -EBUSY  another thread has it, or this one, which was interrupted (g->s is set)
- *   -EPERM  the library is not wanted here, or this is a vfork child in its parent's memory
+ * Takes the lock, with signals blocked. The lock is held only if it returns 0:
+ *   -EBUSY  another thread has it, or this thread, which was interrupted (g->s is set)
+ *   -EPERM  the library is not active, or this is a vfork child in its parent's memory
  */
 int shim_enter(struct shim_guard *g);
 void shim_leave(struct shim_guard *g);
 
-/* Forgets the table and closes what is ours. In a child after
- * fork; between the inputs of a fuzzer. */
+/* Empties the table and closes our files: in a child after fork, and between the inputs of a
+ * fuzzer. */
 void shim_reset(void);
 
 /* table.c: objects are found by client and handle; a client is its own object. */
@@ -186,12 +180,12 @@ struct shim_obj *shim_find(struct shim *s, uint32_t client, uint32_t handle);
 struct shim_obj *shim_find_type(
 	struct shim *s, uint32_t client, uint32_t handle, enum shim_type type);
 
-/* NULL when the table is full, or the parent itself is so called. Another object of that name,
- * whose end was missed, is removed first. */
+/* NULL: the table is full, or the parent has this handle. Another object with this handle, whose
+ * end was missed, is removed first. */
 struct shim_obj *shim_add(struct shim *s, enum shim_type type, uint32_t client, uint32_t handle,
 	struct shim_obj *parent);
 
-/* With everything below it. */
+/* Removes an object with everything below it. */
 void shim_remove(struct shim *s, struct shim_obj *obj);
 void shim_remove_children(struct shim *s, struct shim_obj *obj);
 
@@ -211,19 +205,19 @@ static inline struct shim_obj *shim_next(struct shim *s, const struct shim_obj *
 	return shim_at(s, obj->type_next);
 }
 
-/* query.c: the shim's own questions to the driver, while a context is made, on the program's device
+/* query.c: the shim's own queries to the driver, while a context is made, on the program's device
  * file. */
 
-/* 0, or -errno with RM's verdict (or 0) in *ret_status. */
+/* 0, or -errno with RM's status (or 0) in *ret_status. */
 int shim_control(const struct shim_obj *client, uint32_t object, uint32_t cmd, void *params,
 	uint32_t params_size, uint32_t *ret_status);
 
 struct shim_obj *shim_client_of(struct shim *s, const struct shim_obj *obj);
 
-/* The subdevice beside a task, NULL when the program made none. */
+/* The subdevice beside a task; NULL: the program made none. */
 struct shim_obj *shim_subdevice_of(struct shim *s, const struct shim_obj *task);
 
-/* Learns which GPU a task is on and its id there, once. */
+/* Learns a task's GPU and its id there, once. */
 void shim_identify(struct shim *s, struct shim_obj *task);
 
 /* Whether the task's GPU is known, and its minor number. */
@@ -231,33 +225,33 @@ bool shim_gpu_of(struct shim *s, const struct shim_obj *task, uint32_t *ret_gpu)
 
 /* late.c */
 
-/* Leaves the event to whoever has the lock next; false when there is no room. */
+/* Leaves the event to the next thread with the lock; false: there is no room. */
 bool shim_late_put(struct shim *s, const struct shim_event *ev);
 
-/* Takes the oldest, under the lock; false when there is none. */
+/* Takes the oldest event, under the lock; false: there is none. */
 bool shim_late_take(struct shim *s, struct shim_event *ret);
 
 /* observe.c: passes one 'F' ioctl to the driver, and learns from it. */
 int rbt_shim_call(int fd, unsigned long request, void *arg);
 
-/* Records what a call has said, now or by whoever has the lock; acts on what is due. s is the table
- * as it was before the call, or NULL. */
-void shim_look(struct shim_event *ev, const struct shim *s);
+/* Records what a call has said, now or later by the thread that has the lock, and does what is due.
+ * s is the table as it was before the call, or NULL. */
+void shim_record(struct shim_event *ev, const struct shim *s);
 
-/* Under the lock: takes in what others have left, and acts on what is due. */
+/* Under the lock: records the events that other threads have left, and does what is due. */
 void shim_take_in(struct shim *s, uint64_t now_ns);
 
 /* send.c */
-enum shim_link {
-	SHIM_LINK_NONE, /* no daemon: we are alone */
-	SHIM_LINK_BUSY, /* there is one, but it could not be told everything yet */
-	SHIM_LINK_UP,
+enum shim_daemon {
+	SHIM_DAEMON_NONE, /* no daemon */
+	SHIM_DAEMON_BUSY, /* there is a daemon, but not everything is sent yet */
+	SHIM_DAEMON_UP,
 };
-enum shim_link shim_tell_daemon(struct shim *s, uint64_t now_ns);
+enum shim_daemon shim_tell_daemon(struct shim *s, uint64_t now_ns);
 
 /* apply.c */
 
-/* Brings the program's slices to what it may have without a daemon. */
+/* Sets the program's slices to what it may have without a daemon. */
 void shim_apply_alone(struct shim *s);
 
 /* Restores the program's own slices, then gives up the GPUs' locks. */

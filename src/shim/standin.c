@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stand-in for the driver's library, under both its names in a folder of its own, which `rubato
- * run` puts first in LD_LIBRARY_PATH. So it is there in programs that load the driver's library,
- * and in no others. It does two things: it loads the real library, at the moment when that would
- * have been loaded, and it hands out that library's functions, through the symbol table (exports.S)
- * and through cuGetProcAddress; those that librubato.so counts, by way of a wrapper of its.
+ * A stand-in for the driver's library, under both its names, in a folder of its own. `rubato run`
+ * puts that folder first in LD_LIBRARY_PATH. So it is in programs that load the driver's library,
+ * and in no others. It loads the real library at the moment when that would have been loaded. Then
+ * it gives out the real library's functions, through the symbol table (exports.S) and through
+ * cuGetProcAddress. Functions that librubato.so counts are given out as its wrappers.
  *
  * Without librubato.so, or in a program that was not started by `rubato run`, every name is the
  * real function. cuGetExportTable always is: programs check its tables against the driver.
  *
- * What the real library lacks is missing here too: dlsym() answers NULL, since the symbols are
- * indirect functions. Two cases remain where there is something to call. Programs that are linked
- * with a function which this driver lacks would not have started: they get CUDA_ERROR_NOT_FOUND.
- * And if the real library itself cannot be found, all functions answer CUDA_ERROR_STUB_LIBRARY.
- * Functions that a newer driver has and driver-names.txt does not are found by cuGetProcAddress
- * alone.
+ * Functions that the real library lacks are missing here too: dlsym() returns NULL, since the
+ * symbols are indirect functions. There are two exceptions. A program that is linked with a missing
+ * function would not have started; here it gets CUDA_ERROR_NOT_FOUND when it calls it. If the real
+ * library itself cannot be found, all functions return CUDA_ERROR_STUB_LIBRARY. Functions that a
+ * newer driver has but driver-names.txt lacks are found by cuGetProcAddress only.
  *
- * Everything is looked up once, when the library is loaded. Needs libc and libdl alone, as the real
- * library does, and no symbol newer than GLIBC_2.17.
+ * Everything is looked up once, when the library is loaded. Like the real library, it needs only
+ * libc and libdl, and no symbol newer than GLIBC_2.17.
  */
 #include <dlfcn.h>
 #include <sched.h>
@@ -41,7 +40,7 @@
 #define CUDA_ERROR_STUB_LIBRARY 34  /* no driver behind this library */
 #define CUDA_ERROR_NOT_FOUND    500 /* this driver has no such function */
 
-/* These have newer versions, in another library, on newer systems. */
+/* On newer systems these have newer versions, in another library. */
 #if defined(__x86_64__)
 #define OLD "GLIBC_2.2.5"
 #else
@@ -51,7 +50,7 @@ __asm__(".symver dlopen, dlopen@" OLD);
 __asm__(".symver dlclose, dlclose@" OLD);
 __asm__(".symver dlsym, dlsym@" OLD);
 
-/* librubato.so has it, if that is preloaded. */
+/* Defined by librubato.so, if that is preloaded. */
 #pragma weak rubato_shim_wrap_v1
 
 static const char *const names[] = {
@@ -65,25 +64,25 @@ static const char *const names[] = {
 extern HIDDEN const unsigned char standin_trampolines[];
 #define TRAMPOLINE_SIZE 32
 
-/* What a name stands for; NULL: nothing, or not known yet. */
+/* The function behind each name; NULL: none, or not known yet. */
 extern HIDDEN _Atomic uintptr_t standin_targets[N_NAMES];
 _Atomic uintptr_t standin_targets[N_NAMES];
 
-/* So that one stand-in does not take another for the driver. */
+/* Marks a stand-in, so that one does not take another for the driver. */
 extern __attribute__((visibility("default"))) const int rubato_standin;
 const int rubato_standin = 1;
 
 static _Atomic int stage;
 enum { NOT_LOADED, LOADING, LOADED };
 static _Atomic uint32_t loading_tid;
-static void *driver; /* NULL: none was found */
+static void *driver; /* NULL: not found */
 
 uintptr_t standin_symbol(unsigned index);
 uintptr_t standin_late(unsigned index);
 
 /*
- * cuGetProcAddress in both its versions: the second has one argument more, which is passed on in a
- * register whether the real one looks at it or not.
+ * cuGetProcAddress in both its versions. The second has one more argument, which is passed on in a
+ * register whether the real function reads it or not.
  */
 typedef int getproc_fn(const char *, void **, int, uint64_t, void *);
 static _Atomic uintptr_t getprocs[MAX_GETPROCS];
@@ -139,7 +138,7 @@ static uintptr_t bind_getproc(uintptr_t real, bool may_add)
 	return (uintptr_t)getproc_fns[i];
 }
 
-/* What to give out for a function of the driver's. */
+/* The function to give out in place of a driver function. */
 static uintptr_t adopt(const char *name, uintptr_t real)
 {
 	if (real == 0 || rubato_shim_wrap_v1 == NULL) {
@@ -159,8 +158,8 @@ static int no_function(void)
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-/* Opens one candidate, unless it is a stand-in itself: by its path, since by its name the loader
- * would find us. */
+/* Opens one candidate, unless it is a stand-in itself. By its path: by its name the loader would
+ * find this library. */
 static bool try_path(const char *path, void *data)
 {
 	void *handle = access(path, R_OK) == 0 ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : NULL;
@@ -184,7 +183,7 @@ static void load(void)
 		return;
 	}
 	if (!atomic_compare_exchange_strong(&stage, &expected, LOADING)) {
-		/* Another thread is at it; or this one, should the driver call us meanwhile. */
+		/* Another thread is loading; or this one, if the driver calls us meanwhile. */
 		bool mine = loading_tid == (uint32_t)syscall(SYS_gettid);
 		for (int i = 0; !mine && i < WAIT_YIELDS && stage == LOADING; i++) {
 			sched_yield();
@@ -199,14 +198,14 @@ static void load(void)
 	stage = LOADED;
 }
 
-/* As the real library would have been loaded now. */
+/* At the time when the real library would have been loaded. */
 __attribute__((constructor)) static void on_load(void)
 {
 	load();
 }
 
-/* Answers the loader. May run before this library has been relocated: touches nothing but its own
- * data, and calls nobody. */
+/* Called by the loader, maybe before this library has been relocated: accesses only its own data,
+ * and calls no function. */
 uintptr_t standin_symbol(unsigned index)
 {
 	if (stage != LOADED || driver == NULL) {
@@ -215,7 +214,7 @@ uintptr_t standin_symbol(unsigned index)
 	return standin_targets[index];
 }
 
-/* Answers a trampoline that has no target yet. */
+/* Called by a trampoline that has no target yet. */
 uintptr_t standin_late(unsigned index)
 {
 	load();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the table lives, and who may touch it when.
+ * The table's memory, and its lock.
  *
  * The table is one private mapping that the kernel wipes in a forked child (MADV_WIPEONFORK):
  * however the child was made, and whatever another thread of its parent was doing, the child finds
  * it empty and unlocked. A vfork child, which runs in its parent's memory, finds it full, with a
- * pid that is not its own, and keeps out. On kernels without the advice (before 4.14) libc's fork
- * handler empties it; children made behind libc's back then keep out too.
+ * pid that is not its own, and does not use it. On kernels without the advice (before 4.14) libc's
+ * fork handler empties it; children that are made without libc then do not use it either.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "shim/config.h"
 #include "shim/shim.h"
 
-/* Some of the driver's calls under the lock take a millisecond. */
+/* Some of our driver calls under the lock take a millisecond. */
 #define FORK_WAIT_NS 10000000ull
 #define SPINS        64
 
@@ -25,7 +25,7 @@ static _Atomic(struct shim *) table;
 static atomic_bool table_wiped_on_fork;
 static atomic_bool fork_watched;
 
-/* pthread_atfork() is this, with a version that old C libraries have. */
+/* The function behind pthread_atfork(), in a version that old C libraries have. */
 extern int __register_atfork(
 	void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso_handle);
 extern void *__dso_handle __attribute__((visibility("hidden")));
@@ -56,7 +56,7 @@ static struct shim *table_obtain(void)
 	return fresh;
 }
 
-/* Both in one order with late.c's count: see look(). */
+/* Sequentially consistent with late.c's count: see shim_record(). */
 static bool try_lock(struct shim *s, uint32_t tid)
 {
 	uint32_t holder = 0;
@@ -67,7 +67,8 @@ static bool try_lock(struct shim *s, uint32_t tid)
 			return true;
 		}
 	}
-	/* Or it is ours: a handler of a fault in the middle of the shim, or of somebody's fork. */
+	/* Or this thread has it: a signal handler runs in the middle of the shim, or a fork
+	 * handler. */
 	return false;
 }
 
@@ -111,8 +112,8 @@ void shim_reset(void)
 	}
 }
 
-/* A fork while another thread is between opening a file and remembering it would leave the child a
- * copy that nobody knows of: worth a wait, which forking is anyway. */
+/* If a process forks while another thread is between opening a file and noting it, the child has an
+ * unknown copy. This is worth a short wait: forking takes time anyway. */
 static void before_fork(void)
 {
 	struct shim *s = shim_peek();
@@ -145,7 +146,7 @@ static void after_fork_in_child(void)
 {
 	struct shim *s = shim_peek();
 
-	/* Another library's handler may have made the driver's calls already, and so started our
+	/* Another library's fork handler may have made driver calls already, and so started our
 	 * table. */
 	if (s != NULL && !(table_wiped_on_fork && s->pid != 0)) {
 		shim_reset();

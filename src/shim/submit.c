@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The board stays at one address for as long as the process lives, so that a thread's slot is good
- * for ever: what is mapped there changes instead. Private memory at first; a memfd for each
- * connection to a daemon; private memory again in a forked child, whose submissions are not its
- * parent's. (A child made behind libc's back counts on its parent's board until it connects.)
+ * The board stays at one address for the life of the process, so that a thread's slot stays valid;
+ * its memory is replaced instead. It is private memory at first, a memfd for each connection to a
+ * daemon, and private memory again in a forked child, whose submissions are not its parent's. (A
+ * child that was made without libc counts on its parent's board until it connects.)
  */
 #include "shim/submit.h"
 
@@ -13,25 +13,26 @@
 #include "shim/clock.h"
 #include "shim/sys.h"
 
-/* When this thread's open requests began; what is nested deeper is not timed. */
+/* Start times of this thread's open requests; deeper nested ones are not timed. */
 #define MAX_NESTED 8
 static __thread struct {
 	uint64_t began_ns, deadline_ns;
 } requests[MAX_NESTED] __attribute__((tls_model("initial-exec")));
 static __thread uint32_t n_requests __attribute__((tls_model("initial-exec")));
-static __thread bool shares __attribute__((tls_model("initial-exec"))); /* slot 0, for good */
+static __thread bool shares __attribute__((tls_model("initial-exec"))); /* uses slot 0, for good */
 
 static _Atomic(struct rbt_board *) board;
 static atomic_bool enabled;
 static void (*_Atomic also)(uint64_t now_ns);
 static atomic_bool fork_watched;
-static _Atomic uint32_t owners[RBT_BOARD_SLOTS]; /* thread ids; slot 0 is nobody's */
+static _Atomic uint32_t owners[RBT_BOARD_SLOTS]; /* thread ids; slot 0 belongs to no thread */
 static _Atomic uint32_t next_victim = 1;
 
 /*
- * What is going on. A board is replaced while others go on, and what they write to it in that
- * moment is lost; of counters that is no matter, but this would stay wrong. So the truth is here,
- * and the board has copies of it. shim_in_sync is its slot's owner's; slot 0's is everybody's.
+ * State that must survive a change of boards. While a board is replaced, other threads may write to
+ * the old one, and such writes are lost. For counters that does not matter, but these values would
+ * stay wrong. So they are kept here, and the board has copies. shim_in_sync[i] belongs to the owner
+ * of slot i; slot 0's is shared.
  */
 _Atomic uint32_t shim_in_sync[RBT_BOARD_SLOTS];
 static struct {
@@ -44,9 +45,9 @@ extern int __register_atfork(
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /*
- * Copies, until both agree: whoever changes the truth does so before they write their copy of it. A
- * full barrier is between our copy and the second look, so that either we see their change, or
- * their copy comes after ours.
+ * Copies until both agree. A thread that changes the original does so before it writes its copy. A
+ * full barrier is between our copy and the second read: either we see its change, or its copy comes
+ * after ours.
  */
 static void publish32(_Atomic uint32_t *to, const _Atomic uint32_t *truth)
 {
@@ -126,7 +127,7 @@ static struct rbt_board *obtain_board(void)
 	return fresh;
 }
 
-/* A slot whose owner is no more, looked for where the last search ended. */
+/* Takes over the slot of a thread that has ended; the search starts where the last one stopped. */
 static bool take_over(uint32_t i, uint32_t tid)
 {
 	uint32_t owner = owners[i];
@@ -142,7 +143,7 @@ static struct rbt_board_slot *find_slot(struct rbt_board *b, uint32_t tid)
 		if (!take_over(i, tid)) {
 			continue;
 		}
-		/* Its counters go on from where they are; only its last owner's wait ended. */
+		/* Its counters continue; only the wait of its last owner has ended. */
 		atomic_store_explicit(&shim_in_sync[i], 0, memory_order_relaxed);
 		atomic_store_explicit(&b->slots[i].in_sync, 0, memory_order_release);
 		uint32_t used = atomic_load_explicit(&b->n_used, memory_order_relaxed);
@@ -170,7 +171,7 @@ static __attribute__((noinline)) struct rbt_board_slot *obtain_first_slot(void)
 	return shares ? &b->slots[0] : shim_own.slot;
 }
 
-/* This thread's slot: its own, or the one that is everybody's; NULL without a board. */
+/* This thread's slot: its own, or the shared one; NULL: there is no board. */
 static inline struct rbt_board_slot *obtain_slot(void)
 {
 	return __builtin_expect(shim_own.slot != NULL, 1) ? shim_own.slot : obtain_first_slot();
@@ -191,12 +192,11 @@ void shim_wake(struct rbt_board *b, uint32_t way)
 		return;
 	}
 	int saved_errno = errno;
-	atomic_fetch_add_explicit(&b->n_edges, 1, memory_order_relaxed);
 	shim_sys_futex_wake(&b->asleep);
 	errno = saved_errno;
 }
 
-/* If it sleeps in this way. */
+/* Wakes the daemon if it sleeps in this way. */
 static inline void wake_from(struct rbt_board *b, uint32_t way)
 {
 	uint32_t asleep = atomic_load_explicit(&b->asleep, memory_order_relaxed);
@@ -220,19 +220,17 @@ static uint64_t last_activity_ns(struct rbt_board *b)
 
 /* When somebody was last active, or a moment before that if it makes no difference to the gap: the
  * other slots need not be looked at for a gap of the shortest class, which theirs are within. */
-static uint64_t before_gap_ns(struct rbt_board_slot *s, uint64_t window_ns, uint64_t now_ns)
+static uint64_t before_gap_ns(struct rbt_board_slot *s, uint64_t now_ns)
 {
 	uint64_t own_ns = atomic_load_explicit(&s->last_ns, memory_order_relaxed);
-	uint64_t limit_ns = window_ns != 0 && window_ns < RBT_BOARD_GAP_UNIT_NS
-				    ? window_ns
-				    : RBT_BOARD_GAP_UNIT_NS;
 
-	return own_ns != 0 && now_ns - own_ns < limit_ns ? own_ns
-							 : last_activity_ns(shim_board_of(s));
+	return own_ns != 0 && now_ns - own_ns < RBT_BOARD_GAP_UNIT_NS
+		       ? own_ns
+		       : last_activity_ns(shim_board_of(s));
 }
 
-/* For how many a gap that was asked for counts; and whether all are to be asked for from now on. Of
- * those who share a slot they always are. */
+/* For how many gaps a measured one counts; and whether all are measured from now on. In the shared
+ * slot they always are. */
 static uint32_t weigh_gap(struct rbt_board_slot *s, uint64_t gap_ns, uint64_t now_ns)
 {
 	uint32_t random = shim_own.random;
@@ -251,8 +249,7 @@ static uint32_t weigh_gap(struct rbt_board_slot *s, uint64_t gap_ns, uint64_t no
 static void note_gap(struct rbt_board_slot *s, uint64_t now_ns)
 {
 	struct rbt_board *b = shim_board_of(s);
-	uint64_t window_ns = atomic_load_explicit(&b->window_ns, memory_order_relaxed);
-	uint64_t last_ns = before_gap_ns(s, window_ns, now_ns);
+	uint64_t last_ns = before_gap_ns(s, now_ns);
 
 	if (last_ns == 0 || last_ns >= now_ns) {
 		return;
@@ -262,13 +259,11 @@ static void note_gap(struct rbt_board_slot *s, uint64_t now_ns)
 	atomic_fetch_add_explicit(
 		&b->gaps[rbt_board_bucket(gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS)], n,
 		memory_order_relaxed);
-	if (window_ns != 0 && gap_ns > window_ns) {
-		atomic_fetch_add_explicit(&b->n_bursts, n, memory_order_relaxed);
-	}
 }
 
-/* A gap that was not asked for. It is not counted: long ones, in which a daemon is likelier to have
- * looked, would count for more than short ones. But after a long one all are asked for. */
+/* A gap that was not to be measured. It is not counted: long gaps, in which a daemon is more likely
+ * to have looked, would be counted more often than short ones. But after a long one all are
+ * measured. */
 static void see_gap(struct rbt_board_slot *s, uint64_t now_ns)
 {
 	uint32_t n_synced = atomic_load_explicit(&s->n_synced, memory_order_relaxed);
@@ -281,12 +276,12 @@ static void see_gap(struct rbt_board_slot *s, uint64_t now_ns)
 	}
 }
 
-/* The first submission after the daemon has looked, or one whose gap was asked for. */
+/* The first submission after the daemon has looked, or one whose gap is to be measured. */
 static void note(struct rbt_board_slot *s)
 {
 	struct rbt_board *b = shim_board_of(s);
 
-	/* First of all: this is what somebody sleeps for. */
+	/* First of all: the daemon sleeps until this. */
 	wake_from(b, RBT_BOARD_ASLEEP);
 	uint64_t now_ns = shim_clock_now_ns();
 	if (atomic_load_explicit(&s->tick, memory_order_relaxed) == 0) {
@@ -294,14 +289,15 @@ static void note(struct rbt_board_slot *s)
 	} else {
 		see_gap(s, now_ns);
 	}
-	/* Released: who reads this reads that there is a submission after the synchronisation. */
+	/* A release: a reader that sees this time also sees the submission after the
+	 * synchronisation. */
 	atomic_store_explicit(&s->last_ns, now_ns, memory_order_release);
-	/* Read again: the board may be another by now. */
+	/* Read again: the board may have been replaced. */
 	atomic_store_explicit(&s->tick, atomic_load_explicit(&b->tick, memory_order_relaxed),
 		memory_order_release);
 }
 
-void shim_count_rest(uint32_t kind)
+void shim_count_slow(uint32_t kind)
 {
 	struct rbt_board_slot *s = shim_own.slot;
 
@@ -320,7 +316,7 @@ void shim_count_rest(uint32_t kind)
 	}
 }
 
-/* Added and taken away modulo 2^32. */
+/* Additions and subtractions are modulo 2^32. */
 static __attribute__((noinline)) void add_in_sync(struct rbt_board_slot *s, uint32_t change)
 {
 	atomic_fetch_add(&shim_in_sync[0], change);
@@ -348,8 +344,8 @@ uint32_t shim_sync_begin(void)
 		return 0;
 	}
 	set_in_sync(s, depth + 1);
-	/* Whoever was silent for a while is taken for idle, and may be kept off the GPU with work
-	 * on it that this waits for. As with submissions, the daemon looks once more. */
+	/* A program that was silent for a while counts as idle, and may be kept off the GPU with
+	 * work on it that this call waits for. As with submissions, the daemon looks once more. */
 	wake_from(shim_board_of(s), RBT_BOARD_ASLEEP);
 	return depth;
 }
@@ -364,7 +360,7 @@ void shim_sync_also_now(uint64_t now_ns)
 	}
 }
 
-/* What is known to have been synchronised never goes back: others may share the slot. */
+/* n_synced never goes back: other threads may share the slot. */
 static void note_synced(struct rbt_board_slot *s)
 {
 	uint32_t total = (uint32_t)rbt_board_total(s);
@@ -376,14 +372,14 @@ static void note_synced(struct rbt_board_slot *s)
 	}
 }
 
-void shim_sync_end_rest(uint32_t depth)
+void shim_sync_end_slow(uint32_t depth)
 {
 	struct rbt_board_slot *s = obtain_slot();
 
 	if (s == NULL) {
 		return;
 	}
-	/* Only for somebody who looks. */
+	/* The time is needed only if a daemon looks. */
 	bool is_watched = atomic_load_explicit(&shim_board_of(s)->tick, memory_order_relaxed) != 0;
 	bool has_more = atomic_load_explicit(&also, memory_order_relaxed) != NULL;
 	uint64_t now_ns = is_watched || has_more ? shim_clock_now_ns() : 0;
@@ -392,7 +388,7 @@ void shim_sync_end_rest(uint32_t depth)
 		note_synced(s);
 	}
 	atomic_store_explicit(&s->tick, 0, memory_order_relaxed);
-	/* In a child that was forked in the midst of it, it is over already. */
+	/* In a child that was forked during the call, the wait is over already. */
 	if (depth < shim_own.sync_depth) {
 		set_in_sync(s, depth);
 	}
@@ -427,7 +423,8 @@ void shim_count_poll(void)
 	}
 }
 
-/* The earliest deadline of all that are open, or a bit too early: it goes when all have ended. */
+/* The earliest deadline of all open requests, or slightly earlier. It is cleared when all have
+ * ended. */
 static void note_deadline(uint64_t deadline_ns)
 {
 	uint64_t old_ns = ongoing.deadline_ns;
@@ -456,7 +453,7 @@ void shim_request_begin(uint64_t deadline_ns)
 	}
 	n_requests++;
 	ongoing.requests_open++;
-	/* A full barrier: what somebody sleeps for is on the board before we look for them. */
+	/* A full barrier: the change is on the board before we check whether the daemon sleeps. */
 	publish_requests(b);
 	wake_from(b, RBT_BOARD_ASLEEP);
 	wake_from(b, RBT_BOARD_AWAITS_SYNC);
@@ -487,7 +484,7 @@ void shim_request_end(void)
 	uint32_t open = ongoing.requests_open;
 	do {
 		if (open == 0) {
-			return; /* ended more often than begun */
+			return; /* more requests have ended than begun */
 		}
 	} while (!atomic_compare_exchange_weak(&ongoing.requests_open, &open, open - 1));
 	if (open == 1) {
@@ -498,7 +495,7 @@ void shim_request_end(void)
 	if (open == 1) {
 		wake_from(b, RBT_BOARD_AWAITS_END);
 	}
-	/* Begun by another thread: how long it took is not known. */
+	/* If another thread began it, its length is unknown. */
 	if (n_requests > 0 && --n_requests < MAX_NESTED) {
 		request_timed(b, requests[n_requests].began_ns, requests[n_requests].deadline_ns);
 	}
@@ -529,12 +526,11 @@ static void copy32(_Atomic uint32_t *to, const _Atomic uint32_t *from)
 		to, atomic_load_explicit(from, memory_order_relaxed), memory_order_relaxed);
 }
 
-/* What was counted; nothing that a daemon set, no times, and not what is going on. */
+/* Copies the counters; not the daemon's fields, times, or the state above. */
 static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 {
 	rbt_board_init(to);
 	copy32(&to->n_used, &from->n_used);
-	copy64(&to->n_bursts, &from->n_bursts);
 	copy64(&to->n_requests, &from->n_requests);
 	copy64(&to->n_late, &from->n_late);
 	copy64(&to->request_ns, &from->request_ns);
@@ -545,7 +541,7 @@ static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 		copy32(&to->request_times[i], &from->request_times[i]);
 	}
 	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
-		/* First: never more than what has been counted. */
+		/* First: it must never exceed the counters. */
 		to->slots[i].n_synced =
 			atomic_load_explicit(&from->slots[i].n_synced, memory_order_acquire);
 		for (uint32_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
@@ -569,14 +565,14 @@ int shim_board_share(void)
 		shim_sys_close(fd);
 		return -ENOMEM;
 	}
-	/* Other threads go on counting: what they count in this moment is lost. */
+	/* Other threads go on counting: what they count at this moment is lost. */
 	copy_board(fresh, b);
 	shim_sys_munmap(fresh, RBT_BOARD_SIZE);
 	if (shim_sys_map_shared(b, RBT_BOARD_SIZE, fd) == NULL) {
 		shim_sys_close(fd);
 		return -ENOMEM;
 	}
-	/* Nobody writes to the old one any more. */
+	/* No thread writes to the old board any more. */
 	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
 		publish32(&b->slots[i].in_sync, &shim_in_sync[i]);
 	}

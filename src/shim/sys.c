@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,7 +17,8 @@
 
 #include "util/trust.h"
 
-/* With a limit below the first, a number that leaves the program this many has to do. */
+/* If the limit is below the preferred number, a number that leaves the program this many is
+ * used. */
 #define OWN_FD_MIN 200
 #define SPARE_FDS  32
 
@@ -132,9 +132,9 @@ static uint64_t bit(int signo)
 
 uint64_t shim_sys_block_signals(void)
 {
-	/* All, libc's own for cancellation and set*id() among them, but for those that a thread
-	 * raises itself: blocked, they kill. SIGSYS is how some sandboxes carry out system calls.
-	 */
+	/* All signals, also those that libc uses for cancellation and set*id(); but not those that
+	 * a thread raises itself, because they kill if blocked. SIGSYS is how some sandboxes carry
+	 * out system calls. */
 	uint64_t all = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) |
 			 bit(SIGSYS));
 	uint64_t old = 0;
@@ -236,19 +236,6 @@ bool shim_sys_thread_alive(uint32_t tid)
 	return syscall(SYS_tgkill, shim_sys_getpid(), tid, 0) == 0 || errno != ESRCH;
 }
 
-int shim_sys_flock(int fd)
-{
-	return syscall(SYS_flock, fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-}
-
-int shim_sys_mark(int fd, int64_t offset)
-{
-	struct flock lock = {
-		.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
-
-	return syscall(SYS_fcntl, fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
-}
-
 /* The directory may be in /tmp, where anybody can make it once it is gone; we send whoever listens
  * the program's device. As with the tools: ourselves, or root. */
 static bool is_trustworthy(int sock, const char *path)
@@ -325,13 +312,13 @@ bool shim_sys_peer_alive(int sock)
 {
 	char ignored[64];
 
-	/* The daemon has nothing to say to a shim: what there is to read is its end. */
+	/* The daemon sends nothing to a shim: only the end can be read. */
 	long n = syscall(SYS_recvfrom, sock, ignored, sizeof(ignored), MSG_DONTWAIT, NULL, NULL);
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* Where programs that closed their standard error get the number again, it is a file of theirs: one
- * that is read as well as written is no log. */
+/* If a program closed its standard error, the number may now be a data file of the program: a file
+ * that is open for reading and writing is no log. */
 static bool is_somebodys_data(int fd)
 {
 	struct stat st;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * System calls made directly: libc's close(), sendmsg() and their like are cancellation points, and
- * may be interposed by others; a thread must not end, nor another library run, in the middle of the
- * shim. Direct calls also keep the library free of symbols newer than GLIBC_2.17 (fstat: 2.33).
+ * Direct system calls. libc's close(), sendmsg() and similar functions are cancellation points, and
+ * other libraries may interpose them: a thread must not end, nor another library run, in the middle
+ * of the shim. Direct calls also keep the library free of symbols newer than GLIBC_2.17 (fstat:
+ * 2.33).
  *
- * All return -errno on failure. errno itself is kept by observe.c around everything.
+ * All functions return -errno on failure. observe.c saves and restores errno around everything.
  */
 #ifndef RBT_SHIM_SYS_H
 #define RBT_SHIM_SYS_H
@@ -18,13 +19,13 @@
 
 /*
  * A file descriptor with the identity of its file: programs close numbers that they do not know
- * (closefrom(3)) and get the same ones again. The mode tells our locks, which are read-only, from
- * the program's own files on the same nodes.
+ * (closefrom(3)) and get the same numbers again. The mode distinguishes our locks, which are
+ * read-only, from the program's own files on the same nodes.
  */
 struct shim_fd {
-	_Atomic int fd_plus_1; /* so that zeroed memory holds none */
+	_Atomic int fd_plus_1; /* so that zeroed memory means none */
 	uint32_t mode;
-	bool borrowed; /* somebody else's to close */
+	bool borrowed; /* not closed by us */
 	uint64_t dev, ino, rdev;
 };
 
@@ -33,17 +34,17 @@ static inline int shim_fd_get(const struct shim_fd *f)
 	return f->fd_plus_1 - 1;
 }
 
-/* Remembers fd and its identity. 0 or -errno. */
+/* Notes fd and its identity. 0 or -errno. */
 int shim_fd_set(struct shim_fd *f, int fd);
 
-/* Takes ownership of fd and moves it up, out of the way of programs that count on low numbers, or
- * have few: fails if it would take one of the last. */
+/* Takes ownership of fd and moves it to a high number, away from programs that count on low
+ * numbers, or have few. Fails if it would take one of the last. */
 int shim_fd_own(struct shim_fd *f, int fd);
 
-/* A copy of somebody's fd, owned and moved up. 0 or -errno. */
+/* A copy of an fd, owned and moved up. 0 or -errno. */
 int shim_fd_dup(struct shim_fd *f, int fd);
 
-/* Remembers somebody's fd, which shim_fd_close() does not close. 0 or -errno. */
+/* Notes an fd that shim_fd_close() does not close. 0 or -errno. */
 int shim_fd_borrow(struct shim_fd *f, int fd);
 
 /* Whether the number still stands for the same file. */
@@ -62,37 +63,32 @@ void *shim_sys_mmap(size_t size);
 void shim_sys_munmap(void *p, size_t size);
 bool shim_sys_wipe_on_fork(void *p, size_t size);
 
-/* Puts empty private memory where p is. 0 or -errno. */
+/* Replaces the memory at p by empty private memory. 0 or -errno. */
 int shim_sys_map_private(void *p, size_t size);
 
-/* Maps a file, where p is unless that is NULL. NULL on failure. */
+/* Maps a file, at p unless that is NULL. NULL on failure. */
 void *shim_sys_map_shared(void *p, size_t size, int fd);
 
-/* Wakes one who waits, in whatever process. */
+/* Wakes one waiter, in any process. */
 void shim_sys_futex_wake(_Atomic uint32_t *word);
 
-/* Waits until fd has something to say, or as long; UINT64_MAX: for ever. 1, 0 when the time is up,
- * or -errno. For the agent alone: no thread of the program's ever waits. */
+/* Waits until fd is readable, or for wait_ns; UINT64_MAX: for ever. 1, 0 after the timeout, or
+ * -errno. For the agent only: no thread of the program ever waits. */
 int shim_sys_wait_readable(int fd, uint64_t wait_ns);
 
-/* The same, until the word is another or is woken. */
+/* The same, until the word changes or is woken. */
 int shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns);
 
-/* Copies from where there may be no memory. 0 or -errno. */
+/* Copies from addresses that may not be mapped. 0 or -errno. */
 int shim_sys_peek(void *to, const void *from, size_t size);
 
-/* The same for words of 8 bytes at n places, SHIM_PEEK_MAX at most; how many it was, up to the
- * first that is not there. */
+/* The same for n words of 8 bytes, SHIM_PEEK_MAX at most. Returns how many were read, up to the
+ * first that is not mapped. */
 #define SHIM_PEEK_MAX 1024u
 uint32_t shim_sys_peek_words(uint64_t *to, const struct iovec *from, uint32_t n);
 
 /* Whether a thread of this process exists. */
 bool shim_sys_thread_alive(uint32_t tid);
-
-int shim_sys_flock(int fd);
-
-/* A shared lock on one byte, which belongs to the open description. 0 or -errno. */
-int shim_sys_mark(int fd, int64_t offset);
 
 /* A non-blocking connection to root or the program's user, not yet moved up; or -errno. */
 int shim_sys_connect(const char *path);
@@ -100,26 +96,26 @@ int shim_sys_connect(const char *path);
 /* Sends one packet, with one fd unless it is negative. Never blocks, never raises SIGPIPE. */
 int shim_sys_send(int sock, const void *buf, size_t size, int fd);
 
-/* One packet, without waiting: its size, 0 at the end, or -errno. */
+/* Receives one packet, without waiting: its size, 0 at the end, or -errno. */
 int shim_sys_recv(int sock, void *buf, size_t size);
 
-/* Two ends that packets go between, neither of them blocking. 0 or -errno. */
+/* A pair of connected non-blocking packet sockets. 0 or -errno. */
 int shim_sys_socketpair(int ret[2]);
 
-/* Whether the peer has not hung up. */
+/* Whether the peer has not closed its end. */
 bool shim_sys_peer_alive(int sock);
 
-/* One line on standard error, if that takes it without waiting. Strings up to a NULL. */
+/* Prints one line on standard error, if it can be written without waiting. Strings up to a NULL. */
 void shim_say(const char *const parts[]);
 
-/* raw.c: the world outside, which tests replace. */
+/* raw.c: access to the outside, which tests replace. */
 
 /* As ioctl(2): -1 and errno. */
 int shim_raw_ioctl(int fd, unsigned long request, void *arg);
 uint64_t shim_raw_now_ns(void);
 
-/* The processor's counter, which does not wait for the instructions before it. Whether there is one
- * that may be read: where it is trapped, reading it is the program's end. */
+/* The processor's counter, read without waiting for earlier instructions; and whether it may be
+ * read: where it is trapped, reading it kills the program. */
 bool shim_raw_has_counter(void);
 #ifdef SHIM_COUNTER_IS_FAKE
 uint64_t shim_raw_counter(void);
@@ -139,33 +135,23 @@ static inline uint64_t shim_raw_counter(void)
 }
 #endif
 
-/* Whether the file is the driver's control node. */
+/* Whether the file is NVIDIA's control node. */
 bool shim_raw_is_control(int fd);
 
-/* Whether it is AMD's. */
+/* Whether the file is AMD's /dev/kfd. */
 bool shim_raw_is_kfd(int fd);
 
-/* A thread that libc knows nothing of, with all signals blocked but for those that it would raise
- * itself, and with no rights that it does not need: its id, or -errno. Seldom: its stack is never
- * freed. */
-int shim_raw_start_thread(void (*fn)(void *ignored));
+/* thread.c: starts a detached thread with all signals blocked but for libc's own and for those that
+ * the thread would raise itself. 0 or -errno. */
+int shim_raw_start_thread(void (*fn)(void));
 
-/* confine.c: of a thread that libc knows nothing of. */
-
-/* Gives up, for the calling thread alone, what the agent does not need. What cannot be given up is
- * kept. */
-void shim_thread_confine(void);
-
-/* Whether the calling thread and the program are still the same user. */
-bool shim_thread_is_the_programs(void);
-
-/* The GPU's device node, for its lock. fd or -errno. */
+/* Opens the GPU's device node, for its lock. fd or -errno. */
 int shim_raw_open_gpu(uint32_t gpu);
 
-/* AMD's device node, to be closed by the caller. fd or -errno. */
+/* Opens AMD's device node; the caller closes it. fd or -errno. */
 int shim_raw_open_kfd(void);
 
-/* What the driver says of itself, NUL-terminated. Length or -errno. */
+/* The driver's version text, NUL-terminated. Length or -errno. */
 ssize_t shim_raw_driver_version(char *buf, size_t size);
 
 #endif

@@ -89,7 +89,8 @@ struct shim_obj *shim_add(struct shim *s, enum shim_type type, uint32_t client, 
 	return obj;
 }
 
-/* Takes index i out of the list that starts at *link and goes on through the member at `offset`. */
+/* Removes index i from the list that starts at *link and continues through the member at
+ * `offset`. */
 static void unlink_index(struct shim *s, uint16_t *link, size_t offset, uint16_t i)
 {
 	while (*link != 0 && *link != i) {
@@ -107,7 +108,7 @@ void shim_remove_children(struct shim *s, struct shim_obj *obj)
 	}
 }
 
-/* Calls itself as deep as the tree, which is four. */
+/* Recursive; the tree is four deep. */
 void shim_remove(struct shim *s, struct shim_obj *obj)
 {
 	uint16_t i = index_of(s, obj);

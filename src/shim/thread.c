@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread made without libpthread, which old C libraries have apart and programs may not have
- * loaded. It has no thread descriptor: it may call only what needs none, which is what the shim
- * calls anyway (sys.h), and errno, which has its place found for it. Nothing of it is in the
- * C library's lists, so that no call of the program's waits for it.
+ * The agent's thread: an ordinary one of the C library's, so that set*id(), fork() and all else
+ * that a program does to its threads includes it.
  */
 #include <errno.h>
-#include <sched.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -14,62 +13,49 @@
 
 #include "shim/sys.h"
 
-#define GUARD_SIZE 4096u
-#define STACK_SIZE 65536u
-/* Around errno and the thread pointer, zero: what compilers read there (a stack protector). */
-#define MARGIN 8192u
-
-static uintptr_t thread_pointer(void)
-{
-	uintptr_t tp;
-
+/*
+ * The oldest version, which every C library has. Before glibc 2.34 it is in libpthread, which a
+ * program without threads does not load: such a program must load this library all the same. ROCm's
+ * runtime needs libpthread, so that a program which has queues has it.
+ */
 #if defined(__x86_64__)
-	__asm__("mov %%fs:0, %0" : "=r"(tp));
-#elif defined(__aarch64__)
-	__asm__("mrs %0, tpidr_el0" : "=r"(tp));
+__asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
 #else
-#error "how is the thread pointer read here?"
+__asm__(".symver pthread_create, pthread_create@GLIBC_2.17");
 #endif
-	return tp;
-}
+#pragma weak pthread_create
 
-static int start(void *arg)
+/* glibc's own signals: a thread that blocks the second one makes the program's setuid() wait for
+ * ever. */
+#define LIBC_SIGNALS (UINT64_C(3) << (32 - 1))
+
+static void *start(void *arg)
 {
-	void (*fn)(void *ignored) = (void (*)(void *))(uintptr_t)arg;
+	void (*fn)(void) = (void (*)(void))(uintptr_t)arg;
+	uint64_t libc_signals = LIBC_SIGNALS;
 
+	syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &libc_signals, NULL, sizeof(libc_signals));
 	syscall(SYS_prctl, PR_SET_NAME, "rubato-agent", 0, 0, 0);
-	shim_thread_confine();
-	fn(NULL);
-	return 0;
+	fn();
+	return NULL;
 }
 
-int shim_raw_start_thread(void (*fn)(void *ignored))
+int shim_raw_start_thread(void (*fn)(void))
 {
-	int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-		    CLONE_SYSVSEM | CLONE_SETTLS;
-	uintptr_t tp = thread_pointer(), at = (uintptr_t)&errno;
-	size_t away = (at > tp ? at - tp : tp - at) + MARGIN;
+	pthread_attr_t attr;
+	pthread_t thread;
 
-	away = (away + 63) / 64 * 64;
-	size_t size = GUARD_SIZE + STACK_SIZE + 2 * away;
-	char *block = shim_sys_mmap(size);
-	if (block == NULL) {
+	if (pthread_create == NULL) {
+		return -ENOSYS;
+	}
+	if (pthread_attr_init(&attr) != 0) {
 		return -ENOMEM;
 	}
-	/* An overflow is to be seen; without the guard, it goes on. */
-	syscall(SYS_mprotect, block, GUARD_SIZE, 0);
-	char *stack = block + GUARD_SIZE + STACK_SIZE;
-	/* As far from errno as the caller's is from its own: before it or behind it. */
-	void **own_tp = (void **)(void *)(stack + away);
-	own_tp[0] = own_tp; /* where x86-64 reads it */
-	own_tp[2] = own_tp;
-	/* Inherited. A sandbox may carry out clone() itself, by SIGSYS. */
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* The thread begins with the signals of its maker blocked. */
 	uint64_t before = shim_sys_block_signals();
-	int tid = clone(start, stack, flags, (void *)(uintptr_t)fn, NULL, own_tp, NULL);
-	int r = tid < 0 ? -errno : tid;
+	int r = pthread_create(&thread, &attr, start, (void *)(uintptr_t)fn);
 	shim_sys_restore_signals(before);
-	if (r < 0) {
-		shim_sys_munmap(block, size);
-	}
-	return r;
+	pthread_attr_destroy(&attr);
+	return -r;
 }

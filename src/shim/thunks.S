@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shim_thunks: SHIM_N_SUBMIT functions, SHIM_THUNK_SIZE bytes apart. Each counts a submission, as
- * shim_count() in submit.h does, and goes on to the real function that shim_submits[] has at its
- * index, with all registers and the stack as they came: it need not know what the arguments are.
- * In C that cannot be said: a compiler that does not know how many there are moves words of the
- * caller's stack, or stores them back.
+ * shim_count() in submit.h does, and jumps to the real function at its index in shim_submits[], with
+ * all registers and the stack unchanged: it need not know the arguments. This cannot be written in
+ * C: a compiler that does not know the number of arguments moves words of the caller's stack, or
+ * stores them back.
  *
- * Registers: only those that no call preserves and no argument is in.
+ * Registers: only those that no call preserves and that hold no argument.
  */
 #include "shim/thunks.h"
 
@@ -16,7 +16,7 @@
 	.type shim_thunks, %function
 	.hidden shim_submits
 	.hidden shim_own
-	.hidden shim_count_rest
+	.hidden shim_count_slow
 
 #if defined(__x86_64__)
 
@@ -24,7 +24,7 @@
 shim_thunks:
 	.set i, 0
 	.rept SHIM_N_SUBMIT
-	.p2align 6 /* a line of cache, all of which it fills */
+	.p2align 6 /* fills one cache line */
 	.cfi_startproc
 	endbr64
 	leaq shim_submits + 16 * i(%rip), %r11
@@ -64,7 +64,7 @@ rest:
 	pushq %r11
 	.cfi_adjust_cfa_offset 8
 	movl 8(%r11), %edi
-	call shim_count_rest
+	call shim_count_slow
 	popq %r11
 	.cfi_adjust_cfa_offset -8
 	popq %r9
@@ -134,7 +134,7 @@ rest:
 	stp x6, x7, [sp, #64]
 	stp x8, x16, [sp, #80]
 	ldr w0, [x16, #8]
-	bl shim_count_rest
+	bl shim_count_slow
 	ldp x0, x1, [sp, #16]
 	ldp x2, x3, [sp, #32]
 	ldp x4, x5, [sp, #48]

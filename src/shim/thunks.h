@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by C and the assembler. */
+/* Shared by C and assembler. */
 #ifndef RBT_SHIM_THUNKS_H
 #define RBT_SHIM_THUNKS_H
 
-/* Some 80 functions submit, in all their versions; twice, should the driver give other addresses
- * through cuGetProcAddress than through its symbol table. */
+/* Some 80 functions submit, counting all versions; twice that, in case the driver gives other
+ * addresses through cuGetProcAddress than through its symbol table. */
 #define SHIM_N_SUBMIT 192
 
-/* Bytes from one to the next. */
+/* Distance of two thunks in bytes. */
 #if defined(__x86_64__)
 #define SHIM_THUNK_SIZE 64
 #else

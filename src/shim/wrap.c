@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions that stand before the driver's own. Which version of a function a program has asked for
- * is the driver's business: a wrapper is bound to one real function when that is handed out, and
- * passes its arguments on without knowing them.
+ * Wrappers around the driver's functions. Which version of a function a program wants is the
+ * driver's business: a wrapper is bound to one real function when that is given out, and passes its
+ * arguments on without knowing them.
  *
- * Those that submit are in thunks.S. Those that wait do something afterwards as well, and are here:
- * they pass on six words. That is outside of C but inside the ABIs that this is built for (System V
- * on x86-64, AAPCS64): none of these functions has more than six arguments, all are integers or
- * pointers and so in registers, and a callee that expects fewer does not look at the rest.
+ * Wrappers of functions that submit are in thunks.S. Those of functions that wait also do something
+ * afterwards, and are here: they pass on six words. This is outside of C but inside the ABIs that
+ * this is built for (System V on x86-64, AAPCS64): none of these functions has more than six
+ * arguments, all are integers or pointers and so in registers, and a callee that expects fewer does
+ * not read the rest.
  */
 #include "shim/wrap.h"
 
@@ -22,7 +23,7 @@
 typedef uintptr_t arg;
 typedef int sync_fn(arg, arg, arg, arg, arg, arg);
 
-/* Besides the kinds of submissions. */
+/* In addition to the kinds of submissions. */
 #define ONLY_WAITS RBT_BOARD_KINDS
 #define ONLY_ASKS  (RBT_BOARD_KINDS + 1)
 #define ONLY_USES  (RBT_BOARD_KINDS + 2)
@@ -35,7 +36,7 @@ struct wrapper {
 	uint32_t pad;
 };
 
-/* As thunks.S has it. */
+/* thunks.S relies on this layout. */
 static_assert(sizeof(struct wrapper) == 16 && offsetof(struct wrapper, kind) == 8, "thunks");
 static_assert(SHIM_BOARD_MASK == -(int)RBT_BOARD_SIZE, "thunks");
 static_assert(SHIM_BOARD_TICK == offsetof(struct rbt_board, tick), "thunks");
@@ -75,14 +76,14 @@ static __attribute__((noinline)) int call_sync(
 		return answer;
 	}
 	if (kind == ONLY_USES) {
-		/* Activity, but not a wait: most of it may be the processor's work. */
+		/* Activity, but not a wait: most of the call may be work of the processor. */
 		shim_count_poll();
 		int done = ((sync_fn *)real_of(w))(a, b, c, d, e, f);
 		shim_count_poll();
 		return done;
 	}
 	if (kind < RBT_BOARD_KINDS && !shim_count(kind)) {
-		shim_count_rest(kind);
+		shim_count_slow(kind);
 	}
 	uint32_t depth = shim_sync_begin();
 	int result = ((sync_fn *)real_of(w))(a, b, c, d, e, f);
@@ -132,7 +133,7 @@ DO256(SYNC)
 static sync_fn *const sync_fns[] = {DO256(SYNC_NAME)};
 static_assert(sizeof(sync_fns) / sizeof(sync_fns[0]) == N_SYNC, "wrappers");
 
-/* Names without their endings. Copies that return when they are done are both. */
+/* Names without their suffixes. Copies that return when they are done both submit and wait. */
 static const struct counted {
 	const char *name;
 	uint8_t kind;
@@ -190,8 +191,8 @@ static const struct counted {
 	{"cuCtxSynchronize", ONLY_WAITS, true},
 	{"cuStreamQuery", ONLY_ASKS, true},
 	{"cuEventQuery", ONLY_ASKS, true},
-	/* These use the GPU without our seeing what they submit, and wait for it: kept off, their
-	 * program would be taken for idle. */
+	/* These use the GPU with submissions that we do not see, and wait for it. Without this, a
+	 * program that is kept off would be taken for idle. */
 	{"cuCtxCreate", ONLY_USES, true},
 	{"cuCtxDestroy", ONLY_USES, true},
 	{"cuDevicePrimaryCtxRetain", ONLY_USES, true},
@@ -231,7 +232,7 @@ static const struct counted {
 	{"cuStreamDestroy", ONLY_USES, true},
 };
 
-/* Without _ptsz or _ptds, then without _v2 and its like. */
+/* Without _ptsz or _ptds, then without _v2 and so on. */
 static size_t base_length(const char *name)
 {
 	size_t len = strlen(name);
@@ -259,8 +260,8 @@ static const struct counted *find_counted(const char *name)
 	return NULL;
 }
 
-/* The one for `real`, or a new one; negative when there are no more. Two threads that ask for the
- * same at once may get one each: both are right. */
+/* The wrapper for `real`, or a new one; negative: there are no more. Two threads that ask for the
+ * same at once may get one each, which does no harm. */
 static int32_t bind(
 	struct wrapper *all, uint32_t size, _Atomic uint32_t *n, uintptr_t real, uint32_t kind)
 {

@@ -36,12 +36,12 @@ const char help_exec[] =
 	"  --mem MIB           memory of each (default 256)\n"
 	"  --preempt HOW       how one program's kernels make room for another's: timeslice (default), exact,\n"
 	"                      reset, flag or drain\n"
-	"  --quirks LIST       what hardware does beside its interface, of drowsy, setup, slow-calls, with commas;\n"
+	"  --quirks LIST       hardware quirks to imitate: drowsy, setup, slow-calls, separated by commas;\n"
 	"                      all; none (default)\n"
 	"  --first-client N    number of the first client; a high one (0x9a000) imitates a long uptime\n" KFD_OPTIONS_HELP
 	"  --help              this text\n"
 	"\n"
-	"Exit status: the command's; 128 + N when signal N ended it; 127 not found; 126 not executable.\n";
+	"Exit status: the command's; 128 + N if signal N ended it; 127 not found; 126 not executable.\n";
 
 struct options {
 	struct link_config config;
@@ -186,8 +186,8 @@ static int parse(int argc, char **argv, struct options *o)
 	return r;
 }
 
-/* A server that is there already keeps its configuration: what the user asked for must not be
- * dropped silently. */
+/* A running server keeps its configuration. If the user asked for another one, that must not be
+ * ignored silently. */
 static bool fits(const struct options *o, const struct link_config *have)
 {
 	const struct rbt_rm_config *asked = &o->config.rm, *rm = &have->rm;
@@ -201,7 +201,7 @@ static bool fits(const struct options *o, const struct link_config *have)
 	       (!o->has_quirks || asked->quirks == rm->quirks);
 }
 
-/* Returns an exit status; does not return when the command could be run. */
+/* Returns an exit status; does not return if the command could be run. */
 static int run_inside(const char *dir, char **argv)
 {
 	int r = session_export(dir);

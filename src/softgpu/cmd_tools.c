@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tools that look at a session's device server and disturb it. */
+/* The tools that read a session's device server and inject faults. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -18,31 +18,31 @@
 const char help_state[] =
 	"usage: rubato-softgpu state [--session DIR] [--json]\n"
 	"\n"
-	"Prints what the session's device server holds: GPUs, opens, clients, channel groups, counters.\n";
+	"Prints the state of the session's device server: GPUs, opens, clients, channel groups, counters.\n";
 
 const char help_fault[] =
 	"usage: rubato-softgpu fault [--session DIR] [options]\n"
 	"       rubato-softgpu fault [--session DIR] clear\n"
 	"\n"
-	"Makes matching calls fail or take longer, or takes all such faults back. Prints nothing.\n"
+	"Makes matching calls fail or take longer; `clear` removes all such faults. Prints nothing.\n"
 	"\n"
 	"  --cmd HEX       only this RM control (a06c0103)\n"
 	"  --nr HEX        only this ioctl number (2a)\n"
 	"  --class HEX     only allocations of this RM class (a06c)\n"
-	"  --size N        with --cmd alone: that control takes N bytes from now on; any: whatever comes\n"
+	"  --size N        with --cmd alone: that control accepts N bytes from now on; any: every size\n"
 	"  --status HEX    answer with this RM status\n"
 	"  --errno N       fail the ioctl itself\n"
-	"  --delay-us N    answer so much later; alone, the call is otherwise as ever\n"
-	"  --count N       for so many calls (default: until cleared)\n"
-	"  --kfd-op OP     a call of /dev/kfd's instead: this operation of DBG_TRAP (suspend, snapshot…)\n"
-	"  --kfd-nr HEX    a call of /dev/kfd's instead: this ioctl number (2)\n"
+	"  --delay-us N    answer this much later; alone, the call is otherwise as usual\n"
+	"  --count N       for this many calls (default: until cleared)\n"
+	"  --kfd-op OP     instead, on /dev/kfd: this operation of DBG_TRAP (suspend, snapshot…)\n"
+	"  --kfd-nr HEX    instead, on /dev/kfd: this ioctl number (2)\n"
 	"  --queue-error   with --kfd-op suspend or resume: the queues do not obey\n";
 
 const char help_kill[] = "usage: rubato-softgpu kill [--session DIR]\n"
 			 "\n"
 			 "Ends the session's device server at once, as a crash would.\n";
 
-/* The session's server, or an exit status negated after a message. */
+/* Connects to the session's server; or a negated exit status, after a message. */
 static int connect_to(const char *command, const char *dir)
 {
 	char path[SESSION_MAX_PATH + 16];
@@ -65,7 +65,7 @@ static int connect_to(const char *command, const char *dir)
 	return sock;
 }
 
-/* Sends one message and waits for the verdict. Returns an exit status; *ret_fd may be NULL. */
+/* Sends one message and waits for the result. Returns an exit status; *ret_fd may be NULL. */
 static int ask(const char *command, int sock, const void *msg, size_t size, int *ret_fd)
 {
 	struct link_result result = {0};
@@ -78,7 +78,7 @@ static int ask(const char *command, int sock, const void *msg, size_t size, int 
 	}
 	close(sock);
 	if (n != sizeof(result)) {
-		rbt_error("%s: the device server has gone", command);
+		rbt_error("%s: the device server has ended", command);
 		return EXIT_NO_DEVICE;
 	}
 	if (result.error < 0) {
@@ -116,8 +116,8 @@ struct tool_options {
 	bool json;
 };
 
-/* Options and no arguments. False when that was all there is to do: *ret_status says how it
- * went. */
+/* Parses options without arguments. False: there is nothing more to do, and *ret_status is the
+ * result. */
 static bool take_options(const char *help, const struct option *longs, int argc, char **argv,
 	struct tool_options *ret, int *ret_status)
 {
@@ -199,7 +199,7 @@ static int decimal(const char *option, const char *text, uint64_t min, uint64_t 
 	return r;
 }
 
-/* What the options of `fault` come to. */
+/* The values of `fault`'s options. */
 struct fault_options {
 	struct rbt_rm_fault rm;
 	struct rbt_kfd_fault kfd;
@@ -293,7 +293,7 @@ static int parse_fault(int argc, char **argv, struct fault_options *o)
 	return r;
 }
 
-/* Whether it says what to do to which calls; after a message if not. */
+/* Whether the options name the calls and the fault; prints a message if not. */
 static bool is_whole(const struct fault_options *o)
 {
 	const struct rbt_rm_fault *f = &o->rm;
@@ -377,7 +377,7 @@ int cmd_kill(int argc, char **argv)
 	if (sock < 0) {
 		return -sock;
 	}
-	/* Its end is the answer; anything else is a refusal. */
+	/* The end of the connection is the answer; anything else is a refusal. */
 	if (rbt_send(sock, &m, sizeof(m), NULL, 0, 0) == 0 &&
 		rbt_recv(sock, &result, sizeof(result), fds, &n_fds, 0) > 0) {
 		rbt_error("kill: only the session's owner may end its device server");

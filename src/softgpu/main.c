@@ -14,7 +14,7 @@ static const struct {
 	const char *summary;
 } commands[] = {
 	{"exec", cmd_exec, "run a command on software GPUs"},
-	{"state", cmd_state, "print what the session's device server holds"},
+	{"state", cmd_state, "print the state of the session's device server"},
 	{"fault", cmd_fault, "make calls fail, or take longer"},
 	{"kill", cmd_kill, "end the session's device server at once"},
 };
@@ -30,7 +30,8 @@ static void print_help(void)
 	printf("\n`rubato-softgpu COMMAND --help` says more.\n");
 }
 
-/* Files we open must not land on the standard numbers, where they would be replaced later. */
+/* Files that we open must not get the numbers of standard files, where they would be replaced
+ * later. */
 static void fill_standard_files(void)
 {
 	for (int fd = 0; fd < 3; fd++) {

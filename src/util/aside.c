@@ -11,7 +11,7 @@
 
 #include "util/fork.h"
 
-/* How long it takes a killed process to end, at most, unless it hangs. */
+/* The longest time that a killed process takes to end, unless it hangs. */
 #define REAP_US    500
 #define REAP_TRIES 40
 
@@ -21,8 +21,8 @@ static int compare(const void *a, const void *b)
 }
 
 /* Moves the files, which are in ascending order, to the lowest numbers from RBT_ASIDE_KEPT on, and
- * closes all others: least of all may a listener stay open here, or the devices of programs that
- * have ended. Each moves down, so none is overwritten before it has moved. */
+ * closes all others: above all listeners, and the devices of programs that have ended. Each file
+ * moves down, so none is overwritten before it has moved. */
 static int close_others(const int *files, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

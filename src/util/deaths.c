@@ -11,8 +11,8 @@
 
 #define PATH_MAX_LEN 192
 
-/* The latest deaths, the oldest first. Times of another boot may lie in the future: they are left
- * out. */
+/* Reads the latest deaths, the oldest first. Times of an earlier boot may lie in the future: they
+ * are left out. */
 static unsigned read_deaths(const char *path, uint64_t now_ns, uint64_t ret_ns[RBT_DEATHS_MAX])
 {
 	char line[32];

@@ -121,15 +121,16 @@ enum rbt_head rbt_head(int sock)
 	struct msghdr msg = {.msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	ssize_t n;
 
-	/* That the other end was closed with something unread is said once, before what is here. */
+	/* If the other end was closed with unread data, the kernel reports that once, before the
+	 * message. */
 	do {
 		n = recvmsg(sock, &msg, MSG_PEEK | MSG_DONTWAIT);
 	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (n < 0) {
 		return errno == EAGAIN ? RBT_HEAD_NONE : RBT_HEAD_FILES;
 	}
-	/* There is room for the sender's credentials alone, which come with every message, an empty
-	 * one too, but not with the end of file. */
+	/* There is room for the sender's credentials only. They come with every message, even an
+	 * empty one, but not with the end of file. */
 	if ((msg.msg_flags & MSG_CTRUNC) != 0) {
 		return RBT_HEAD_FILES;
 	}

@@ -20,7 +20,7 @@ void rbt_close(int *fd);
 int rbt_send(int sock, const void *buf, size_t size, const int *fds, size_t n_fds, int flags);
 
 /*
- * Receives one packet. Returns its size, 0 at end of file, or -errno; -EMSGSIZE when packet or fds
+ * Receives one packet. Returns its size, 0 at end of file, or -errno; -EMSGSIZE if packet or fds
  * were cut off (nothing is kept then). Received fds are CLOEXEC and belong to the caller; unused
  * slots are -1.
  */
@@ -28,24 +28,24 @@ ssize_t rbt_recv(int sock, void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG],
 	int flags);
 
 /*
- * What waits in a unix socket that is not of a stream and has SO_PASSCRED set, without taking it.
- * The files of a message stay in it: receiving them would put them into our table, and dropping
- * them would close them. RBT_HEAD_NONE also at the end of file; RBT_HEAD_FILES also when it cannot
- * be said.
+ * Tells what the next message of a unix socket is, without taking it. The socket must not be a
+ * stream, and must have SO_PASSCRED set. The message keeps its files: to receive them would put
+ * them into our table, and to drop them would close them. RBT_HEAD_NONE also at the end of file;
+ * RBT_HEAD_FILES also if it cannot be told.
  */
 enum rbt_head { RBT_HEAD_NONE, RBT_HEAD_PLAIN, RBT_HEAD_FILES };
 enum rbt_head rbt_head(int sock);
 
-/* Connects to a SOCK_SEQPACKET unix socket, waiting that long at most for room in its queue (0:
- * for ever), then -ETIMEDOUT. The wait holds for later sends too. Returns an fd or -errno. */
+/* Connects to a SOCK_SEQPACKET unix socket. Waits at most timeout_ms for room in its queue (0: for
+ * ever), then -ETIMEDOUT. The timeout also holds for later sends. Returns an fd or -errno. */
 int rbt_connect(const char *path, int timeout_ms);
 
 /* Reads a whole small file into buf, NUL-terminated. Returns the length or -errno. */
 ssize_t rbt_read_file(const char *path, char *buf, size_t size);
 
-/* Opens a file to be read, or makes it anew to be written, as fopen(3) with "re" and "we" does, but
- * does not wait: what is no plain file is not read (-EBADF), and one takes its place. 0 or -errno.
- */
+/* Opens a file for reading, or a new one for writing, as fopen(3) with "re" and "we" does, but
+ * never waits. Another kind of file than a plain one is not read (-EBADF), and is replaced for
+ * writing. 0 or -errno. */
 int rbt_fopen_plain(const char *path, bool is_new, FILE **ret);
 
 #endif

@@ -11,11 +11,11 @@
 
 static struct {
 	_Atomic bool *is_apart; /* shared with the new processes */
-	pid_t pids[MAX_FORKS];  /* 0: a free place */
-	unsigned own;           /* in a new process: its place */
+	pid_t pids[MAX_FORKS];  /* 0: a free entry */
+	unsigned own;           /* in a new process: its entry */
 } forks;
 
-/* One that ended has closed all; it is left to be reaped. */
+/* A process that has ended has closed all files. It is left for its owner to reap. */
 static bool has_ended(pid_t pid)
 {
 	siginfo_t info = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork(), for a process that holds files of strangers. Whoever closes such a file last may wait for
- * ever, and a new process has a copy of each of our files until it has closed them. So nobody may
- * close such a file for good before all new processes have.
+ * fork(), for a process that holds files of other users. The last close of such a file may hang,
+ * and a new process has a copy of each of our files until it has closed them. So such a file may be
+ * closed for good only after all new processes have closed their copies.
  */
 #ifndef RBT_UTIL_FORK_H
 #define RBT_UTIL_FORK_H
@@ -10,13 +10,14 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* As fork(), but for its errors: -errno. -EAGAIN too when too many are not apart yet. */
+/* As fork(), but returns -errno. Also -EAGAIN if too many processes have not called
+ * rbt_fork_is_apart() yet. */
 pid_t rbt_fork(void);
 
-/* In the new process: it has no copy left of a file that it was not meant to have. */
+/* In the new process: it has closed every file that is not meant for it. */
 void rbt_fork_is_apart(void);
 
-/* Whether that is so of all new processes, those that have ended included. */
+/* Whether all new processes have called rbt_fork_is_apart() or have ended. */
 bool rbt_forks_are_apart(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long something took, many times: a count for each power of two of microseconds. Fixed widths:
- * it crosses sockets.
+ * A histogram of durations: one count per power of two of microseconds. Fixed widths, because it
+ * crosses sockets.
  */
 #ifndef RBT_UTIL_HIST_H
 #define RBT_UTIL_HIST_H
@@ -12,7 +12,7 @@
 
 struct rbt_hist {
 	uint64_t sum_ns, max_ns;
-	/* n[0]: below 1 us; n[i]: from 2^(i-1) to below 2^i us; the last: all that is longer. */
+	/* n[0]: below 1 us; n[i]: from 2^(i-1) to below 2^i us; the last: all that are longer. */
 	uint32_t n[RBT_HIST_BUCKETS];
 };
 
@@ -41,8 +41,8 @@ static inline uint64_t rbt_hist_count(const struct rbt_hist *h)
 	return n;
 }
 
-/* The upper end of the bucket that holds the given part (0 to 1000, in thousandths) of all, never
- * more than the longest seen; 0 when there is none. */
+/* The upper end of the bucket that holds the given quantile (0 to 1000, in thousandths), never more
+ * than the longest duration seen; 0: the histogram is empty. */
 static inline uint64_t rbt_hist_quantile_ns(const struct rbt_hist *h, uint32_t permille)
 {
 	uint64_t rank = (rbt_hist_count(h) * permille + 999) / 1000, seen = 0;

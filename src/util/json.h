@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes JSON to a stream as it goes: commas, indentation and escaping are its business, nesting
- * the caller's.
+ * Writes JSON to a stream as it goes. It sees to commas, indentation and escaping; the caller sees
+ * to nesting.
  */
 #ifndef RBT_UTIL_JSON_H
 #define RBT_UTIL_JSON_H
@@ -14,7 +14,7 @@ struct rbt_json {
 	FILE *out; /* borrowed */
 	int depth;
 	bool first;
-	bool one_line; /* set it after init: each value at the top is a line */
+	bool one_line; /* set after init: each top-level value is one line */
 };
 
 void rbt_json_init(struct rbt_json *j, FILE *out);

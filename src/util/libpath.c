@@ -20,7 +20,7 @@
 #define MAX_PATH   4096
 #define MAX_LIST   65536
 
-/* They have newer versions, in another library, on newer systems. */
+/* On newer systems these functions have newer versions, in another library. */
 #if defined(__x86_64__)
 __asm__(".symver dladdr1, dladdr1@GLIBC_2.3.3");
 __asm__(".symver dlinfo, dlinfo@GLIBC_2.3.3");
@@ -36,12 +36,12 @@ struct cache_header {
 };
 
 struct cache_entry {
-	uint32_t flags, name, path; /* where strings begin, from the header on */
+	uint32_t flags, name, path; /* offsets of strings from the header */
 	uint32_t os_version;
 	uint64_t hwcap;
 };
 
-/* A string within the file, NULL if it is not. */
+/* A string within the file, or NULL. */
 static const char *string_at(const char *p, size_t size, uint32_t at)
 {
 	size_t room = at < size ? size - at : 0;
@@ -50,7 +50,7 @@ static const char *string_at(const char *p, size_t size, uint32_t at)
 	return room > 0 && memchr(p + at, '\0', room) != NULL ? p + at : NULL;
 }
 
-/* Where the table begins; size if there is none. */
+/* The offset of the table; size: there is none. */
 static size_t find_table(const char *p, size_t size)
 {
 	size_t at = 0;
@@ -106,7 +106,7 @@ static bool look_in_cache(
 		return false;
 	}
 	/* Not fstat(), which old C libraries lack under that name. ldconfig replaces the file, and
-	 * never makes one shorter that is in use. */
+	 * never shortens one that is in use. */
 	off_t size = lseek(fd, 0, SEEK_END);
 	void *p = size > 0 && size < MAX_CACHE
 			  ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0)
@@ -150,7 +150,7 @@ static bool look_in_folders(const Dl_serinfo *list, bool defaults, const char *s
 bool rbt_libpath_each(const void *inside, const char *soname,
 	bool (*found)(const char *path, void *data), void *data)
 {
-	/* The loader's own: what is in the environment may have changed since it looked. */
+	/* The loader's own search path: the environment may have changed since it started. */
 	static union {
 		Dl_serinfo list;
 		char room[MAX_LIST];

@@ -17,7 +17,7 @@ void rbt_log_name(const char *n)
 	name = n;
 }
 
-/* One write() a line, so that lines of several processes do not mix; keeps errno. */
+/* One write() per line, so that lines of several processes do not mix. Keeps errno. */
 __attribute__((format(printf, 2, 0))) static void say(
 	const char *prefix, const char *fmt, va_list ap)
 {
@@ -30,7 +30,7 @@ __attribute__((format(printf, 2, 0))) static void say(
 	if (len > sizeof(line) - 2) {
 		len = sizeof(line) - 2;
 	}
-	/* Names of files, and what a configuration says, may be anybody's. */
+	/* File names and configuration text may contain anything, also control characters. */
 	line[len] = '\0';
 	rbt_utf8_make_harmless(line);
 	len = strlen(line);

@@ -6,7 +6,8 @@
 #ifndef RBT_UTIL_LOG_H
 #define RBT_UTIL_LOG_H
 
-/* Name in front of every line; "rubato" until set. Borrowed for the life of the process. */
+/* Sets the name in front of every line; "rubato" until set. Borrowed for the life of the
+ * process. */
 void rbt_log_name(const char *name);
 
 void rbt_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -17,7 +17,8 @@ void rbt_lost_note(
 	size_t place = RBT_MAX_LOST;
 
 	for (size_t i = 0; i < RBT_MAX_LOST; i++) {
-		/* The place of one that is over, or else of one that at least hangs no more. */
+		/* Replaces an entry that is no longer in force, or else one without a hanging
+		 * child. */
 		if (l->looks[i].child == 0 &&
 			(place == RBT_MAX_LOST || !is_in_force(l, i, now_ns))) {
 			place = i;

@@ -4,23 +4,29 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Without strtoull(), which has a newer version in newer C libraries: the preloaded library parses
+ * with this, too. */
 int rbt_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
 {
-	char *end;
+	uint64_t v = 0;
+	bool is_over = false;
 
-	/* strtoull takes signs and spaces, and wraps negative numbers round. */
-	if (!isdigit((unsigned char)s[0])) {
+	if (s[0] == '\0') {
 		return -EINVAL;
 	}
-	errno = 0;
-	unsigned long long v = strtoull(s, &end, 10);
-	if (*end != '\0') {
-		return -EINVAL;
+	for (; *s != '\0'; s++) {
+		uint64_t digit = (uint64_t)(*s - '0');
+		if (*s < '0' || *s > '9') {
+			return -EINVAL;
+		}
+		is_over = is_over || v > (UINT64_MAX - digit) / 10;
+		v = v * 10 + digit;
 	}
-	if (errno == ERANGE || v < min || v > max) {
+	if (is_over || v < min || v > max) {
 		return -ERANGE;
 	}
 	*ret = v;
@@ -41,7 +47,9 @@ int rbt_parse_seconds(const char *s, uint64_t max_ms, uint64_t *ret_ms)
 	if (v <= 0 || v * 1000 > (double)max_ms) {
 		return -ERANGE;
 	}
-	*ret_ms = (uint64_t)ceil(v * 1000);
+	/* Without ceil(): whoever links this needs no library but libc. */
+	uint64_t ms = (uint64_t)(v * 1000);
+	*ret_ms = ms + ((double)ms < v * 1000);
 	return 0;
 }
 

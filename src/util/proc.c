@@ -63,7 +63,7 @@ static int read_stat(pid_t pid, int wanted, uint64_t *ret)
 	if (n < 0) {
 		return n == -ENOENT ? -ESRCH : (int)n;
 	}
-	/* The command, in brackets, may hold anything: fields are counted from its end. */
+	/* The command, in brackets, may contain anything: fields are counted from its end. */
 	const char *p = strrchr(buf, ')');
 	for (int field = 2; p != NULL && field < wanted; field++) {
 		p = strchr(p + 1, ' ');
@@ -114,7 +114,8 @@ int rbt_proc_euid(pid_t pid, uid_t *ret)
 	if (n < 0) {
 		return n == -ENOENT ? -ESRCH : (int)n;
 	}
-	/* The name, which comes before, has no line of its own: newlines in it are escaped. */
+	/* The name comes before this line and may contain anything, but newlines in it are
+	 * escaped. */
 	const char *line = strstr(buf, "\nUid:");
 	if (line == NULL || sscanf(line, "\nUid: %u %u", &real, &effective) != 2) {
 		return -EBADMSG;

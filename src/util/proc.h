@@ -17,13 +17,14 @@ int rbt_pidfd_open(pid_t pid);
  * open file description. fd or -errno. */
 int rbt_pidfd_getfd(int pidfd, int target_fd);
 
-/* The pid behind a pidfd, in our namespace; -ESRCH when it has gone. */
+/* The pid behind a pidfd, in our namespace; -ESRCH if the process is gone. */
 pid_t rbt_pidfd_pid(int pidfd);
 
 /* Whether the process behind a pidfd has ended, reaped or not. */
 bool rbt_pidfd_has_exited(int pidfd);
 
-/* Start time in clock ticks since boot: with the pid, names a process for good. 0 or -errno. */
+/* Start time in clock ticks since boot. Pid and start time together identify a process for good. 0
+ * or -errno. */
 int rbt_proc_start_time(pid_t pid, uint64_t *ret);
 
 /* 0 or -errno. */
@@ -31,24 +32,24 @@ int rbt_proc_parent(pid_t pid, pid_t *ret);
 
 /* 0 or -errno. */
 int rbt_proc_uid(pid_t pid, uid_t *ret);
-/* The user as whom it acts, also if it hides itself from its user, whom the above takes for root.
- */
+/* The effective user. Unlike rbt_proc_uid(), also right for a process that is not dumpable, whose
+ * files in /proc belong to root. */
 int rbt_proc_euid(pid_t pid, uid_t *ret);
 
-/* [comm], without what a terminal would obey. Its memory is not read. 0 or -errno. */
+/* The process's [comm], without control characters. Does not read its memory. 0 or -errno. */
 int rbt_proc_name(pid_t pid, char *buf, size_t size);
 
-/* Command line with spaces, or [comm] when it is empty. Waits for the lock of the process's memory,
- * which a file system in user space may keep for ever. 0 or -errno. */
+/* The command line with spaces, or [comm] if it is empty. Waits for the lock of the process's
+ * memory, which a file system in user space may keep for ever. 0 or -errno. */
 int rbt_proc_command(pid_t pid, char *buf, size_t size);
 
-/* Whether fds a of process p and b of process q are the same
- * open file description: 1, 0 or -errno. */
+/* Whether fd a of process p and fd b of process q are the same open file description: 1, 0 or
+ * -errno. */
 int rbt_same_file(pid_t p, int a, pid_t q, int b);
 
 /*
- * Calls fn for every open fd of pid whose link reads exactly `path`. Stops at a non-zero return and
- * returns it; 0 when through, -errno when the table cannot be read.
+ * Calls fn for every open fd of pid whose link reads exactly `path`. Stops at a non-zero return
+ * value and returns it; 0 at the end, -errno if the table cannot be read.
  */
 int rbt_proc_each_fd(
 	pid_t pid, const char *path, int (*fn)(pid_t pid, int fd, void *data), void *data);

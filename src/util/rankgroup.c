@@ -5,13 +5,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Launchers, those inside others first: a torchrun may run in a step of Slurm's. All the variables
- * must be set. */
+/* Launchers, inner ones first: torchrun may run in a Slurm step. All variables of an entry must be
+ * set. */
 static const struct {
 	const char *prefix;
 	const char *variables[2];
 } launchers[] = {
-	/* The run's id may be "none" for all jobs; but each has a port of its own on a machine. */
+	/* The run id may be "none" for all jobs, but each job has a port of its own on a
+	 * machine. */
 	{"torch:", {"TORCHELASTIC_RUN_ID", "MASTER_PORT"}},
 	{"pmix:", {"PMIX_NAMESPACE", NULL}},
 	{"ompi:", {"OMPI_MCA_ess_base_jobid", NULL}},
@@ -34,7 +35,7 @@ bool rbt_rankgroup_is_name(const char *name)
 	return n > 0 && n < RBT_GROUP_NAME_MAX && name[n] == '\0';
 }
 
-/* A name under construction; what does not fit is in the hash alone. */
+/* A name under construction; text that does not fit goes into the hash only. */
 struct text {
 	char *buf;
 	size_t n;
@@ -70,15 +71,6 @@ static void finish(struct text *t)
 int rbt_rankgroup_find(
 	const char *(*get)(void *ctx, const char *name), void *ctx, char ret[RBT_GROUP_NAME_MAX])
 {
-	const char *said = get(ctx, "RUBATO_GROUP");
-
-	if (said != NULL && rbt_rankgroup_is_name(said)) {
-		if (strcmp(said, "none") == 0) {
-			return -ENOENT;
-		}
-		memcpy(ret, said, strlen(said) + 1);
-		return 0;
-	}
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		struct text t = {.buf = ret, .hash = UINT64_C(0xcbf29ce484222325)};
 		const char *first = get(ctx, launchers[i].variables[0]);

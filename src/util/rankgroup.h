@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ranks of one job (NCCL, MPI) wait for each other, so they must be on and off the GPUs together:
- * they are a group. Here: the group's name, as far as launchers tell it. Needs nothing but libc,
- * for the library that is preloaded.
+ * they are a group. This file finds the group's name in the environment that launchers set. It
+ * needs nothing but libc, because the preloaded library uses it.
  */
 #ifndef RBT_UTIL_RANKGROUP_H
 #define RBT_UTIL_RANKGROUP_H
@@ -12,13 +12,13 @@
 
 #define RBT_GROUP_NAME_MAX 64
 
-/* A name for --group and the like: letters, digits, dots, dashes and underscores, not too many. */
+/* Whether this can be the name of a group: letters, digits, dots, dashes and underscores, not too
+ * many. */
 bool rbt_rankgroup_is_name(const char *name);
 
 /*
- * The group that a process's environment puts it in: RUBATO_GROUP if it is set (`none`: in none),
- * else the job of torchrun, PMIx, Open MPI or Slurm that it is a rank of. get() returns a
- * variable's value or NULL. -ENOENT: in none.
+ * The group that a process's launcher puts it in: the job of torchrun, PMIx, Open MPI or Slurm that
+ * it is a rank of. get() returns a variable's value or NULL. -ENOENT: in none.
  */
 int rbt_rankgroup_find(
 	const char *(*get)(void *ctx, const char *name), void *ctx, char ret[RBT_GROUP_NAME_MAX]);

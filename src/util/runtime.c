@@ -19,8 +19,8 @@ static int put(char *buf, size_t size, const char *fmt, const char *a)
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-/* Who names a runtime directory means the daemon there, and no other: so it is inside a session of
- * the software GPU, whose devices the machine's daemon does not see. */
+/* A user who names a runtime directory means the daemon there, and no other. This is also the case
+ * inside a session of the software GPU, whose devices the system daemon does not see. */
 static int system_dir(char *buf, size_t size)
 {
 	const char *env = getenv("RUBATO_SYSTEM_DIR"), *own = getenv("RUBATO_RUNTIME_DIR");
@@ -68,7 +68,8 @@ static int create(uid_t uid, mode_t mode, char *buf, size_t size)
 	if (mkdir(buf, mode) < 0 && errno != EEXIST) {
 		return -errno;
 	}
-	/* In /tmp anybody could have made it first, as a link or as theirs. */
+	/* In /tmp another user could have made it first, as a link or as a directory of their
+	 * own. */
 	if (lstat(buf, &st) < 0) {
 		return -errno;
 	}
@@ -87,7 +88,7 @@ int rbt_system_dir_create(char *buf, size_t size)
 {
 	int r = create(RBT_UID_SYSTEM, 0755, buf, size);
 
-	/* Whatever the umask: every user must find the socket. */
+	/* Whatever the umask: every user must be able to reach the socket. */
 	return r == 0 && chmod(buf, 0755) < 0 ? -errno : r;
 }
 

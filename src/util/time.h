@@ -22,7 +22,7 @@ static inline uint64_t rbt_now_ns(void)
 	return rbt_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* What this thread has used of a core. */
+/* The processor time that this thread has used. */
 static inline uint64_t rbt_cpu_ns(void)
 {
 	return rbt_clock_ns(CLOCK_THREAD_CPUTIME_ID);

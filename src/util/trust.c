@@ -12,7 +12,7 @@
 #define OVERFLOW_UID 65534u
 #define MAX_PATH     256
 
-/* Where everybody is who they are, the one line is "0 0 4294967295", in columns. */
+/* Outside of user namespaces the only line is "0 0 4294967295", in columns. */
 static bool is_in_user_namespace(void)
 {
 	static const char whole[] = "0 0 4294967295";
@@ -43,7 +43,7 @@ static bool is_private(const char *path, uid_t own, bool is_last)
 	if (syscall(SYS_newfstatat, AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 		return false;
 	}
-	/* Everybody may write to the socket itself. */
+	/* The socket itself is writable for every user. */
 	return (st.st_uid == 0 || st.st_uid == own || st.st_uid == OVERFLOW_UID) &&
 	       (is_last ? S_ISSOCK(st.st_mode) : S_ISDIR(st.st_mode) && (st.st_mode & 022) == 0);
 }

@@ -7,7 +7,8 @@
 
 size_t rbt_utf8_length(const unsigned char *p)
 {
-	/* The second byte's range also keeps out long forms, surrogates and what is too large. */
+	/* The range of the second byte also excludes overlong forms, surrogates and values that are
+	 * too large. */
 	static const struct {
 		unsigned char first, last, low, high;
 		size_t len;
@@ -59,10 +60,10 @@ static bool is_misleading(uint32_t c)
 		uint32_t first, last;
 	} ranges[] = {
 		{0x00ad, 0x00ad}, /* shown only at the end of a line */
-		{0x061c, 0x061c}, {0x180e, 0x180e}, {0x200b, 0x200f}, /* of no width; directions */
+		{0x061c, 0x061c}, {0x180e, 0x180e}, {0x200b, 0x200f}, /* zero width; directions */
 		{0x2028, 0x202e}, /* ends of lines and paragraphs; directions */
 		{0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
-		{0xe0000, 0xe007f}, /* tags, which are not shown */
+		{0xe0000, 0xe007f}, /* tags, which are invisible */
 	};
 
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {

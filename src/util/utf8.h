@@ -5,18 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of the character at `p`, in a string that ends with a NUL; 0 when it is none, as in file
- * names of other times. */
+/* The length in bytes of the character at `p`, in a NUL-terminated string; 0: no valid character,
+ * as in file names in older encodings. */
 size_t rbt_utf8_length(const unsigned char *p);
 
-/* Whether a character of that length neither controls a terminal nor changes how others are shown
- * (directions, joiners, tags). */
+/* Whether a character of that length neither controls a terminal nor changes how other characters
+ * are shown (directions, joiners, tags). */
 bool rbt_utf8_is_harmless(const unsigned char *p, size_t len);
 
 /*
- * Makes text of strangers fit to be shown, in place: it never becomes longer. Control characters
- * (also U+0080 to U+009F, which some terminals obey) become spaces. What is no character, and what
- * changes how others are shown (directions, joiners, tags), becomes a question mark.
+ * Makes foreign text safe to show, in place: it never becomes longer. Control characters (also
+ * U+0080 to U+009F, which some terminals obey) become spaces. Invalid bytes, and characters that
+ * change how others are shown (directions, joiners, tags), become question marks.
  */
 void rbt_utf8_make_harmless(char *text);
 

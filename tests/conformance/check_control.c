@@ -93,12 +93,16 @@ static uint64_t count_channels(const struct context *ctx, enum rbt_scope scope)
 	return n;
 }
 
+/* As a caller keeps it. All are on between two checks. */
+#define MAX_RECORDS 64
+static bool off[MAX_RECORDS][RBT_RECORD_MAX_CHANNELS];
+
 static int suspend_all(struct context *ctx, enum rbt_scope scope, enum rbt_suspend_mode mode)
 {
-	int r = 0;
+	int r = ctx->n_records <= MAX_RECORDS ? 0 : -E2BIG;
 
 	for (size_t i = 0; i < ctx->n_records && r == 0; i++) {
-		r = ctx->opt.backend->suspend(&ctx->records[i], scope, mode);
+		r = ctx->opt.backend->suspend(&ctx->records[i], off[i], scope, mode);
 	}
 	return r;
 }
@@ -107,8 +111,8 @@ static int resume_all(struct context *ctx, enum rbt_scope scope)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < ctx->n_records; i++) {
-		int one = ctx->opt.backend->resume(&ctx->records[i], scope);
+	for (size_t i = 0; i < ctx->n_records && i < MAX_RECORDS; i++) {
+		int one = ctx->opt.backend->resume(&ctx->records[i], off[i], scope);
 		r = r == 0 ? one : r;
 	}
 	return r;

@@ -36,7 +36,10 @@ void check_probe(struct context *ctx)
 			ctx->device.driver_known || be->try_out != NULL ? 0 : -EPROTONOSUPPORT);
 		expect("probe-may-write-forced", be->may_write(cap, true), 0);
 	}
-	for (uint32_t i = 0; i < ctx->device.n_gpus; i++) {
+	if (!be->has_lock) {
+		skip("probe-lock-path", "this backend has no lock");
+	}
+	for (uint32_t i = 0; be->has_lock && i < ctx->device.n_gpus; i++) {
 		int fd = be->lock_path(ctx->device.gpus[i].gpu, path, sizeof(path)) == 0
 				 ? open(path, O_RDONLY | O_CLOEXEC)
 				 : -1;

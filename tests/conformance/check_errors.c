@@ -34,7 +34,7 @@ static void check_dead_objects(struct context *ctx)
 	task.subdevice = NO_SUCH_HANDLE;
 	rec.tasks = &task;
 	rec.n_tasks = 1;
-	expect("error-dead-subdevice", be->resume(&rec, RBT_SCOPE_ALL), -ENOENT);
+	expect("error-dead-subdevice", be->resume(&rec, NULL, RBT_SCOPE_ALL), -ENOENT);
 	if (be->stats != NULL) {
 		expect("error-dead-subdevice-stats", be->stats(&rec, ctx->pid, &stats), -ENOENT);
 	}
@@ -43,7 +43,7 @@ static void check_dead_objects(struct context *ctx)
 	task.n_channels = 1;
 	rec.channels = &channel;
 	rec.n_channels = 1;
-	int r = be->resume(&rec, RBT_SCOPE_ALL);
+	int r = be->resume(&rec, NULL, RBT_SCOPE_ALL);
 	if (r >= 0) {
 		fail("error-dead-channel", "succeeded");
 	} else {

@@ -84,7 +84,7 @@ static void check_end(struct context *ctx)
 	const struct rbt_backend *be = ctx->opt.backend;
 
 	expect("run-suspend-before-end",
-		be->suspend(&ctx->records[0], RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+		be->suspend(&ctx->records[0], NULL, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	expect("run-is-off", is_running(ctx) ? -EBUSY : 0, 0);
 	rbt_close(&ctx->records[0].fd);
 	bool running = false;

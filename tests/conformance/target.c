@@ -53,7 +53,7 @@ static void set_environment(void)
 	if (preload != NULL) {
 		setenv("LD_PRELOAD", preload, 1);
 		setenv("RUBATO_SOCKET", daemon_socket, 1);
-		setenv("RUBATO_PRIORITY", "8", 1);
+		setenv("RUBATO_TREAT", "", 1);
 		/* A sanitized target's runtime comes after it. */
 		setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
 	}

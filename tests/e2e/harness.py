@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -49,6 +50,19 @@ def staged(build):
 
 
 BUILD = staged(os.environ.get("BUILD", "build"))
+
+
+MAGIC = 0x74627201
+
+
+def treatment(size=100, said=0, reset=0, priority=8, weight=1, timeslice_us=0, group=b""):
+    """struct rbt_treatment, as a tool or a shim sends it; longer ones have zeros at their end."""
+    return struct.pack("<9I64s", size, said, reset, priority, weight, timeslice_us, 0, 0, 0, group).ljust(size, b"\0")[:size]
+
+
+def renice_message(pid, priority, **fields):
+    """As `rubato renice PID --priority`, for tests that speak to the daemon themselves."""
+    return struct.pack("<IIiI", MAGIC, 5, pid, 0) + treatment(said=2, reset=4, priority=priority, **fields)
 
 
 def binary(name):
@@ -230,7 +244,7 @@ class Session:
         return bool(tasks) and all(t["enabled"] == (0 if t["engine"] == "compute" else t["channels"]) for t in tasks)
 
     def short(self):
-        """Who may run at a slice shorter than the driver's, a pid for each such task."""
+        """The pids of runnable tasks with a slice shorter than the driver's, one per task."""
         return [t["pid"] for t in self.state()["tsgs"]
                 if t["engine"] == "compute" and t["enabled"] > 0 and t["timeslice_us"] < 2048]
 

@@ -453,7 +453,7 @@ def test_who_asks_badly_delays_nobody(s):
 
 
 def test_no_file_descriptor_left(s):
-    """Who cannot be let in does not keep the daemon busy, and is let in later."""
+    """A connection that cannot be accepted does not keep the daemon busy, and is accepted later."""
     if without_metrics(s):
         return
     path = os.path.join(s.dir, "metrics.sock")

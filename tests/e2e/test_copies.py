@@ -108,7 +108,7 @@ def test_contexts_made_later(s):
 
 
 def test_unknown_runlists(s):
-    """Who does not ask for tokens does not say which runlists its tasks are on."""
+    """The runlists of a program that asks for no tokens are unknown."""
     p = s.run("--class", "best-effort", args=["--no-tokens"])
     eventually("1 us", lambda: s.slices(p.pid) == [1])
     tasks = s.ps()[p.pid]["tasks"]

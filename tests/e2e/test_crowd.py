@@ -4,9 +4,7 @@ import os
 import socket
 import struct
 
-from harness import eventually, main
-
-MAGIC = 0x74627201
+from harness import MAGIC, eventually, main, renice_message, treatment
 
 
 def open_fds(pid):
@@ -46,8 +44,9 @@ def test_nonsense_at_the_socket(s):
     nonsense = [b"", b"x", os.urandom(7), os.urandom(4096), struct.pack("<II", MAGIC, 999),
                 struct.pack("<II", MAGIC, 1), struct.pack("<II", MAGIC, 2) + b"\xff" * 24,
                 struct.pack("<IIIIQ", MAGIC, 1, 99, 0, 0), struct.pack("<IIIIQ", MAGIC, 1, 2, 0, 1 << 60),
-                struct.pack("<II", MAGIC, 4) + b"\xff" * 24, struct.pack("<IIiIIIQII", MAGIC, 5, p.pid, 99, 0, 0, 0, 0, 0),
-                struct.pack("<IIiIIIQII", MAGIC, 5, -1, 2, 0, 0, 0, 0, 0), struct.pack("<IIiIQ", MAGIC, 6, 0, 0, 0)]
+                struct.pack("<II", MAGIC, 4) + b"\xff" * 24, renice_message(p.pid, 99),
+                renice_message(-1, 2), renice_message(p.pid, 5)[:-1], renice_message(p.pid, 5, size=4096)[:100],
+                struct.pack("<II", MAGIC, 17) + treatment(), struct.pack("<II", MAGIC, 17), struct.pack("<IIiIQ", MAGIC, 6, 0, 0, 0)]
     for packet in nonsense * 20:
         sock = connect(s)
         try:

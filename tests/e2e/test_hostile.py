@@ -381,7 +381,7 @@ OLDER = """if True:
 
 
 def test_a_pid_that_is_used_again(s):
-    """Who connected and died is not whoever has got its pid since."""
+    """A peer that connected and died is not taken for the process that has its pid now."""
     use_pid_again(s)
 
 

@@ -170,7 +170,7 @@ def test_monitor(s):
     assert lines[0].startswith("time_s,queue,gpu_id") and len(lines) % 4 == 1 and len(lines) > 4, lines
     assert all(len(line.split(",")) == 11 for line in lines)
     text = tool(s, "monitor", p.pid, "0.3", "0.1", "--addresses").stdout
-    assert re.search(r"4 active, \d+ packets pending", text) and "advice: the same queues" in text, text
+    assert re.search(r"4 active, \d+ packets pending", text) and "advice: the queues did not change" in text, text
     # Queues that come and go are told from those that stay.
     q = client(s, "--churn-ms", 20)
     text = tool(s, "monitor", q.pid, "1.5", "0.05").stdout
@@ -222,7 +222,7 @@ def test_preempt(s):
     assert [q["suspends"] for q in queues(s, p.pid)] == [20, 20, 22, 22]
     tool(s, "preempt", p.pid, "1", "--queue", "1", "--hold-ms", "1")
     assert [q["suspends"] for q in queues(s, p.pid)] == [20, 21, 22, 22]
-    tool(s, "preempt", p.pid, "1", "--queue", "99", code=1, says="none of its queues")
+    tool(s, "preempt", p.pid, "1", "--queue", "99", code=1, says="no such queue")
     unharmed(s, p)
 
 
@@ -266,7 +266,7 @@ def test_signals_reach_the_target(s):
 @device(*AMD)
 def test_runtime_is_answered(s):
     p = client(s, "--no-runtime", "--queues", "0", "--sdma", "0")
-    tool(s, "preempt", p.pid, "1", code=1, says="none of its queues")
+    tool(s, "preempt", p.pid, "1", code=1, says="no such queue")
     watcher = start(s, "monitor", p.pid, "30", "0.1", "--addresses")
     eventually("attached", lambda: tool_pid(s, p.pid))
     assert p.ask("runtime") == "runtime"    # would wait for ever without an answer
@@ -382,6 +382,18 @@ def test_old_kernel(s):
     assert p.ask("submit 1").startswith("submitted")
 
 
+@device(*AMD)
+def test_doctor(s):
+    """AMD support is called experimental, NVIDIA's is not."""
+    def experimental():
+        checks = json.loads(s.rubato("doctor", "--json").stdout)["checks"]
+        return [(c["what"], c["verdict"]) for c in checks if "experimental" in c["text"]]
+
+    assert experimental() == [("amd", "partly")], experimental()
+    lines = [line.split(None, 2)[:2] for line in s.rubato("doctor").stdout.splitlines()]
+    assert ["ok", "amd"] in lines and ["--", "amd"] in lines and ["ok", "nvidia"] in lines, lines
+
+
 def test_no_device(s):
     tool(s, "queues", os.getpid(), code=5, says="no AMD compute driver")
 
@@ -455,7 +467,7 @@ def test_faults(s):
     s.softgpu("fault", "clear")
     unharmed(s, p)    # the end of the session resumed what RESUME would not
     s.softgpu("fault", "--kfd-op", "enable", "--errno", "1", "--count", "1")
-    tool(s, "preempt", p.pid, "1", code=4, says="may not be debugged")
+    tool(s, "preempt", p.pid, "1", code=4, says="may not debug it")
     unharmed(s, p)
 
 

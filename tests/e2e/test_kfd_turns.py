@@ -122,6 +122,45 @@ def test_vendors_count_their_own_gpus(s):
     assert labels == {p.pid: ["amd0"], q.pid: ["0"], outside.pid: ["amd0"]}, labels
 
 
+@device("--gpus", "2", *AMD)
+def test_gpus_may_be_met_in_any_order(s):
+    """Indices are given out as GPUs are seen; what is done is done on the right one all the same."""
+    amd = run(s, *BEST_EFFORT)
+    eventually("it is known", lambda: are_linked(s, amd))
+    programs = []
+    for gpu in 1, 0:
+        programs.append(s.run(*BEST_EFFORT, args=("--gpu", gpu)))
+        eventually("its slice is short", lambda: s.slices(programs[-1].pid) == [1])
+    rival = s.run(*BEST_EFFORT, args=("--gpu", 1))
+    for p in programs[0], rival:
+        eventually("it waits", lambda: s.is_off(p.pid))
+        eventually("it runs", lambda: s.is_running(p.pid))
+    assert s.is_running(programs[1].pid) and is_on(s, amd.pid), "GPUs have nothing to do with each other"
+    for p in programs:
+        s.rubato("renice", p.pid, "--class", "normal")
+        eventually("its own slice again", lambda: s.is_default(p.pid))
+
+
+@device("--gpus", "32", *AMD)
+def test_more_gpus_than_are_scheduled(s):
+    """The programs on a 33rd GPU are left alone, with a line each; the others do not notice."""
+    others = [s.run(*BEST_EFFORT, args=("--gpu", gpu)) for gpu in range(32)]
+    for p in others:
+        eventually("its slice is short", lambda: s.slices(p.pid) == [1])
+    beyond = [run(s, *BEST_EFFORT), run(s, *BEST_EFFORT)]
+    for p in beyond:
+        eventually("ps says so", lambda: s.ps().get(p.pid, {}).get("note") == "left alone: Rubato schedules 32 other GPUs already")
+        line = (f"process {p.pid} is left alone: it uses GPU amd0, and Rubato schedules 32 other GPUs already, "
+                "which is its maximum\n")
+        assert s.log().count(line) == 1, s.log()
+        s.rubato("renice", p.pid, "--priority", "1")
+    rival = s.run(*BEST_EFFORT, args=("--gpu", 31))
+    for p in others[31], rival:
+        eventually("it waits", lambda: s.is_off(p.pid))
+        assert all(is_own(s, q.pid) for q in beyond), "they take no turns, and keep their priority"
+        eventually("it runs", lambda: s.is_running(p.pid))
+
+
 @device(*AMD)
 def test_two_take_turns(s):
     programs = [run(s, *BEST_EFFORT), run(s, *BEST_EFFORT)]
@@ -414,26 +453,54 @@ AGENT = "rubato-agent"
 
 
 @device(*AMD)
-def test_agent_has_no_rights(s):
-    """And is not there any more when the program has become somebody else; another is, who is that."""
+def test_agent_is_a_thread_of_the_program(s):
+    """It has the rights of the other threads, no more and no less, also after the program has given up root."""
     p = run(s, "--class", "normal")
     eventually("known", lambda: are_linked(s, p))
+
+    def rights(name):
+        status = thread_status(p.pid, name)
+        return {key: status[key] for key in ("Uid", "Gid", "Groups", "CapEff", "CapPrm", "NoNewPrivs", "Seccomp",
+                                             "Seccomp_filters")}
+
     agent = thread_status(p.pid, AGENT)
-    assert int(agent["CapEff"], 16) == int(agent["CapPrm"], 16) == 0 and agent["NoNewPrivs"] == "1", agent
+    assert rights(AGENT) == rights("kfdclient")
+    # All signals that a handler of the program's could be called for are blocked, but for a thread's own faults.
+    blocked = int(agent["SigBlk"], 16)
+    assert all(blocked >> n - 1 & 1 for n in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGPROF)), agent
     if os.geteuid() != 0:
-        return  # it had none, and can become nobody else
-    assert agent["Seccomp"] == "2" and thread_status(p.pid, "kfdclient")["NoNewPrivs"] == "0"
-    assert int(agent["Seccomp_filters"]) == int(thread_status(p.pid, "kfdclient")["Seccomp_filters"]) + 1
+        return  # it can become nobody else
     s.rubato("suspend", p.pid)
     assert is_off(s, p.pid)
     assert p.ask("nobody") == "done"
-    eventually("nobody of root's is left", lambda: thread_status(p.pid, AGENT) is None)
-    assert is_own(s, p.pid)
-    time.sleep(0.6)
-    p.ask("more")
-    eventually("another agent", lambda: thread_status(p.pid, AGENT))
-    assert thread_status(p.pid, AGENT)["Uid"].split() == ["65534"] * 4
+    assert rights(AGENT) == rights("kfdclient") and rights(AGENT)["Uid"].split() == ["65534"] * 4
+    assert thread_status(p.pid, AGENT)["Pid"] == agent["Pid"]
+    assert is_off(s, p.pid)
+    s.rubato("resume", p.pid)
+    eventually("it runs", lambda: is_own(s, p.pid))
     exact(s, p)
+
+
+@device(*AMD)
+def test_agent_ends_with_the_queues(s):
+    """It keeps no program alive, and another is there for the next queues."""
+    p = run(s, "--class", "normal", args=("--queues", 1, "--sdma", 0))
+    eventually("known", lambda: are_linked(s, p))
+    for _ in range(2):
+        first = thread_status(p.pid, AGENT)["Pid"]
+        p.ask("free")
+        eventually("no agent", lambda: thread_status(p.pid, AGENT) is None)
+        p.ask("more")
+        eventually("another agent", lambda: thread_status(p.pid, AGENT) and are_linked(s, p))
+        assert thread_status(p.pid, AGENT)["Pid"] != first
+        s.rubato("suspend", p.pid)
+        assert is_off(s, p.pid)
+        s.rubato("resume", p.pid)
+        eventually("it runs", lambda: is_own(s, p.pid))
+    exact(s, p)
+    p.ask("free")
+    assert p.ask("leave") == "left"
+    assert p.process.wait(timeout=60) == 0
 
 
 @device(*AMD)
@@ -470,9 +537,9 @@ PPOLL = 271  # on x86-64; elsewhere the client itself has no other
 
 @device(*AMD)
 def test_in_a_sandbox(s):
-    """Which traps or refuses what the agent needs: the program goes on, and nobody spins."""
+    """Which refuses what the agent needs: the program goes on, and nobody spins."""
     p = run(s, "--class", "normal", args=("--queues", 0, "--sdma", 0))
-    assert p.ask("trap-clone") == "done"
+    assert p.ask("no-threads") == "done"
     assert p.ask("more").startswith("ready") and thread_status(p.pid, AGENT) is None
     assert is_own(s, p.pid)
     if os.uname().machine != "x86_64":

@@ -62,7 +62,7 @@ def test_policies(s):
 
 
 def test_options_go_before_the_file(s):
-    """Who never idles has the GPU alone for as long as was said with the option, also after a reload."""
+    """A program that never idles has the GPU alone for as long as the option says, also after a reload."""
     for wrong in ("--max-reserve-ms", "0"), ("--min-share", "11"):
         done = s.command(binary("rubatod"), *wrong)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr

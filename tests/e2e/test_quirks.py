@@ -49,7 +49,7 @@ def copies_are_right(programs):
 
 @quirky
 def test_asleep(s):
-    """One of the two remedies is enough; with neither, kernels do not run. (Who came later was off altogether once.)"""
+    """One of the two remedies is enough; with neither, kernels do not run. (Programs that came later were fully suspended once.)"""
     s.softgpu("fault", "--cmd", PREEMPT, "--status", "1b")
     programs = under_run(s, 1)
     eventually("short", lambda: s.slices(programs[0].pid) == [1])
@@ -297,7 +297,7 @@ def test_another_context(s):
 
 @device("--quirks", "drowsy")
 def test_setup_without_end(s):
-    """Who does not set a slice is waited for, but not for ever."""
+    """A program that sets no slice is waited for, but not for ever."""
     s.softgpu("fault", "--cmd", SET_CTXSW, "--delay-us", "2000000")
     for options in (BEST_EFFORT, ()) if LONG else (BEST_EFFORT,):
         p, pid = one_in_setup(s, *options)

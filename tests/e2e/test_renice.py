@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rubato renice` and `rubato ps` on programs that were started without Rubato."""
+import os
+import signal
 import time
 
 from harness import device, eventually, main
@@ -175,6 +177,10 @@ def test_force_is_needed_once(s):
     s.rubato("renice", p.pid, "--priority", 3)
     s.rubato("resume", p.pid)
     assert s.is_running(p.pid) and s.slices(p.pid) == [50]
+    first = s.daemon()
+    os.kill(first, signal.SIGKILL)
+    eventually("another daemon", lambda: s.daemon() != first)
+    eventually("nor for the next daemon", lambda: s.slices(p.pid) == [50])
     s.rubato("renice", p.pid, "--class", "normal")
     assert s.is_default(p.pid), "and never to go back"
 

@@ -13,10 +13,9 @@ import subprocess
 import threading
 import time
 
-from harness import LONG, Program, alive, binary, eventually, main, measured
+from harness import LONG, MAGIC, Program, alive, binary, eventually, main, measured, renice_message
 from programs import BEST_EFFORT, Asked, Spinner, rests, taking_turns
 
-MAGIC = 0x74627201
 SET_TIMESLICE, DISABLE_CHANNELS = "a06c0103", "2080110b"
 
 
@@ -65,7 +64,7 @@ def test_the_hand_cannot_be_started(s):
     resource.prlimit(daemon, resource.RLIMIT_NOFILE, (1, old[1]))  # no further fd
     os.kill(s.hand(), signal.SIGKILL)
     eventually("restored", lambda: s.is_default(p.pid))
-    tool.send(struct.pack("<IIiIIIQ", MAGIC, 5, p.pid, 3, 0, 0, 0))
+    tool.send(renice_message(p.pid, 3))
     error = struct.unpack_from("<i", tool.recv(4096), 8)[0]
     assert error < 0, "nothing was set, so nothing may be reported as done"
     resource.prlimit(daemon, resource.RLIMIT_NOFILE, old)
@@ -523,7 +522,7 @@ def test_programs_that_have_ended_are_forgotten(s):
     def renice_itself():
         with connect(s) as sock:
             sock.send(struct.pack("<IIIIQ", MAGIC, 1, 8, 0, 0))
-            sock.send(struct.pack("<IIiIIIQII", MAGIC, 5, os.getpid(), 5, 0, 0, 0, 0, 0))
+            sock.send(renice_message(os.getpid(), 5))
             sock.recv(4096)
 
     def come_and_go(n):

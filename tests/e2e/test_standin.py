@@ -392,4 +392,5 @@ def test_hostile_boards(s):
     assert s.daemon() == daemon and p.ask("call cuLaunchKernel 1") == "ok" and counts(p.pid)[0] == 1
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -173,7 +173,7 @@ def test_a_stopped_daemon_in_a_reserve(s):
 
 
 def pids_in_state(s):
-    """Whom the state file names."""
+    """The programs that the state file names."""
     with open(os.path.join(s.run_dir, "state"), "rb") as f:
         data = f.read()
     found, at = set(), 0
@@ -242,7 +242,7 @@ def test_eight_trainers(s):
     assert alive(evil.pid)
     evil.end()
     eventually("turns and reserve are under way", load.is_under_way, 60)
-    # Who gets no processor for 5 ms is idle as far as anybody knows: on a busy machine, the best of a few.
+    # A program that gets no processor for 5 ms looks idle: on a busy machine, the best of a few attempts counts.
     for _ in range(4):
         first = load.rows()
         time.sleep(15 if LONG else 3)

@@ -204,7 +204,7 @@ def test_a_name_is_no_way_round_a_rule(s):
     os.symlink(binary("rmclient"), path)
     named = harness.Program(s, [*as_user(NOBODY), path])
     s.programs.append(named)
-    said = m.plain(env=["RUBATO_PRIORITY=7"])
+    said = m.plain(env=["RUBATO_TREAT=priority=7", "RUBATO_PRIORITY=7"])
     for p in (named, said):
         eventually("by rule", lambda: rule_of(s, p.pid) == "nobodies")
     named.end()
@@ -345,7 +345,34 @@ def test_tools_do_not_wait_for_ever(s):
     assert "takes too long" in shown[bad.pid]["note"] and shown[bad.pid]["state"] == "unknown", shown
     assert len(shown[good.pid]["tasks"]) == len(shown[other.pid]["tasks"]) == 4, shown
     assert {good.pid, bad.pid, other.pid} <= {p["pid"] for p in json.loads(top[0])["programs"]}, top
-    assert tools[2].returncode == 1 and "looking into it takes too long" in renice[1], renice
+    assert tools[2].returncode == 1 and "inspecting it takes too long" in renice[1], renice
+
+
+# Its command line, and what it was started with, are in such memory (prctl(2), PR_SET_MM): also who only asks its name waits.
+SPEECHLESS = FAULTING.replace("    print(", """    libc = ctypes.CDLL(None)
+    ends = [(8, start), (9, start + 4096), (10, start + 8192), (11, start + 12288)] if fault >= 0 else []
+    wrong = sum(libc.prctl(35, which, ctypes.c_ulong(at), 0, 0) != 0 for which, at in ends)
+    print(""").replace("{fault}", "{fault} {wrong}")
+
+
+def test_a_command_line_that_cannot_be_read(s):
+    """Tools and rules do without it, and others' rules are for them."""
+    if os.uname().machine != "x86_64":
+        return print("     the number of userfaultfd() is x86_64's")
+    bad = harness.Program(s, ["python3", "-c", SPEECHLESS])
+    s.programs.append(bad)
+    m = Machine(s, "[rule trainers]\nuser = *\ncommand = *\nargs = *\nclass = best-effort\ngroup = job\n")
+    a = m.plain()
+    tools = [subprocess.Popen(s.inside([binary("rubato"), *args]), env=s.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+             for args in (["ps", "--json"], ["top", "--once", "--json"])]
+    for tool in tools:
+        out, _ = tool.communicate(timeout=40)
+        rows = {p["pid"]: p for p in json.loads(out)["programs"]}
+        assert {a.pid, bad.pid} <= set(rows) and rows[bad.pid]["command"].startswith("[python3"), rows[bad.pid]
+        assert "rmclient" in rows[a.pid]["command"], rows
+    eventually("by rule, after a while", lambda: s.slices(a.pid) == [1])
+    assert m.pids() == [m.pid]
 
 
 def test_reload(s):
@@ -456,7 +483,7 @@ def test_run_keeps_to_rights(s):
 
 
 def test_a_lower_limit_counts_for_all(s):
-    """Who has said the old one before, without the right to more, is no exception; who was given more keeps it."""
+    """New limits also apply to a user who gave the old ones without the right to more; a limit that was granted stays."""
     high, low = "min_share = 5\nmax_reserve_ms = 3000\n", "min_share = 1\nmax_reserve_ms = 100\n"
     m = Machine(s, high)
     asked, told, given = run_as(s, NOBODY, "--min-share", 5, "--max-reserve-ms", 3000), run_as(s, NOBODY), run_as(s, NOBODY)
@@ -492,7 +519,7 @@ def test_what_users_say_outlives_the_runtime_directory(s):
     os.kill(m.pid, signal.SIGSTOP)
     os.rename(m.dir, m.dir + ".old")
     os.mkdir(m.dir, 0o755)
-    tool.send(struct.pack("<IIiIIIQII", 0x74627201, 5, a.pid, 4, 0, 0, 0, 0, 0))
+    tool.send(harness.renice_message(a.pid, 4))
     os.kill(m.pid, signal.SIGCONT)
     assert struct.unpack_from("<i", tool.recv(4096), 8)[0] == 0
     assert not os.path.exists(os.path.join(m.dir, "by-hand"))
@@ -507,6 +534,7 @@ def test_rules_match_commands_and_cgroups(s):
         paths = [line.rstrip("\n").split(":", 2)[2] for line in f]
     path = max(paths, key=len)
     Machine(s, "[rule mine]\nuser = 1234\ncgroup = %s*\ncommand = nothing, rm*ent\nweight = 3\npriority = 1\n"
+            "timeslice_us = 4000\nmax_reserve_ms = 70\nmin_share = 5.5 %%\n"
             "[rule boxes]\nuser = 1235\nclass = normal\ngroup = cgroup\n"
             "[rule rest]\nuser = *\nclass = ignore\n" % path.replace("[", "\\["))
     a = s.program(under=["env", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", *as_user(1234)])
@@ -514,6 +542,9 @@ def test_rules_match_commands_and_cgroups(s):
     eventually("a by rule", lambda: rule_of(s, a.pid) == "mine")
     row = s.ps()[a.pid]
     assert row["priority"] == 1 and row["weight"] == 3 and row["group"] == "slurm:7.0", row
+    assert row["treatment"] == "priority=1,timeslice_us=4000,weight=3,max_reserve_ms=70,min_share=5.5,group=slurm:7.0", row
+    assert row["max_reserve_ms"] == 70 and row["min_share_permille"] == 55 and row["note"] == "", row
+    eventually("the rule's slice", lambda: s.slices(a.pid) == [4000])
     eventually("c by rule", lambda: rule_of(s, c.pid) == "boxes")
     group = s.ps()[c.pid]["group"]
     assert group.startswith("cgroup:") and group.endswith(path[-32:].replace(" ", "_")), (group, path)

@@ -78,7 +78,7 @@ def test_two_contexts_in_turns(s):
 
 
 def test_short_beside_turns(s):
-    """Who takes no turns may have a short slice only while nobody else has one; and is told that, not something else."""
+    """A program without turns may have a short slice only while no other has one; and its note says so."""
     a, b = s.run("--timeslice-us", 500), s.run(*BEST_EFFORT)
     eventually("both keep the driver's, or one is short", lambda: s.short() == [b.pid])
     note = s.ps()[a.pid]["note"]

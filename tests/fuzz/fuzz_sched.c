@@ -141,15 +141,9 @@ static void restructure(uint8_t op, struct rbt_sched_prog **p)
 
 static void happen(uint8_t op, struct rbt_sched_prog *p)
 {
-	struct rbt_activity activity;
-
 	switch (op) {
 	case 0:
-		rbt_sched_idle(sched, now_ns, p);
-		break;
-	case 1:
-		look(NULL, NULL, &activity);
-		rbt_sched_note(sched, now_ns, p, &activity);
+		rbt_sched_synced(sched, now_ns, p);
 		break;
 	case 2:
 		rbt_sched_gap(p, next_time(), next_byte());

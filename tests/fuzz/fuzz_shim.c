@@ -390,7 +390,7 @@ static void start(void)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
-	setenv(RBT_ENV_PRIORITY, "2", 1);
+	setenv(RBT_ENV_TREAT, "priority=2", 1);
 	REQUIRE(shim_config_active());
 	device_fds[0] = memfd_create("a", MFD_CLOEXEC);
 	device_fds[1] = memfd_create("b", MFD_CLOEXEC);
@@ -420,7 +420,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(shim_config.socket, socket_path, mode & 1 ? sizeof(socket_path) : 0);
 	shim_config.socket[0] = mode & 1 ? '/' : '\0';
 	shim_config.wanted_us = mode & 2 ? 5000 : 1;
-	shim_config.force = mode & 4;
+	shim_config.treat.force = (mode & 4) != 0;
 	if (mode & 8) {
 		make_context();
 	}

@@ -70,17 +70,15 @@ static int each_record(const struct target *t, const char *word, enum rbt_scope 
 	int first = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
-		struct rbt_record *rec = &t->records[i];
+		const struct rbt_record *rec = &t->records[i];
 		int r = -EINVAL;
-		/* The device itself is asked, and not what we know of it. */
-		free(rec->is_off);
-		rec->is_off = NULL;
+		/* Without is_off: the device itself is asked, and not what we know of it. */
 		if (strcmp(word, "off") == 0) {
-			r = t->backend->suspend(rec, scope, RBT_SUSPEND_FULL);
+			r = t->backend->suspend(rec, NULL, scope, RBT_SUSPEND_FULL);
 		} else if (strcmp(word, "keep") == 0) {
-			r = t->backend->suspend(rec, scope, RBT_SUSPEND_SCHEDULING_ONLY);
+			r = t->backend->suspend(rec, NULL, scope, RBT_SUSPEND_SCHEDULING_ONLY);
 		} else if (strcmp(word, "on") == 0) {
-			r = t->backend->resume(rec, scope);
+			r = t->backend->resume(rec, NULL, scope);
 		} else if (strcmp(word, "rouse") == 0) {
 			r = t->backend->rouse != NULL ? t->backend->rouse(rec, scope) : 0;
 		}

@@ -124,7 +124,7 @@ JUDGE_CASE(case_runtime_early_word)
 	say_answer("ends", &t, COMES_MS);
 }
 
-/* Who waits for a debugger that goes away waits on: only a word, or death, ends it. */
+/* A runtime whose debugger goes away waits on: only an answer, or death, ends the wait. */
 JUDGE_CASE(case_runtime_disable_ends)
 {
 	struct target t = target_start();

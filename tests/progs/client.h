@@ -13,7 +13,7 @@ int client_count(const char *text, int min, int max, void (*usage)(int code));
 
 struct client_input {
 	int fd; /* -1 after its end */
-	char line[256];
+	char line[1024];
 	size_t len;
 };
 

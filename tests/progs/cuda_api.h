@@ -86,6 +86,40 @@ struct update_info {
 	void *error_node, *error_from;
 };
 
+struct context_params {
+	void *affinity;
+	int n_affinity;
+	void *cig;
+};
+
+struct device_properties {
+	int block_threads, block[3], grid[3], block_shared, constant, warp, pitch, block_registers;
+	int clock_khz, texture_align;
+};
+
+struct location {
+	int type, id;
+};
+
+struct pool_properties {
+	int alloc_type, handle_types;
+	struct location location;
+	void *security;
+	size_t max_size;
+	unsigned short usage;
+	unsigned char reserved[54];
+};
+
+struct edge {
+	unsigned char from_port, to_port, type, reserved[5];
+};
+
+struct instantiate_params {
+	uint64_t flags;
+	void *upload_stream, *error_node;
+	int result;
+};
+
 #define LAUNCH_ARGS                                                                                \
 	void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,           \
 		unsigned bz, unsigned shared, void *stream, void **params
@@ -202,6 +236,13 @@ struct update_info {
 		"cuOccupancyMaxActiveBlocksPerMultiprocessor", (int *, void *, int, size_t))       \
 	X(cuOccupancyMaxPotentialBlockSize, "cuOccupancyMaxPotentialBlockSize",                    \
 		(int *, int *, void *, size_t (*)(int), size_t, int))                              \
+	X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,                                    \
+		"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",                            \
+		(int *, void *, int, size_t, unsigned))                                            \
+	X(cuOccupancyMaxPotentialBlockSizeWithFlags, "cuOccupancyMaxPotentialBlockSizeWithFlags",  \
+		(int *, int *, void *, size_t (*)(int), size_t, int, unsigned))                    \
+	X(cuOccupancyAvailableDynamicSMemPerBlock, "cuOccupancyAvailableDynamicSMemPerBlock",      \
+		(size_t *, void *, int, int))                                                      \
 	X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", (void *, int))                          \
 	X(cuStreamEndCapture, "cuStreamEndCapture", (void *, void **))                             \
 	X(cuStreamIsCapturing, "cuStreamIsCapturing", (void *, int *))                             \
@@ -232,6 +273,144 @@ struct update_info {
 	X(cuGraphLaunch, "cuGraphLaunch", (void *, void *))                                        \
 	X(cuGraphUpload, "cuGraphUpload", (void *, void *))                                        \
 	X(cuGraphExecDestroy, "cuGraphExecDestroy", (void *))                                      \
+	X(cuCtxCreate_v3, "", (void **, void *, int, unsigned, int))                               \
+	X(cuCtxCreate_v4, "cuCtxCreate", (void **, struct context_params *, unsigned, int))        \
+	X(cuCtxGetDevice_v2, "", (int *, void *))                                                  \
+	X(cuCtxGetFlags, "cuCtxGetFlags", (unsigned *))                                            \
+	X(cuCtxSetFlags, "cuCtxSetFlags", (unsigned))                                              \
+	X(cuCtxGetId, "cuCtxGetId", (void *, unsigned long long *))                                \
+	X(cuCtxGetApiVersion, "cuCtxGetApiVersion", (void *, unsigned *))                          \
+	X(cuCtxGetCacheConfig, "cuCtxGetCacheConfig", (int *))                                     \
+	X(cuCtxSetCacheConfig, "cuCtxSetCacheConfig", (int))                                       \
+	X(cuCtxGetSharedMemConfig, "cuCtxGetSharedMemConfig", (int *))                             \
+	X(cuCtxSetSharedMemConfig, "cuCtxSetSharedMemConfig", (int))                               \
+	X(cuCtxResetPersistingL2Cache, "cuCtxResetPersistingL2Cache", (void))                      \
+	X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", (void *, unsigned))                      \
+	X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", (void *))                              \
+	X(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *, int, int))                       \
+	X(cuDeviceGetP2PAttribute, "cuDeviceGetP2PAttribute", (int *, int, int, int))              \
+	X(cuDeviceComputeCapability, "cuDeviceComputeCapability", (int *, int *, int))             \
+	X(cuDeviceGetProperties, "cuDeviceGetProperties", (struct device_properties *, int))       \
+	X(cuDevicePrimaryCtxRelease, "", (int))                                                    \
+	X(cuDevicePrimaryCtxReset, "", (int))                                                      \
+	X(cuDevicePrimaryCtxSetFlags, "", (int, unsigned))                                         \
+	X(cuDevicePrimaryCtxSetFlags_v2, "cuDevicePrimaryCtxSetFlags", (int, unsigned))            \
+	X(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", (void **, int))                  \
+	X(cuDeviceGetMemPool, "cuDeviceGetMemPool", (void **, int))                                \
+	X(cuDeviceSetMemPool, "cuDeviceSetMemPool", (int, void *))                                 \
+	X(cuMemPoolCreate, "cuMemPoolCreate", (void **, const struct pool_properties *))           \
+	X(cuMemPoolDestroy, "cuMemPoolDestroy", (void *))                                          \
+	X(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", (void *, int, void *))                   \
+	X(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", (void *, int, void *))                   \
+	X(cuMemPoolTrimTo, "cuMemPoolTrimTo", (void *, size_t))                                    \
+	X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                      \
+		(uint64_t *, size_t, void *, void *))                                              \
+	X(cuMemAdvise, "", (uint64_t, size_t, int, int))                                           \
+	X(cuMemAdvise_v2, "", (uint64_t, size_t, int, struct location))                            \
+	X(cuMemPrefetchAsync, "", (uint64_t, size_t, int, void *))                                 \
+	X(cuMemPrefetchAsync_v2, "", (uint64_t, size_t, struct location, unsigned, void *))        \
+	X(cuPointerSetAttribute, "cuPointerSetAttribute", (const void *, int, uint64_t))           \
+	X(cuFuncIsLoaded, "cuFuncIsLoaded", (int *, void *))                                       \
+	X(cuFuncLoad, "cuFuncLoad", (void *))                                                      \
+	X(cuFuncSetCacheConfig, "cuFuncSetCacheConfig", (void *, int))                             \
+	X(cuFuncSetSharedMemConfig, "cuFuncSetSharedMemConfig", (void *, int))                     \
+	X(cuKernelGetLibrary, "cuKernelGetLibrary", (void **, void *))                             \
+	X(cuKernelGetName, "cuKernelGetName", (const char **, void *))                             \
+	X(cuKernelGetParamInfo, "cuKernelGetParamInfo", (void *, size_t, size_t *, size_t *))      \
+	X(cuKernelGetAttribute, "cuKernelGetAttribute", (int *, int, void *, int))                 \
+	X(cuKernelSetAttribute, "cuKernelSetAttribute", (int, int, void *, int))                   \
+	X(cuKernelSetCacheConfig, "cuKernelSetCacheConfig", (void *, int, int))                    \
+	X(cuLibraryEnumerateKernels, "cuLibraryEnumerateKernels", (void **, unsigned, void *))     \
+	X(cuLibraryGetKernelCount, "cuLibraryGetKernelCount", (unsigned *, void *))                \
+	X(cuLibraryGetModule, "cuLibraryGetModule", (void **, void *))                             \
+	X(cuLibraryLoadFromFile, "cuLibraryLoadFromFile",                                          \
+		(void **, const char *, int *, void **, unsigned, int *, void **, unsigned))       \
+	X(cuLinkAddFile_v2, "cuLinkAddFile",                                                       \
+		(void *, int, const char *, unsigned, int *, void **))                             \
+	X(cuModuleEnumerateFunctions, "cuModuleEnumerateFunctions", (void **, unsigned, void *))   \
+	X(cuModuleGetFunctionCount, "cuModuleGetFunctionCount", (unsigned *, void *))              \
+	X(cuModuleGetLoadingMode, "cuModuleGetLoadingMode", (int *))                               \
+	X(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", (void **, const void *))                 \
+	X(cuProfilerStart, "cuProfilerStart", (void))                                              \
+	X(cuProfilerStop, "cuProfilerStop", (void))                                                \
+	X(cuEventElapsedTime_v2, "cuEventElapsedTime", (float *, void *, void *))                  \
+	X(cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", (const struct memcpy2d *))                \
+	X(cuMemcpy3DPeer, "cuMemcpy3DPeer", (const struct memcpy3d *))                             \
+	X(cuMemcpy3DPeerAsync, "cuMemcpy3DPeerAsync", (const struct memcpy3d *, void *))           \
+	X(cuMemsetD16Async, "cuMemsetD16Async", (uint64_t, unsigned short, size_t, void *))        \
+	X(cuMemsetD2D16_v2, "cuMemsetD2D16", (uint64_t, size_t, unsigned short, size_t, size_t))   \
+	X(cuMemsetD2D32_v2, "cuMemsetD2D32", (uint64_t, size_t, unsigned, size_t, size_t))         \
+	X(cuMemsetD2D8Async, "cuMemsetD2D8Async",                                                  \
+		(uint64_t, size_t, unsigned char, size_t, size_t, void *))                         \
+	X(cuStreamAttachMemAsync, "cuStreamAttachMemAsync", (void *, uint64_t, size_t, unsigned))  \
+	X(cuStreamGetCtx, "", (void *, void **))                                                   \
+	X(cuStreamGetCtx_v2, "cuStreamGetCtx", (void *, void **, void **))                         \
+	X(cuStreamGetDevice, "cuStreamGetDevice", (void *, int *))                                 \
+	X(cuStreamGetId, "cuStreamGetId", (void *, unsigned long long *))                          \
+	X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *))         \
+	X(cuStreamBeginCapture, "", (void *))                                                      \
+	X(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph",                              \
+		(void *, void *, void *const *, const struct edge *, size_t, int))                 \
+	X(cuStreamGetCaptureInfo, "", (void *, int *, unsigned long long *))                       \
+	X(cuStreamGetCaptureInfo_v2, "",                                                           \
+		(void *, int *, unsigned long long *, void **, void *const **, size_t *))          \
+	X(cuStreamGetCaptureInfo_v3, "cuStreamGetCaptureInfo",                                     \
+		(void *, int *, unsigned long long *, void **, void *const **,                     \
+			const struct edge **, size_t *))                                           \
+	X(cuStreamUpdateCaptureDependencies, "", (void *, void **, size_t, unsigned))              \
+	X(cuStreamUpdateCaptureDependencies_v2, "cuStreamUpdateCaptureDependencies",               \
+		(void *, void **, const struct edge *, size_t, unsigned))                          \
+	X(cuGraphAddDependencies, "", (void *, void *const *, void *const *, size_t))              \
+	X(cuGraphAddDependencies_v2, "cuGraphAddDependencies",                                     \
+		(void *, void *const *, void *const *, const struct edge *, size_t))               \
+	X(cuGraphRemoveDependencies, "", (void *, void *const *, void *const *, size_t))           \
+	X(cuGraphRemoveDependencies_v2, "cuGraphRemoveDependencies",                               \
+		(void *, void *const *, void *const *, const struct edge *, size_t))               \
+	X(cuGraphGetEdges, "", (void *, void **, void **, size_t *))                               \
+	X(cuGraphGetEdges_v2, "cuGraphGetEdges",                                                   \
+		(void *, void **, void **, struct edge *, size_t *))                               \
+	X(cuGraphNodeGetDependencies, "", (void *, void **, size_t *))                             \
+	X(cuGraphNodeGetDependencies_v2, "cuGraphNodeGetDependencies",                             \
+		(void *, void **, struct edge *, size_t *))                                        \
+	X(cuGraphNodeGetDependentNodes, "", (void *, void **, size_t *))                           \
+	X(cuGraphNodeGetDependentNodes_v2, "cuGraphNodeGetDependentNodes",                         \
+		(void *, void **, struct edge *, size_t *))                                        \
+	X(cuGraphNodeFindInClone, "cuGraphNodeFindInClone", (void **, void *, void *))             \
+	X(cuGraphNodeGetEnabled, "cuGraphNodeGetEnabled", (void *, void *, unsigned *))            \
+	X(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", (void *, void *, unsigned))              \
+	X(cuGraphDestroyNode, "cuGraphDestroyNode", (void *))                                      \
+	X(cuGraphAddEventRecordNode, "cuGraphAddEventRecordNode",                                  \
+		(void **, void *, void *const *, size_t, void *))                                  \
+	X(cuGraphAddEventWaitNode, "cuGraphAddEventWaitNode",                                      \
+		(void **, void *, void *const *, size_t, void *))                                  \
+	X(cuGraphAddKernelNode, "",                                                                \
+		(void **, void *, void *const *, size_t, const struct kernel_node *))              \
+	X(cuGraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph", (void *, void **))       \
+	X(cuGraphKernelNodeGetParams, "", (void *, struct kernel_node *))                          \
+	X(cuGraphKernelNodeSetParams, "", (void *, const struct kernel_node *))                    \
+	X(cuGraphKernelNodeSetParams_v2, "cuGraphKernelNodeSetParams",                             \
+		(void *, const struct kernel_node *))                                              \
+	X(cuGraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams",                                \
+		(void *, const struct memcpy3d *))                                                 \
+	X(cuGraphMemsetNodeGetParams, "cuGraphMemsetNodeGetParams",                                \
+		(void *, struct memset_node *))                                                    \
+	X(cuGraphMemsetNodeSetParams, "cuGraphMemsetNodeSetParams",                                \
+		(void *, const struct memset_node *))                                              \
+	X(cuGraphHostNodeGetParams, "cuGraphHostNodeGetParams", (void *, struct host_node *))      \
+	X(cuGraphHostNodeSetParams, "cuGraphHostNodeSetParams",                                    \
+		(void *, const struct host_node *))                                                \
+	X(cuGraphExecKernelNodeSetParams, "", (void *, void *, const struct kernel_node *))        \
+	X(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams",                        \
+		(void *, void *, const struct memcpy3d *, void *))                                 \
+	X(cuGraphExecMemsetNodeSetParams, "cuGraphExecMemsetNodeSetParams",                        \
+		(void *, void *, const struct memset_node *, void *))                              \
+	X(cuGraphExecHostNodeSetParams, "cuGraphExecHostNodeSetParams",                            \
+		(void *, void *, const struct host_node *))                                        \
+	X(cuGraphExecUpdate, "", (void *, void *, void **, int *))                                 \
+	X(cuGraphExecGetFlags, "cuGraphExecGetFlags", (void *, unsigned long long *))              \
+	X(cuGraphInstantiate_v2, "", (void **, void *, void **, char *, size_t))                   \
+	X(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams",                            \
+		(void **, void *, struct instantiate_params *))                                    \
 	X(cuGetProcAddress_v2, "cuGetProcAddress", (const char *, void **, int, uint64_t, int *))  \
 	X(cuGetProcAddress, "", (const char *, void **, int, uint64_t))
 

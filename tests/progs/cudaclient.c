@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "fakedriver.h"
+#include "filter.h"
 #include "rubato/rubato.h"
 
 typedef uintptr_t a_;
@@ -302,6 +303,8 @@ static bool obey(char *line)
 		rubato_request_end();
 	} else if (strcmp(line, "context") == 0) {
 		make_context();
+	} else if (strncmp(line, "filter ", 7) == 0) {
+		printf("%d ", filter_install(line + 7));
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
 	} else {
@@ -314,7 +317,7 @@ static bool obey(char *line)
 
 static int live(void)
 {
-	char line[256];
+	char line[1024];
 
 	open_library("libcuda.so.1", RTLD_NOW);
 	make_context();

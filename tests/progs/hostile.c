@@ -133,10 +133,17 @@ static void say(int *sock, const void *msg, size_t size, int fd)
 	}
 }
 
-static struct rbt_msg_hello hello(uint32_t priority)
+static const struct rbt_msg_hello hello = {
+	.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_HELLO}};
+
+static struct rbt_msg_treat treat(uint32_t priority)
 {
-	return (struct rbt_msg_hello){
-		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_HELLO}, .priority = priority};
+	struct rbt_msg_treat msg = {.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_TREAT},
+		.treat = RBT_TREATMENT_INIT};
+
+	msg.treat.priority = priority;
+	msg.treat.said = RBT_TREAT_BIT(PRIORITY);
+	return msg;
 }
 
 static void do_board(void)
@@ -199,7 +206,7 @@ static void do_garbage(void)
 	for (int i = 0; i < 20; i++) {
 		if (i % 2 == 0) {
 			words[0] = RBT_PROTOCOL_MAGIC;
-			words[1] = noise() % 16;
+			words[1] = noise() % (RBT_MSG_TREAT + 1);
 		}
 		say(&sock, words, noise() % sizeof(words), noise() % 4 == 0 ? STDIN_FILENO : -1);
 		words[0] = noise();
@@ -214,7 +221,8 @@ static void do_hello(void)
 	static int sock = -1;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		struct rbt_msg_hello msg = hello(noise() % 6);
+		struct rbt_msg_treat msg = treat(noise() % 6);
+		say(&sock, &hello, sizeof(hello), -1);
 		say(&sock, &msg, sizeof(msg), -1);
 	}
 }
@@ -228,14 +236,15 @@ static void do_records(void)
 		.client = noise(),
 		.n_tasks = RBT_RECORD_MAX_TASKS,
 		.n_channels = RBT_RECORD_MAX_CHANNELS};
-	struct rbt_msg_hello first = hello(2);
+	struct rbt_msg_treat second = treat(2);
 
 	if (file < 0) {
 		file = open("/dev/null", O_RDWR | O_CLOEXEC);
 	}
 	memcpy(buf, &msg, sizeof(msg));
 	for (int i = 0; i < 20; i++) {
-		say(&sock, &first, sizeof(first), -1);
+		say(&sock, &hello, sizeof(hello), -1);
+		say(&sock, &second, sizeof(second), -1);
 		say(&sock, buf, sizeof(buf), file);
 	}
 }
@@ -244,7 +253,7 @@ static void do_boards(void)
 {
 	static int sock = -1;
 	struct rbt_msg_header msg = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_BOARD};
-	struct rbt_msg_hello first = hello(2);
+	struct rbt_msg_treat second = treat(2);
 	int fd = memfd_create("board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	uint32_t head[4] = {RBT_BOARD_MAGIC, RBT_BOARD_VERSION, RBT_BOARD_SIZE, RBT_BOARD_SLOTS};
 
@@ -254,7 +263,8 @@ static void do_boards(void)
 	if (noise() % 8 != 0) {
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	}
-	say(&sock, &first, sizeof(first), -1);
+	say(&sock, &hello, sizeof(hello), -1);
+	say(&sock, &second, sizeof(second), -1);
 	for (int i = 0; i < 20; i++) {
 		say(&sock, &msg, sizeof(msg), fd);
 	}

@@ -14,7 +14,7 @@
  *   silent N    N packets into every queue, with no doorbell rung
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               exec      becomes another program
- *   quit
+ *   leave       ends the main thread alone          quit
  * and what is in odd.h. With --json it begins and ends as programs in bench/ do; these answer so:
  *   measure P N RATE SEED   N requests of P packets to the first queue, RATE a second
  *   count       packets run by compute queues       go, pause   with --busy or without
@@ -25,6 +25,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -433,6 +434,10 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "exec") == 0) {
 		execlp("sleep", "sleep", "60", (char *)NULL);
 		die("exec");
+	} else if (strcmp(line, "leave") == 0) {
+		puts("left");
+		fflush(stdout);
+		pthread_exit(NULL);
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
 	} else if (!obey_bench(line) && !odd_obey(line, kfd)) {

@@ -5,7 +5,6 @@
 #include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #define NOBODY 65534
@@ -41,24 +39,9 @@ static void filter(unsigned nr, unsigned action)
 	check((int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), "seccomp");
 }
 
-/* As a sandbox that does the call itself, and does not do this one. */
-static void on_trap(int signo, siginfo_t *info, void *context)
+static void refuse(unsigned nr)
 {
-	ucontext_t *c = context;
-
-#if defined(__x86_64__)
-	c->uc_mcontext.gregs[REG_RAX] = -ENOSYS;
-#elif defined(__aarch64__)
-	c->uc_mcontext.regs[0] = (unsigned long long)-ENOSYS;
-#endif
-}
-
-static void trap_clone(void)
-{
-	struct sigaction sa = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
-
-	check(sigaction(SIGSYS, &sa, NULL), "sigaction");
-	filter(SYS_clone, SECCOMP_RET_TRAP);
+	filter(nr, SECCOMP_RET_ERRNO | EPERM);
 }
 
 static void limit_files(unsigned n)
@@ -87,10 +70,11 @@ bool odd_obey(const char *line, int keep)
 				close(fd);
 			}
 		}
-	} else if (strcmp(line, "trap-clone") == 0) {
-		trap_clone();
+	} else if (strcmp(line, "no-threads") == 0) {
+		refuse(SYS_clone);
+		refuse(SYS_clone3);
 	} else if (sscanf(line, "refuse %u", &n) == 1) {
-		filter(n, SECCOMP_RET_ERRNO | EPERM);
+		refuse(n);
 	} else if (sscanf(line, "files %u", &n) == 1) {
 		limit_files(n);
 	} else {

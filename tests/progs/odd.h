@@ -9,7 +9,7 @@
  * Does it and answers with a line; false if it is none of these.
  *   nobody        gives up root                      files N   may have fds below N only
  *   close-from N  all fds but `keep`                 refuse N  system call N fails with EPERM
- *   trap-clone    clone() raises SIGSYS, which is handled
+ *   no-threads    no thread or child can be made
  */
 bool odd_obey(const char *line, int keep);
 

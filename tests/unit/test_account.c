@@ -40,16 +40,16 @@ static void test_offs(void)
 	struct account a;
 
 	account_start(&a, 5 * MS);
-	CHECK(!account_set_off(&a, false, true, 6 * MS));
+	CHECK(!account_set_off(&a, false, false, true, 6 * MS));
 	/* Idle when it was taken off: nothing was taken from it, but it is let on again. */
-	CHECK(!account_set_off(&a, true, false, 7 * MS));
-	CHECK(!account_set_off(&a, true, true, 8 * MS));
-	CHECK(account_set_off(&a, false, true, 9 * MS));
+	CHECK(!account_set_off(&a, false, true, false, 7 * MS));
+	CHECK(!account_set_off(&a, true, true, true, 8 * MS));
+	CHECK(account_set_off(&a, true, false, true, 9 * MS));
 	CHECK_INT(a.n_preemptions, 0);
 	CHECK_INT(rbt_hist_count(&a.off), 0);
-	CHECK(!account_set_off(&a, true, true, 10 * MS));
-	CHECK(!account_set_off(&a, true, false, 11 * MS)); /* said again */
-	CHECK(account_set_off(&a, false, false, 90 * MS));
+	CHECK(!account_set_off(&a, false, true, true, 10 * MS));
+	CHECK(!account_set_off(&a, true, true, false, 11 * MS)); /* said again */
+	CHECK(account_set_off(&a, true, false, false, 90 * MS));
 	CHECK_INT(a.n_preemptions, 1);
 	CHECK_INT(rbt_hist_count(&a.off), 1);
 	CHECK_INT(a.off.sum_ns, 80 * MS);
@@ -225,7 +225,11 @@ static void test_text(void)
 	struct metrics_program *p = &s->programs[1];
 
 	s->programs[0] = (struct metrics_program){.pid = 7, .priority = 13, .name = "x"};
-	*p = (struct metrics_program){.pid = 8, .priority = 2, .gpus = 5, .has_turns = true};
+	*p = (struct metrics_program){.pid = 8, .priority = 2, .gpus = 13, .has_turns = true};
+	for (uint32_t minor = 0; minor < 3; minor++) {
+		s->gpus[s->n_gpus++].gpu = (struct rbt_gpu){RBT_BACKEND_NVIDIA, minor};
+	}
+	s->gpus[s->n_gpus++].gpu = (struct rbt_gpu){RBT_BACKEND_AMD, 7};
 	snprintf(p->name, sizeof(p->name), "a\"b\\c\nd\x01\xff\u00e9");
 	snprintf(p->user, sizeof(p->user), "ann");
 	p->account.valid = RBT_ACCOUNT_HAS_USED | RBT_ACCOUNT_HAS_REQUESTS;
@@ -233,7 +237,7 @@ static void test_text(void)
 	rbt_hist_add(&p->account.request, 3 * MS);
 	char *text = write_all(s);
 #define LABELS                                                                                     \
-	"{pid=\"8\",program=\"a\\\"b\\\\c\\nd??\u00e9\",user=\"ann\",class=\"best-effort\",gpu=\"0,2\""
+	"{pid=\"8\",program=\"a\\\"b\\\\c\\nd??\u00e9\",user=\"ann\",class=\"best-effort\",gpu=\"0,2,amd7\""
 	CHECK(strstr(text, "\nrubato_program_used_seconds_total" LABELS "} 12.000000034\n") !=
 		NULL);
 	CHECK(strstr(text, "rubato_program_used_seconds_total{pid=\"7\"") == NULL);
@@ -267,10 +271,12 @@ static void test_longest(void)
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		memset(&s->gpus[gpu], 0xff, sizeof(s->gpus[gpu]));
 		s->gpus[gpu].is_used = s->gpus[gpu].has_used = true;
-		s->gpus[gpu].is_amd = true;
+		s->gpus[gpu].gpu.backend = RBT_BACKEND_AMD;
 	}
+	s->n_gpus = RBT_MAX_GPUS;
 	char *text = write_all(s);
-	CHECK(strstr(text, "rubato_gpu_programs{gpu=\"amd0\",class=\"latency\"} 4294967295\n") !=
+	CHECK(strstr(text,
+		      "rubato_gpu_programs{gpu=\"amd4294967295\",class=\"latency\"} 4294967295\n") !=
 		NULL);
 	free(text);
 	free(s);

@@ -290,7 +290,7 @@ static void test_flag(void)
 	end();
 }
 
-/* Who does not look at the flag runs to the end; so does everybody under drain. */
+/* A kernel that does not poll the flag runs to its end; under drain, every kernel does. */
 static void test_to_the_end(enum rbt_mechanism mechanism, const char *name)
 {
 	begin(mechanism);

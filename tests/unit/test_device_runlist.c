@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who gets the SMs, when, for how long; and that a recorded input gives the same schedule. */
+/* Which context gets the SMs, when, for how long; and a recorded input gives the same schedule. */
 #include <string.h>
 
 #include "check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who was let back and does nothing is roused in time; who does something never is. */
+/* A resumed program that does nothing is roused in time; one that does something never is. */
 #include "daemon/doubt.h"
 
 #include "check.h"
@@ -27,7 +27,7 @@ static void pass(struct run *r, uint64_t ms)
 	for (uint64_t i = 0; i < ms; i++) {
 		now_ns += MS;
 		r->progress.n += r->is_moving;
-		if (!r->doubt.is_off && r->doubt.look_ns != 0 && now_ns >= r->doubt.look_ns) {
+		if (r->doubt.look_ns != 0 && now_ns >= r->doubt.look_ns) {
 			r->looks++;
 			r->rouses += doubt_look(&r->doubt, progress_of(r), now_ns);
 		}
@@ -221,8 +221,24 @@ static void test_new_board(void)
 	CHECK_INT(r.rouses, 1);
 }
 
+/* Its clients are taken off one after another: the time that it is off does not count as on. */
+static void test_clients(void)
+{
+	struct run r = begin(true, false);
+
+	off(&r, 1);
+	on(&r, 100);
+	off(&r, 1000);
+	uint64_t still_ns = r.doubt.still_ns;
+	CHECK_INT(still_ns, 100 * MS);
+	r.progress.n_launches++;
+	off(&r, 1);
+	CHECK(r.doubt.still_ns == still_ns && !r.doubt.has_worked);
+}
+
 int main(void)
 {
+	test_clients();
 	test_moving();
 	test_still();
 	test_pauses();

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holdings: that what is resumed is also roused, by whoever is the last to be able to; and slices
- * of copy tasks. */
+/* Holdings: what has been applied to them, whatever the driver answers and whoever dies; that what
+ * is resumed is also roused, by whoever is the last to be able to; and slices of copy tasks. */
 #include "act/holding.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "util/time.h"
@@ -18,6 +21,9 @@ static struct {
 	bool is_off, is_roused;
 } seen;
 
+/* What the driver answers. */
+static int answer;
+
 static int may_write(uint32_t cap, bool force)
 {
 	return 0;
@@ -26,20 +32,21 @@ static int may_write(uint32_t cap, bool force)
 static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *task, uint64_t us)
 {
 	seen.slice_us[task->handle] = us;
-	return 0;
+	return answer;
 }
 
-static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
+	enum rbt_suspend_mode mode)
 {
 	seen.is_off = true;
-	return 0;
+	return answer;
 }
 
-static int resume(struct rbt_record *rec, enum rbt_scope scope)
+static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
 {
 	seen.is_off = scope == RBT_SCOPE_REST && seen.is_off;
 	seen.is_roused = false;
-	return 0;
+	return answer;
 }
 
 static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
@@ -73,6 +80,25 @@ static struct rbt_holding *new_holding(struct rbt_holdings *hs)
 	return h;
 }
 
+static int take_off(struct rbt_holding *h, enum rbt_scope scope, enum rbt_suspend_mode mode)
+{
+	struct rbt_action action = {
+		.op = RBT_ACT_SUSPEND, .scope = scope, .mode = mode, .value = 1};
+
+	return rbt_holding_act(h, &action);
+}
+
+static int set_slices(struct rbt_holding *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+{
+	struct rbt_action action = {.op = RBT_ACT_SET_SLICE,
+		.gpu = gpu,
+		.minor = gpu,
+		.runlists = runlists,
+		.value = us};
+
+	return rbt_holding_act(h, &action);
+}
+
 /* As the hand does, once it has answered. */
 static void let_back(struct rbt_holdings *hs, struct rbt_holding *h, enum rbt_scope scope)
 {
@@ -82,7 +108,7 @@ static void let_back(struct rbt_holdings *hs, struct rbt_holding *h, enum rbt_sc
 
 static void off_and_on(struct rbt_holdings *hs, struct rbt_holding *h)
 {
-	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
+	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
 	let_back(hs, h, RBT_SCOPE_COMPUTE);
 }
 
@@ -94,12 +120,12 @@ static void test_at_once(void)
 	/* In turns: when its owner says so. */
 	off_and_on(&hs, h);
 	CHECK_INT(seen.rouses, 0);
-	CHECK(h->is_unsure);
+	CHECK(h->applied.is_unsure);
 	/* By command: all of it, at once. */
-	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 1), 0);
-	CHECK(!h->is_unsure);
+	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK(!h->applied.is_unsure);
 	let_back(&hs, h, RBT_SCOPE_ALL);
-	CHECK(seen.is_roused && !h->is_unsure);
+	CHECK(seen.is_roused && !h->applied.is_unsure);
 	CHECK_INT(seen.scope, RBT_SCOPE_ALL);
 	rbt_holdings_finish(&hs);
 }
@@ -115,12 +141,12 @@ static void test_dropped(void)
 	/* There is nothing to do for one that is off, or was roused. */
 	struct rbt_holding *h = new_holding(&hs);
 	off_and_on(&hs, h);
-	rbt_holding_rouse(h);
+	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_ROUSE}), 0);
 	rbt_holdings_let_go(&hs, 1);
 	CHECK_INT(seen.rouses, 1);
 	h = new_holding(&hs);
 	off_and_on(&hs, h);
-	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL, 1), 0);
+	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
 	rbt_holdings_let_go(&hs, 1);
 	CHECK_INT(seen.rouses, 0);
 	rbt_holdings_finish(&hs);
@@ -135,7 +161,7 @@ static void test_restored(void)
 	CHECK_INT(rbt_holdings_restore(&hs), 0);
 	CHECK(seen.is_roused);
 	CHECK_INT(seen.rouses, 1);
-	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
+	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
 	CHECK_INT(rbt_holdings_restore(&hs), 0);
 	CHECK(seen.is_roused && !seen.is_off);
 	CHECK_INT(seen.rouses, 2);
@@ -150,11 +176,11 @@ static void test_rest(void)
 	struct rbt_holdings hs = {0};
 	struct rbt_holding *h = new_holding(&hs);
 
-	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 1), 0);
+	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	let_back(&hs, h, RBT_SCOPE_REST);
 	CHECK_INT(seen.scope, RBT_SCOPE_REST);
 	let_back(&hs, h, RBT_SCOPE_COMPUTE);
-	CHECK(h->is_unsure);
+	CHECK(h->applied.is_unsure);
 	rbt_holdings_let_go(&hs, 1);
 	CHECK(seen.is_roused);
 	rbt_holdings_finish(&hs);
@@ -179,7 +205,7 @@ static void test_left_on(void)
 	CHECK(rbt_holdings_rouse(&hs, UINT64_MAX) == UINT64_MAX);
 	CHECK_INT(seen.rouses, 1);
 	off_and_on(&hs, h);
-	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY, 1), 0);
+	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
 	CHECK(rbt_holdings_rouse(&hs, UINT64_MAX) == UINT64_MAX);
 	CHECK_INT(seen.rouses, 1);
 	rbt_holdings_finish(&hs);
@@ -222,27 +248,233 @@ static void test_copy_slices(void)
 	struct rbt_holding *h = new_context(&hs);
 
 	/* Those on these runlists of this GPU, if that makes them shorter. */
-	CHECK_INT(rbt_holding_set_copy_slice(h, 1, 0x300, 50), 0);
-	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x300, 1024), 0);
-	CHECK(slices_are(0, 0, 0, 0) && !h->slices_changed);
-	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x200, 50), 0);
-	CHECK(slices_are(0, 0, 50, 0) && h->slices_changed);
-	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x300, 1), 0);
+	CHECK_INT(set_slices(h, 1, 0x300, 50), 0);
+	CHECK_INT(set_slices(h, 0, 0x300, 1024), 0);
+	CHECK(slices_are(0, 0, 0, 0));
+	CHECK_INT(set_slices(h, 0, 0x200, 50), 0);
+	CHECK(slices_are(0, 0, 50, 0) && h->applied.slices_changed);
+	CHECK_INT(set_slices(h, 0, 0x300, 1), 0);
 	CHECK(slices_are(0, 1, 1, 0));
-	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x100, 0), 0);
+	CHECK_INT(set_slices(h, 0, 0x100, 0), 0);
 	CHECK(slices_are(0, 1024, 1, 0));
-	CHECK_INT(rbt_holding_set_copy_slice(h, 0, RBT_ALL_RUNLISTS, 0), 0);
+	CHECK_INT(set_slices(h, 0, RBT_ALL_RUNLISTS, 0), 0);
 	CHECK(slices_are(0, 1024, 1024, 1024));
 	/* A restore cannot know which of them were changed. */
-	CHECK_INT(rbt_holding_set_copy_slice(h, 0, 0x300, 1), 0);
+	CHECK_INT(set_slices(h, 0, 0x300, 1), 0);
 	memset(&seen, 0, sizeof(seen));
 	CHECK_INT(rbt_holding_restore_slices(h), 0);
-	CHECK(slices_are(2048, 1024, 1024, 1024) && !h->slices_changed);
+	CHECK(slices_are(2048, 1024, 1024, 1024) && !h->applied.slices_changed);
+	rbt_holdings_finish(&hs);
+}
+
+/* A holding as the daemon keeps it: it notes what the hand answers. */
+static void note(struct rbt_holding *h, const struct rbt_action *action, int result)
+{
+	rbt_holding_apply(h, action, RBT_UNDERWAY);
+	rbt_holding_apply(h, action, result);
+}
+
+/* The hand's table and the daemon's say the same after any action, obeyed or refused. */
+static void test_tables_agree(void)
+{
+	static const struct rbt_action actions[] = {{.op = RBT_ACT_SET_SLICE, .value = 50},
+		{.op = RBT_ACT_SET_SLICE, .value = 1, .runlists = 0x300},
+		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_COMPUTE, .mode = 1, .value = 7},
+		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_ALL, .value = 8},
+		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_REST, .at_ns = 9},
+		{.op = RBT_ACT_RENEW, .value = 10},
+		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_COMPUTE, .at_ns = 11},
+		{.op = RBT_ACT_ROUSE, .scope = RBT_SCOPE_COMPUTE},
+		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_ALL, .value = 12},
+		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_ALL, .at_ns = 13},
+		{.op = RBT_ACT_SET_SLICE, .value = 0, .runlists = 0x100},
+		{.op = RBT_ACT_SET_SLICE, .value = 0}, {.op = RBT_ACT_RESTORE_SLICES}};
+	static const int answers[] = {0, -EIO, -EPERM};
+	const size_t n = sizeof(actions) / sizeof(actions[0]);
+
+	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]) * n * n; i++) {
+		struct rbt_holdings hs = {0}, ours = {0};
+		struct rbt_holding *h = new_context(&hs), *mine = new_context(&ours);
+
+		/* All of them, with two refused on the way. */
+		for (size_t j = 0; j < n; j++) {
+			answer = j == i % n || j == i / n % n ? answers[i / n / n] : 0;
+			note(mine, &actions[j], rbt_holding_act(h, &actions[j]));
+			CHECK(memcmp(&h->applied, &mine->applied, sizeof(h->applied)) == 0);
+		}
+		answer = 0;
+		rbt_holdings_finish(&hs);
+		rbt_holdings_finish(&ours);
+	}
+}
+
+/* Never less than what may be in force. */
+static void test_refused(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = new_context(&hs);
+	const struct rbt_applied *a = &h->applied;
+
+	answer = -EIO;
+	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EIO);
+	CHECK(rbt_applied_is_by_command(a) && a->rest_is_off);
+	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_ALL), -EIO);
+	CHECK(rbt_applied_is_by_command(a) && a->rest_is_off && a->is_unsure);
+	CHECK_INT(set_slices(h, 0, 0, 50), -EIO);
+	CHECK_INT((int)a->slice_us[0], 50);
+	CHECK_INT(set_slices(h, 0, 0, 0), -EIO);
+	CHECK_INT((int)a->slice_us[0], 50);
+	CHECK_INT(set_slices(h, 0, 0x300, 50), -EIO);
+	CHECK_INT(set_slices(h, 0, 0x100, 0), -EIO);
+	CHECK(a->copy_runlists[0] == 0x300 && a->copy_us[0] == 50);
+	CHECK_INT(rbt_holding_restore(h), -EIO);
+	CHECK(a->is_off && a->slices_changed && a->slice_us[0] == 50);
+	/* A process that may not write has not changed anything before, either. */
+	answer = -EPERM;
+	CHECK_INT(set_slices(h, 0, 0, 0), -EPERM);
+	CHECK_INT((int)a->slice_us[0], 0);
+	answer = 0;
+	CHECK_INT(rbt_holding_restore(h), 0);
+	CHECK(!a->is_off && !a->rest_is_off && !a->slices_changed && !a->is_unsure);
+	CHECK(!rbt_applied_has_slices(a, 0));
+	rbt_holdings_finish(&hs);
+}
+
+/* The hand dies half-way: what it was asked for may have been done. */
+static void test_underway(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = new_context(&hs);
+	const struct rbt_applied *a = &h->applied;
+	struct rbt_action resume_all = {.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_ALL};
+	struct rbt_action slice = {.op = RBT_ACT_SET_SLICE, .value = 50};
+	struct rbt_action off = {.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_COMPUTE};
+
+	rbt_holding_apply(h, &slice, RBT_UNDERWAY);
+	CHECK(a->slices_changed && !rbt_applied_has_slices(a, 0));
+	rbt_holding_apply(h, &off, RBT_UNDERWAY);
+	CHECK(rbt_applied_is_in_turns(a) && !a->rest_is_off);
+	CHECK(rbt_applied_is_off(a, RBT_TASK_COMPUTE) && !rbt_applied_is_off(a, RBT_TASK_COPY));
+	rbt_holding_apply(h, &resume_all, RBT_UNDERWAY);
+	CHECK(a->is_off);
+	seen.is_off = true;
+	CHECK_INT(rbt_holding_restore(h), 0);
+	CHECK(slices_are(2048, 1024, 1024, 1024) && !seen.is_off && seen.is_roused);
+	CHECK(!a->slices_changed && !a->is_off);
+	/* Nobody knows what another has done. */
+	rbt_holding_assume_changed(h);
+	CHECK(a->slices_changed && rbt_applied_is_by_command(a) && a->rest_is_off);
+	seen.is_off = true;
+	CHECK_INT(rbt_holding_restore(h), 0);
+	CHECK(!seen.is_off && !a->slices_changed && !a->is_off && !a->rest_is_off);
+	rbt_holdings_finish(&hs);
+}
+
+/* By command, then in turns: the other tasks are back before the compute tasks are. */
+static void test_scopes(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = new_context(&hs);
+	const struct rbt_applied *a = &h->applied;
+
+	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
+	CHECK(rbt_applied_is_in_turns(a) && a->rest_is_off);
+	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_REST), 0);
+	CHECK(rbt_applied_is_in_turns(a) && !a->rest_is_off && a->is_roused);
+	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_COMPUTE), 0);
+	CHECK(!a->is_off && a->is_unsure && !a->is_roused);
+	rbt_holdings_finish(&hs);
+}
+
+/* The daemon hears that deadlines have passed, and not whose: what was set is set again. */
+static void test_lapse(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = new_context(&hs);
+	const struct rbt_applied *a = &h->applied;
+	struct rbt_action lapse = {.op = RBT_ACT_LAPSE};
+
+	CHECK_INT(set_slices(h, 0, 0, 50), 0);
+	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
+	rbt_holding_apply(h, &lapse, -EIO);
+	CHECK(a->is_off && a->slice_us[0] == 50);
+	rbt_holding_apply(h, &lapse, 0);
+	CHECK(a->is_off && a->slices_changed && !rbt_applied_has_slices(a, 0));
+	rbt_holdings_finish(&hs);
+}
+
+/* The owner asks for a rouse, and the hand does it later. */
+static void test_rouse_is_asked_for(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = new_holding(&hs);
+	struct rbt_action rouse_it = {.op = RBT_ACT_ROUSE, .scope = RBT_SCOPE_COMPUTE};
+
+	off_and_on(&hs, h);
+	CHECK(h->applied.is_unsure && !h->applied.is_roused);
+	rbt_holding_apply(h, &rouse_it, RBT_UNDERWAY);
+	CHECK(h->applied.is_unsure && h->applied.is_roused);
+	CHECK_INT(seen.rouses, 0);
+	CHECK(rbt_holdings_rouse(&hs, rbt_now_ns()) == UINT64_MAX);
+	CHECK_INT(seen.rouses, 1);
+	CHECK(!h->applied.is_unsure && h->applied.is_roused);
+	/* Not while it is off. */
+	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
+	rbt_holding_apply(h, &rouse_it, RBT_UNDERWAY);
+	CHECK(rbt_holdings_rouse(&hs, rbt_now_ns()) == UINT64_MAX);
+	CHECK_INT(seen.rouses, 1);
+	rbt_holdings_finish(&hs);
+}
+
+static unsigned count_lines(int fd)
+{
+	char buf[65536];
+	ssize_t n = pread(fd, buf, sizeof(buf), 0);
+	unsigned lines = 0;
+
+	for (ssize_t i = 0; i < n; i++) {
+		lines += buf[i] == '\n';
+	}
+	return lines;
+}
+
+/* A program that the driver refuses to put back can come again as often as it likes: the log does
+ * not grow with it. */
+static void test_refusals_are_named_a_few_times(void)
+{
+	int log = memfd_create("log", MFD_CLOEXEC), old = dup(STDERR_FILENO);
+	struct rbt_holdings hs = {0};
+
+	answer = -EIO;
+	dup2(log, STDERR_FILENO);
+	for (int i = 0; i < 200; i++) {
+		struct rbt_holding *h = new_context(&hs);
+		rbt_holding_assume_slices(h);
+		/* Of one that is tried again and again, nothing is new. */
+		for (int k = 0; k < 10; k++) {
+			CHECK_INT(rbt_holding_restore(h), -EIO);
+		}
+		rbt_holdings_drop(&hs, 1);
+	}
+	dup2(old, STDERR_FILENO);
+	CHECK(count_lines(log) >= 1);
+	CHECK(count_lines(log) <= 12);
+	answer = 0;
+	close(log);
+	close(old);
 	rbt_holdings_finish(&hs);
 }
 
 int main(void)
 {
+	test_tables_agree();
+	test_refused();
+	test_underway();
+	test_scopes();
+	test_lapse();
+	test_rouse_is_asked_for();
+	test_refusals_are_named_a_few_times();
 	test_copy_slices();
 	test_at_once();
 	test_dropped();

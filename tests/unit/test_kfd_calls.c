@@ -14,7 +14,7 @@ static int64_t enable_with(struct kfd_dbg_trap a)
 	return dbg(&a);
 }
 
-/* Who wanted to know the runtime's state, and has no room for it, has no session either. */
+/* A debugger that asks for the runtime's state without room for it gets no session either. */
 static void test_failed_enable(void)
 {
 	struct kfd_dbg_trap bad = {.enable.rinfo_size = 16, .enable.rinfo_ptr = 8}, good = {0};

@@ -413,7 +413,7 @@ static void test_exact(void)
 	CHECK_INT(header.wave_state_size, 0);
 	CHECK_INT(resume_ids(&id, 1), 1);
 
-	/* Who spoils the save area loses the packet's progress. */
+	/* A program that destroys the save area loses the packet's progress. */
 	submit_to(0, 11);
 	run_for(MS);
 	run_for(MS * 9 / 10);

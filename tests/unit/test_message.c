@@ -62,6 +62,23 @@ static void test_round_trip(void)
 	rbt_record_finish(&rec);
 }
 
+/* As the shim does it: the arrays are filled where they stand in the message. */
+static void test_in_place(void)
+{
+	static _Alignas(struct rbt_task) char message[RBT_RECORD_MSG_MAX];
+	struct rbt_record rec, laid;
+	size_t n = encode_sample();
+
+	CHECK_INT(rbt_record_decode(buf, n, &rec), 0);
+	laid = rec;
+	rbt_record_lay_out(&laid, message);
+	memcpy(laid.tasks, rec.tasks, rec.n_tasks * sizeof(rec.tasks[0]));
+	memcpy(laid.channels, rec.channels, rec.n_channels * sizeof(rec.channels[0]));
+	CHECK_INT(rbt_record_encode(&laid, RBT_MSG_RECORD, message, sizeof(message)), (ssize_t)n);
+	CHECK(memcmp(message, buf, n) == 0);
+	rbt_record_finish(&rec);
+}
+
 static void test_refusals(void)
 {
 	struct rbt_record rec;
@@ -87,6 +104,7 @@ static void test_refusals(void)
 int main(void)
 {
 	test_round_trip();
+	test_in_place();
 	test_refusals();
 	return check_result();
 }

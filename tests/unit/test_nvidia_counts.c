@@ -120,7 +120,7 @@ static void expect(int count)
 
 static void take_off(struct rbt_holding *h)
 {
-	CHECK_INT(rbt_holding_suspend(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL, 0), 0);
+	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_SUSPEND}), 0);
 	expect(1);
 }
 
@@ -235,7 +235,7 @@ static struct rbt_holding *put_all_off(struct rbt_holdings *hs)
 	struct rbt_holding *h = put_some(hs, 2, 2, 0);
 
 	memset(disables, 0, sizeof(disables));
-	CHECK_INT(rbt_holding_set_slice(h, 0, 1), 0);
+	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_SET_SLICE, .value = 1}), 0);
 	take_off(h);
 	CHECK_INT((int)slice_us, 1);
 	n_calls = roused_task = 0;
@@ -253,7 +253,7 @@ static void test_unnamed_tasks(void)
 	CHECK(disables[2] == 0 && disables[3] == 0);
 	CHECK_INT((int)slice_us, 2048);
 	CHECK_INT(roused_task, OTHER_TASK);
-	CHECK(h->suspended && h->slices_changed);
+	CHECK(h->applied.is_off && h->applied.slices_changed);
 	/* When it is named again, it is taken off again, once. */
 	h = put_some(&hs, 2, 2, 0);
 	take_off(h);
@@ -337,8 +337,8 @@ static void test_client_has_gone(void)
 	n_asked = 0;
 	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_ALL), 0);
 	CHECK_INT(n_asked, 1);
-	CHECK(!h->suspended);
-	rbt_holding_rouse(h);
+	CHECK(!h->applied.is_off);
+	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_ROUSE}), 0);
 	CHECK_INT(n_asked, 2);
 	has_no_client = false;
 	rbt_holdings_finish(&hs);

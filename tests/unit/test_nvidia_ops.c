@@ -124,7 +124,6 @@ static struct rbt_record make_record(void)
 	rec.channels = channels;
 	rec.n_channels = at;
 	memset(is_off, 0, sizeof(is_off));
-	rec.is_off = is_off;
 	n_calls = 0;
 	dead_channel = dead_object = refused_channel = always_status = 0;
 	CHECK_INT(rbt_record_check(&rec), 0);
@@ -137,7 +136,7 @@ static void test_batches(void)
 {
 	struct rbt_record rec = make_record();
 
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(n_calls, 4);
 	/* First GPU: 80 + 40 channels; second: 70. */
 	CHECK(calls[0].object == 0x5c000003 && calls[0].count == 64);
@@ -155,17 +154,17 @@ static void test_scopes_and_modes(void)
 {
 	struct rbt_record rec = make_record();
 
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
 	CHECK_INT(n_calls, 4);
 	CHECK_INT(calls[1].count, 16);
 	CHECK(calls[0].disable == 1 && calls[0].only == 1);
 	n_calls = 0;
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_COMPUTE), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_COMPUTE), 0);
 	CHECK_INT(n_calls, 4);
 	CHECK(calls[0].disable == 0 && calls[0].only == 0);
 	n_calls = 0;
 	rec.n_tasks = 0;
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), 0);
 	CHECK_INT(n_calls, 0);
 }
 
@@ -175,19 +174,19 @@ static void test_new_task(void)
 	struct rbt_record rec = make_record();
 
 	tasks[0].valid = RBT_TASK_IS_NEW;
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(n_calls, 3);
 	CHECK(calls[0].object == 0x5c000003 && calls[0].count == 40);
 	CHECK(calls[0].first == 0x5c001000 + 150);
 	n_calls = 0;
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_COMPUTE), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_COMPUTE), 0);
 	CHECK_INT(n_calls, 4);
 	CHECK(rbt_record_is_new(&rec));
 	rbt_record_make_old(&rec);
 	CHECK(!rbt_record_is_new(&rec));
 	/* Then only what is not off yet: the other GPU's compute task was let back. */
 	n_calls = 0;
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(n_calls, 4);
 	CHECK(calls[1].object == 0x5c000003 && calls[1].count == 16);
 	/* Of others nothing says when they are ready. */
@@ -200,37 +199,37 @@ static void test_not_twice(void)
 {
 	struct rbt_record rec = make_record();
 
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
 	n_calls = 0;
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(n_calls, 0);
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(n_calls, 1);
 	CHECK(calls[0].count == 40 && calls[0].first == 0x5c001000 + 150);
 	n_calls = 0;
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_REST), 0);
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_REST), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(n_calls, 2);
 	CHECK(calls[1].disable == 1 && calls[1].count == 40);
 	n_calls = 0;
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), 0);
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), 0);
 	CHECK_INT(n_calls, 8);
-	/* Who refused may be asked again; who had gone may be there again, under its handle. */
+	/* A channel that refused may be asked again; a vanished one may come back. */
 	refused_channel = channels[0];
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), -EPERM);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), -EPERM);
 	CHECK(!is_off[0] && !is_off[63] && is_off[64] && is_off[79] && is_off[149]);
 	refused_channel = 0;
 	dead_channel = channels[5];
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
 	CHECK(is_off[4] && !is_off[5] && is_off[6]);
 	dead_channel = 0;
 	n_calls = 0;
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
 	CHECK(n_calls == 1 && calls[0].count == 1 && calls[0].first == 0x5c001005);
 	dead_channel = channels[5];
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), 0);
 	CHECK(!is_off[4] && !is_off[5] && !is_off[149]);
 }
 
@@ -240,13 +239,13 @@ static void test_dead_channel(void)
 	struct rbt_record rec = make_record();
 
 	dead_channel = channels[5];
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), 0);
 	CHECK_INT(n_calls, 1 + 64 + 3);
 	rec = make_record();
 	tasks[0].n_channels = 1;
 	rec.n_tasks = 1;
 	dead_channel = channels[0];
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -ENOENT);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -ENOENT);
 	CHECK_INT(n_calls, 1);
 }
 
@@ -257,11 +256,11 @@ static void test_dead_and_refused(void)
 
 	dead_channel = channels[5];
 	refused_channel = channels[100];
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EPERM);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EPERM);
 	rec = make_record();
 	dead_channel = channels[5];
 	tasks[1].subdevice = 0;
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EOPNOTSUPP);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EOPNOTSUPP);
 }
 
 static void test_errors(void)
@@ -281,14 +280,14 @@ static void test_errors(void)
 	always_status = NV_ERR_INSUFFICIENT_PERMISSIONS;
 	CHECK_INT(be->set_interleave(&rec, &tasks[0], 2), -EPERM);
 	n_calls = 0;
-	CHECK_INT(be->suspend(&rec, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EPERM);
+	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EPERM);
 	CHECK_INT(n_calls, 4); /* no retry one by one */
 	always_status = NV_ERR_GPU_IS_LOST;
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), -EIO);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), -EIO);
 	always_status = 0;
 	tasks[1].subdevice = 0;
 	n_calls = 0;
-	CHECK_INT(be->resume(&rec, RBT_SCOPE_ALL), -EOPNOTSUPP);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_ALL), -EOPNOTSUPP);
 	CHECK_INT(n_calls, 2); /* the other GPU's are resumed all the same */
 }
 

@@ -92,7 +92,7 @@ static void test_flag(void)
 	CHECK_INT(run("flag")->resubmitted, 1);
 }
 
-/* Who is at once, and who lets the request wait. */
+/* Which mechanisms act at once, and which let the request wait. */
 static void test_request(void)
 {
 	const struct preemption_result *exact = run("exact");

@@ -12,6 +12,7 @@
 static struct daemon d;
 static struct program prog;
 static struct hold holds[N_HOLDS];
+static struct rbt_holding mine[N_HOLDS];
 static unsigned rouses[N_HOLDS];
 static int errors[N_HOLDS];
 
@@ -39,36 +40,60 @@ static void begin(void)
 	memset(&d, 0, sizeof(d));
 	memset(&prog, 0, sizeof(prog));
 	memset(holds, 0, sizeof(holds));
+	memset(mine, 0, sizeof(mine));
 	memset(rouses, 0, sizeof(rouses));
 	memset(errors, 0, sizeof(errors));
 	d.rouse_ns = UINT64_MAX;
 	LIST_INSERT_HEAD(&d.programs, &prog, link);
 	for (uint32_t i = N_HOLDS; i-- > 0;) {
 		holds[i].id = i;
+		holds[i].mine = &mine[i];
 		holds[i].backend = RBT_BACKEND_NVIDIA;
 		LIST_INSERT_HEAD(&prog.holds, &holds[i], link);
 	}
 }
 
-static void set(enum rbt_off first, enum rbt_off others)
+/* As at the end of a round. */
+static struct edge take_note(void)
+{
+	struct edge edge = edge_take(&prog);
+
+	rouse_applied(&d, &prog, &edge, rbt_now_ns());
+	return edge;
+}
+
+static bool is_on(void)
+{
+	return prog.doubt.on_ns != 0;
+}
+
+enum state { ON, OFF };
+
+static void set(enum state first, enum state others)
 {
 	for (uint32_t i = 0; i < N_HOLDS; i++) {
-		holds[i].off = i == 0 ? first : others;
+		bool is_off = (i == 0 ? first : others) == OFF;
+		struct rbt_action action = {.op = is_off ? RBT_ACT_SUSPEND : RBT_ACT_RESUME,
+			.scope = RBT_SCOPE_COMPUTE};
+
+		if (is_off != mine[i].applied.is_off) {
+			rbt_holding_apply(&mine[i], &action, 0);
+		}
 	}
-	rouse_applied(&d, &prog, rbt_now_ns());
+	take_note();
 }
 
 static void all_are_roused(void)
 {
 	begin();
 	holds[2].backend = RBT_BACKEND_AMD;
-	set(RBT_ON, RBT_ON);
-	CHECK(rouses[0] == 0 && !prog.doubt.is_off);
-	set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
-	CHECK(rouses[0] == 0 && prog.doubt.is_off);
-	set(RBT_ON, RBT_ON);
+	set(ON, ON);
+	CHECK(rouses[0] == 0 && prog.doubt.since_ns == 0);
+	set(OFF, OFF);
+	CHECK(rouses[0] == 0 && !is_on());
+	set(ON, ON);
 	CHECK(rouses[0] == 1 && rouses[1] == 1 && rouses[2] == 0);
-	set(RBT_ON, RBT_ON);
+	set(ON, ON);
 	CHECK(rouses[0] == 1 && rouses[1] == 1);
 }
 
@@ -77,13 +102,13 @@ static void others_are_roused_after_an_error(void)
 {
 	begin();
 	errors[0] = -ENOENT;
-	set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
-	set(RBT_ON, RBT_ON);
+	set(OFF, OFF);
+	set(ON, ON);
 	CHECK(rouses[1] == 1 && rouses[2] == 1);
 	/* Whereas a lost one has roused everybody. */
 	errors[0] = -ENOTCONN;
-	set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
-	set(RBT_ON, RBT_ON);
+	set(OFF, OFF);
+	set(ON, ON);
 	CHECK(rouses[1] == 1 && rouses[2] == 1);
 }
 
@@ -91,24 +116,70 @@ static void others_are_roused_after_an_error(void)
 static void one_is_off_for_good(void)
 {
 	begin();
-	set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
+	set(OFF, OFF);
 	for (unsigned i = 1; i <= 3; i++) {
-		set(RBT_OFF_SCHEDULING, RBT_ON);
+		set(OFF, ON);
 		CHECK(rouses[0] == 0 && rouses[1] == i && rouses[2] == i);
-		set(RBT_OFF_SCHEDULING, RBT_ON);
-		CHECK(rouses[1] == i && !prog.doubt.is_off);
-		set(RBT_OFF_SCHEDULING, RBT_OFF_SCHEDULING);
-		CHECK(prog.doubt.is_off);
+		set(OFF, ON);
+		CHECK(rouses[1] == i && is_on());
+		set(OFF, OFF);
+		CHECK(!is_on());
 	}
-	set(RBT_OFF_SCHEDULING, RBT_ON);
-	set(RBT_ON, RBT_ON);
+	set(OFF, ON);
+	set(ON, ON);
 	CHECK_INT(rouses[0], 1);
 	/* It goes while it is off. */
-	set(RBT_OFF_SCHEDULING, RBT_ON);
-	CHECK(prog.doubt.is_off);
+	set(OFF, ON);
+	CHECK(!is_on());
+	edge_release(&prog, &holds[0]);
 	LIST_REMOVE(&holds[0], link);
-	rouse_applied(&d, &prog, rbt_now_ns());
-	CHECK(!prog.doubt.is_off);
+	take_note();
+	CHECK(is_on());
+}
+
+static void apply_to(uint32_t i, uint32_t op, enum rbt_scope scope, int result)
+{
+	struct rbt_action action = {.op = op, .scope = scope};
+
+	rbt_holding_apply(&mine[i], &action, result);
+}
+
+/* Edges are between two rounds, whatever has happened in one. */
+static void edges_are_taken_once(void)
+{
+	const unsigned both = RBT_IS_OFF | RBT_IS_IN_TURNS;
+	struct edge e;
+
+	begin();
+	apply_to(0, RBT_ACT_SUSPEND, RBT_SCOPE_COMPUTE, RBT_UNDERWAY);
+	apply_to(0, RBT_ACT_SUSPEND, RBT_SCOPE_COMPUTE, -EIO);
+	e = take_note();
+	CHECK(e.was == 0 && e.is == both && e.gone == both && e.back == 0);
+	e = take_note();
+	CHECK(e.was == both && e.is == both && e.gone == 0 && e.back == 0);
+	/* Off and on again, or on and off. */
+	apply_to(1, RBT_ACT_SUSPEND, RBT_SCOPE_ALL, 0);
+	apply_to(1, RBT_ACT_RESUME, RBT_SCOPE_ALL, 0);
+	apply_to(0, RBT_ACT_RESUME, RBT_SCOPE_COMPUTE, 0);
+	apply_to(0, RBT_ACT_SUSPEND, RBT_SCOPE_COMPUTE, 0);
+	e = take_note();
+	CHECK(e.was == both && e.is == both && e.gone == 0 && e.back == 0);
+	/* From turns to a command: off all the time. */
+	apply_to(0, RBT_ACT_SUSPEND, RBT_SCOPE_ALL, 0);
+	e = take_note();
+	CHECK(e.was == both && e.is == RBT_IS_OFF && e.gone == 0 && e.back == RBT_IS_IN_TURNS);
+	/* A hold goes; another is still off, and then not. */
+	apply_to(1, RBT_ACT_SUSPEND, RBT_SCOPE_COMPUTE, 0);
+	(void)take_note();
+	apply_to(0, RBT_ACT_RESUME, RBT_SCOPE_ALL, 0);
+	edge_release(&prog, &holds[0]);
+	LIST_REMOVE(&holds[0], link);
+	e = take_note();
+	CHECK(e.was == both && e.is == both && e.back == 0);
+	edge_release(&prog, &holds[1]);
+	LIST_REMOVE(&holds[1], link);
+	e = take_note();
+	CHECK(e.was == both && e.is == 0 && e.back == both);
 }
 
 static void who_is_due_is_looked_at(void)
@@ -133,6 +204,7 @@ int main(void)
 	all_are_roused();
 	others_are_roused_after_an_error();
 	one_is_off_for_good();
+	edges_are_taken_once();
 	who_is_due_is_looked_at();
 	return check_result();
 }

@@ -84,7 +84,7 @@ static void test_turns_and_slices(void)
 	CHECK_INT(slice(c), 1);
 	CHECK_INT(c->applied.off, RBT_OFF_FULL);
 	sim_remove(c);
-	/* Who is off already is not taken off again. */
+	/* A program that is off already is not taken off again. */
 	set_locks(&sim, 0, 0);
 	CHECK_INT(slice(a), RBT_TIMESLICE_OWN);
 	CHECK_INT(a->applied.off, RBT_OFF_SCHEDULING);
@@ -129,8 +129,7 @@ static void test_company(void)
 	sim_finish(&sim);
 }
 
-/* Who cannot be suspended takes no turns; what it would do at a short slice in company is not
- * tried. */
+/* A program that cannot be suspended takes no turns, and gets no short slice in company. */
 static void test_cannot_suspend(void)
 {
 	struct sim sim;
@@ -272,11 +271,14 @@ static void test_no_ticks(void)
 		&(struct sim_work){.burst_ns = 1, .period_ns = UINT64_MAX});
 	CHECK(rbt_sched_next_tick(sim.s) == UINT64_MAX);
 	CHECK(b->applied.off != RBT_ON);
-	/* Nor is one that has done all it had to. */
+	/* One that has done all it had to is probed every 8 s in the end, with three ticks each. */
 	rbt_sched_busy(sim.s, sim.now_ns, b->handle);
 	CHECK(rbt_sched_next_tick(sim.s) != UINT64_MAX);
-	rbt_sched_idle(sim.s, sim.now_ns, b->handle);
-	CHECK(rbt_sched_next_tick(sim.s) == UINT64_MAX);
+	sim_run(&sim, 20 * SIM_S);
+	CHECK(b->applied.off != RBT_ON);
+	uint64_t n_ticks = sim.n_ticks;
+	sim_run(&sim, 80 * SIM_S);
+	CHECK(sim.n_ticks > n_ticks && sim.n_ticks <= n_ticks + 30);
 	/* When the last one goes, who is left may run. */
 	sim_remove(a);
 	CHECK_INT(b->applied.off, RBT_ON);
@@ -430,8 +432,8 @@ static void test_without_slices(void)
 	CHECK_INT(rbt_sched_decision(b)->off, RBT_OFF_FULL);
 	CHECK_INT(rbt_sched_decision(urgent)->off, RBT_ON);
 	t_ns += 10 * SIM_MS;
-	rbt_sched_idle(s, t_ns, urgent);
-	rbt_sched_tick(s, t_ns + SIM_MS);
+	rbt_sched_tick(s, t_ns);
+	CHECK(!rbt_sched_is_wanting(urgent));
 	CHECK((rbt_sched_decision(a)->off == RBT_ON) != (rbt_sched_decision(b)->off == RBT_ON));
 	rbt_sched_destroy(s);
 }

@@ -166,15 +166,10 @@ static void restructure(struct crowd *c, unsigned most)
 
 static void happen(struct crowd *c, struct one *p)
 {
-	const struct rbt_activity activity = {
-		.last_ns = c->now_ns - pick(c, MS), .waiting = pick(c, 2) == 0};
-
 	switch (pick(c, 10)) {
 	case 0:
-		rbt_sched_idle(c->s, c->now_ns, p->handle);
-		break;
 	case 1:
-		rbt_sched_note(c->s, c->now_ns, p->handle, &activity);
+		rbt_sched_synced(c->s, c->now_ns, p->handle);
 		break;
 	case 2:
 		rbt_sched_gap(p->handle, pick(c, 40 * MS), (uint32_t)pick(c, 9));
@@ -283,7 +278,7 @@ static void toggle(struct crowd *c, struct one *p)
 	if (!p->is_busy || pick(c, 2) == 0) {
 		rbt_sched_busy(c->s, c->now_ns, p->handle);
 	} else {
-		rbt_sched_idle(c->s, c->now_ns, p->handle);
+		rbt_sched_synced(c->s, c->now_ns, p->handle);
 	}
 	p->is_busy = !p->is_busy;
 }

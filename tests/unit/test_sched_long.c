@@ -135,7 +135,7 @@ static void test_beside_a_suspended_one(void)
 	sim_finish(&sim);
 }
 
-/* Who is owed something has half of the GPU until it is not, however long the others' slices. */
+/* A unit that is owed time gets half of the GPU until it is paid, beside slices of any length. */
 static void test_owed_beside_a_long_slice(void)
 {
 	const struct sim_work work = {.burst_ns = 500 * SIM_US,

@@ -21,7 +21,7 @@ static void test_policy_fair(void)
 	sim_finish(&sim);
 }
 
-/* Who only changes does not lose its place. */
+/* A program that only changes does not lose its place. */
 static void test_fifo_place(void)
 {
 	struct rbt_sched_config config = {.policy = rbt_sched_policy_find("fifo")};
@@ -96,7 +96,7 @@ static void test_late_ticks(const char *policy)
 		now_ns = next_ns != UINT64_MAX && next_ns > now_ns ? next_ns : now_ns;
 		now_ns += 100 * SIM_US;
 		rbt_sched_busy(s, now_ns, p);
-		rbt_sched_idle(s, now_ns + 500 * SIM_US, p);
+		rbt_sched_synced(s, now_ns + 500 * SIM_US, p);
 		while (rbt_sched_next_change(s, &ignored) != NULL) {
 		}
 		now_ns += 20 * SIM_MS;

@@ -25,7 +25,7 @@ static const struct sim_work eager = {.burst_ns = 20 * SIM_US,
 	.period_ns = 25 * SIM_MS,
 	.is_eager = true};
 
-/* Whom `p` loses GPU time to between its submissions, and what it costs them. */
+/* How much GPU time `p` loses to others between its submissions, and what that costs them. */
 static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 {
 	struct sim sim;
@@ -51,8 +51,8 @@ static void test_tokens(unsigned n_trainers, bool is_hinted, bool is_poisson)
 	}
 	CHECK(done > 0.97 * (20e9 - (double)(p->n_requests * TOKENS_NS)));
 	CHECK(sim_jain(sim.progs, n_trainers) >= 0.98);
-	/* Who ticks us is not kept busy: a few looks when a request is about to end, and one every
-	 * 5 ms of a turn. */
+	/* Ticks are rare: a few polls when a request is about to end, and one every 5 ms of a
+	 * turn. */
 	CHECK(sim.n_ticks <
 		p->n_requests * (is_poisson ? 10 : 6) + (n_trainers > 1 ? 20 * 220 : 0));
 	/* Turns change when a request ends, and cost no change of their own. */
@@ -152,24 +152,33 @@ static void test_eager(void)
 	sim_finish(&sim);
 }
 
-/* The same from nothing but reports of busy and idle. */
+/* A board on which the last synchronisation has returned at *ctx. */
+static bool look_at_end(void *ctx, void *owner, struct rbt_activity *ret)
+{
+	*ret = (struct rbt_activity){.last_ns = *(const uint64_t *)ctx};
+	return true;
+}
+
+/* The same from nothing but reports of submissions, and the time at which the last one was done. */
 static void test_edges_only(void)
 {
+	const struct rbt_sched_ops ops = {.look = look_at_end};
 	struct rbt_sched_params params = {.priority = LATENCY, .is_known = true};
 	struct rbt_sched_stats stats;
 	struct rbt_sched_prog *p = NULL;
 	struct rbt_sched *s = NULL;
-	uint64_t t_ns = 0;
+	uint64_t t_ns = 0, end_ns = 0;
 
 	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .own_us = SIM_OWN_US};
-	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, NULL, NULL, &s), 0);
+	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, &ops, &end_ns, &s), 0);
 	CHECK_INT(rbt_sched_add(s, 0, &params, NULL, &p), 0);
 	for (unsigned i = 0; i < 20; i++) {
 		t_ns += 24 * SIM_MS;
 		rbt_sched_busy(s, t_ns, p);
 		CHECK(rbt_sched_is_wanting(p));
-		t_ns += SIM_MS;
-		rbt_sched_idle(s, t_ns, p);
+		end_ns = t_ns += SIM_MS;
+		rbt_sched_tick(s, t_ns);
+		CHECK(rbt_sched_is_wanting(p));
 		rbt_sched_tick(s, t_ns + SIM_MS);
 		CHECK(!rbt_sched_is_wanting(p));
 	}
@@ -180,8 +189,8 @@ static void test_edges_only(void)
 		t_ns += i % 10 == 0 ? 24 * SIM_MS : 200 * SIM_US;
 		rbt_sched_tick(s, t_ns);
 		rbt_sched_busy(s, t_ns, p);
-		t_ns += SIM_MS;
-		rbt_sched_idle(s, t_ns, p);
+		end_ns = t_ns += SIM_MS;
+		rbt_sched_synced(s, t_ns, p);
 	}
 	rbt_sched_stats(s, p, &stats);
 	CHECK(stats.window_ns >= 200 * SIM_US);
@@ -415,8 +424,8 @@ static void test_beside_normal(void)
 	sim_finish(&sim);
 }
 
-/* Who is kept off, and how: strictly lower priorities, and the running slice is waited for only
- * where it is short. */
+/* Strictly lower priorities are kept off, and the running slice is waited for only if it is
+ * short. */
 static void test_whom(void)
 {
 	struct sim sim;

@@ -244,7 +244,7 @@ static uint32_t first_gpu(const struct sim_prog *p)
 {
 	uint32_t g = 0;
 
-	while (g < RBT_SCHED_MAX_GPUS - 1 && p->params.tasks[g].n_compute == 0) {
+	while (g < RBT_MAX_GPUS - 1 && p->params.tasks[g].n_compute == 0) {
 		g++;
 	}
 	return g;
@@ -368,7 +368,7 @@ static void happen(struct sim *sim)
 /* When the first device reaches whom it is on its way to, or has obeyed; or `otherwise`. */
 static uint64_t next_arrival(const struct sim *sim, uint64_t otherwise)
 {
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		uint64_t at_ns = sim->devices[g].until_ns;
 		otherwise = at_ns > sim->now_ns && at_ns < otherwise ? at_ns : otherwise;
 	}
@@ -473,7 +473,7 @@ void sim_remove(struct sim_prog *p)
 		i++;
 	}
 	sim->progs[i] = sim->progs[--sim->n_progs];
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
 		sim->devices[g].owner = sim->devices[g].owner == p ? NULL : sim->devices[g].owner;
 	}
 	rbt_sched_remove(sim->s, sim->now_ns, p->handle);

@@ -74,7 +74,7 @@ struct sim {
 	struct rbt_sched *s;
 	uint64_t switch_ns;     /* what changing the owner takes */
 	uint64_t off_ns, on_ns; /* what taking a program off takes, and letting it back */
-	struct sim_device devices[RBT_SCHED_MAX_GPUS];
+	struct sim_device devices[RBT_MAX_GPUS];
 	uint64_t now_ns;
 	uint64_t seed;
 	struct sim_prog *progs[SIM_MAX_PROGS];

@@ -63,7 +63,7 @@ static void test_told(void)
 	looked_ns = overrun(&uneven_tokens, false, &n_looked);
 	CHECK(told_ns < 200 * SIM_US && told_ns < looked_ns);
 	CHECK(n_told < n_looked + 4);
-	/* Who synchronises all the time does not wake us each time. */
+	/* A program that synchronises all the time does not wake the daemon each time. */
 	uneven_tokens.bursts = 200;
 	uneven_tokens.burst_ns = 30 * SIM_US;
 	uneven_tokens.gap_ns = 20 * SIM_US;
@@ -130,8 +130,8 @@ static void test_told_anew(void)
 	struct rbt_sched_prog *p;
 	struct rbt_sched *s = add_told(&t, now_ns, &p);
 
-	t.activity.last_ns = now_ns += 100 * SIM_US;
-	rbt_sched_note(s, now_ns, p, &t.activity);
+	t.activity.last_ns = now_ns += 2 * SIM_MS;
+	rbt_sched_tick(s, now_ns);
 	CHECK(t.is_awaited);
 	/* It has submitted when it was about to be taken for idle. */
 	now_ns += 10 * SIM_MS;

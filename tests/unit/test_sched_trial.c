@@ -438,7 +438,7 @@ static void test_extremes(void)
 		bool is_reserved = rbt_trial_choose(&trials, t);
 		rbt_trial_add(t, is_reserved, lengths_ns[rand() % 6]);
 		rbt_trial_pace(t, is_reserved, lengths_ns[rand() % 6], lengths_ns[rand() % 6]);
-		CHECK(t->n_seen <= 20000 && t->rest <= 16384);
+		CHECK(t->n_seen <= 20000 && t->pause <= 16384);
 	}
 }
 

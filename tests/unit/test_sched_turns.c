@@ -71,7 +71,7 @@ static void test_toggled_task(void)
 	sim_finish(&sim);
 }
 
-/* Who comes late has not saved anything up, and is not made to pay for it either. */
+/* A program that comes late has neither an advantage nor a disadvantage. */
 static void test_late(void)
 {
 	struct sim sim;
@@ -115,7 +115,7 @@ static void test_work_conserving(void)
 	sim_finish(&sim);
 }
 
-/* Who has idled is the next to have a turn, however many wait; and gains no share by it. */
+/* A program that was idle gets the next turn, however many wait; but no larger share. */
 static void test_next_after_idling(void)
 {
 	const struct sim_work seldom = {

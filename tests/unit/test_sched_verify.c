@@ -43,7 +43,7 @@ static const char *check_long_slice(
 	if (s->gpus[g].n_guard_long > 0) {
 		return "a long slice beside one who is owed";
 	}
-	LIST_FOREACH (u, &s->units, link) {
+	LIST_FOREACH (u, &s->units, entry) {
 		LIST_FOREACH (peer, &u->members, member) {
 			if (peer != p && (peer->mask & p->mask) != 0 && !peer->params.suspended &&
 				rbt_class_of(rbt_prog_priority(peer)) == RBT_CLASS_LATENCY) {
@@ -139,7 +139,7 @@ static const char *check_prog(
 {
 	const char *why = check_off(p);
 
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS && why == NULL; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS && why == NULL; g++) {
 		if ((p->mask & UINT32_C(1) << g) == 0) {
 			why = p->decision.slice_us[g] != 0 ||
 					      (p->decision.short_copies >> g & 1) != 0
@@ -151,7 +151,7 @@ static const char *check_prog(
 		why = why == NULL ? check_copies(s, p, g, &tallies[g]) : why;
 		if (p->unit->role != RBT_ROLE_NONE) {
 			count_wishes(p, g, &tallies[g]);
-			tallies[g].n_reserve[p->unit->level] += p->is_holding;
+			tallies[g].n_reserve[p->unit->level] += p->is_reserving;
 		}
 	}
 	return why;
@@ -326,14 +326,14 @@ static const char *check_gpu(const struct rbt_sched *s, uint32_t g, const struct
 
 const char *sched_verify(const struct rbt_sched *s)
 {
-	struct tally tallies[RBT_SCHED_MAX_GPUS];
+	struct tally tallies[RBT_MAX_GPUS];
 	const struct rbt_sched_unit *u;
 	const struct rbt_sched_prog *p;
 	const char *why = NULL;
 	uint32_t used = 0;
 
 	memset(tallies, 0, sizeof(tallies));
-	LIST_FOREACH (u, &s->units, link) {
+	LIST_FOREACH (u, &s->units, entry) {
 		const char *unit_why = check_unit(s, u, tallies);
 		why = why == NULL ? unit_why : why;
 		used |= u->mask;
@@ -342,7 +342,7 @@ const char *sched_verify(const struct rbt_sched *s)
 			why = why == NULL ? prog_why : why;
 		}
 	}
-	for (uint32_t g = 0; g < RBT_SCHED_MAX_GPUS && why == NULL; g++) {
+	for (uint32_t g = 0; g < RBT_MAX_GPUS && why == NULL; g++) {
 		/* The others cannot have anything: it would be somebody's. */
 		why = (used & UINT32_C(1) << g) != 0 ? check_gpu(s, g, &tallies[g]) : NULL;
 	}

@@ -7,7 +7,7 @@
 
 #include "test_shim_world.h"
 
-static void asleep_without_priority(void)
+static void asleep_without_a_word(void)
 {
 	world_start(NULL, NULL, "1");
 	make_client(CLIENT, 0);
@@ -15,38 +15,41 @@ static void asleep_without_priority(void)
 	CHECK(world.n_calls == 3);
 }
 
+/* Of version 0.1.0, whose variables other programs may have set. */
 static void asleep_with_nonsense(void)
 {
-	world_start("16", NULL, "1");
+	world_start(NULL, NULL, "1");
+	setenv("RUBATO_PRIORITY", "16", 1);
 	make_client(CLIENT, 0);
 	CHECK(shim_peek() == NULL);
 }
 
-static void asleep_with_words(void)
+static void reads_the_old_environment(void)
 {
-	world_start("-1", NULL, "1");
+	world_start(NULL, NULL, "1");
+	setenv("RUBATO_PRIORITY", "3", 1);
 	make_client(CLIENT, 0);
-	CHECK(shim_peek() == NULL);
+	CHECK(shim_config.active && shim_config.treat.priority == 3);
 }
 
 static void reads_the_environment(void)
 {
 	world_start("3", "/nowhere", "0");
-	setenv(RBT_ENV_TIMESLICE, "70", 1);
-	setenv(RBT_ENV_FORCE, "1", 1);
+	setenv("RUBATO_TREAT_TIMESLICE_US", "70", 1);
+	setenv("RUBATO_TREAT_FORCE", "1", 1);
 	make_client(CLIENT, 0);
-	CHECK(shim_config.active && !shim_config.no_daemon && shim_config.force);
-	CHECK(shim_config.priority == 3);
-	CHECK(shim_config.timeslice_us == 70 && shim_config.wanted_us == 70);
+	CHECK(shim_config.active && !shim_config.no_daemon && shim_config.treat.force == 1);
+	CHECK(shim_config.treat.priority == 3 && shim_config.ignored[0] == '\0');
+	CHECK(shim_config.treat.timeslice_us == 70 && shim_config.wanted_us == 70);
 	CHECK(strcmp(shim_config.socket, "/nowhere") == 0);
 }
 
 static void ignores_a_bad_timeslice(void)
 {
 	world_start("3", NULL, "1");
-	setenv(RBT_ENV_TIMESLICE, "1000000000000", 1);
+	setenv("RUBATO_TREAT_TIMESLICE_US", "1000000000000", 1);
 	make_client(CLIENT, 0);
-	CHECK(shim_config.timeslice_us == 0 && shim_config.wanted_us == 50);
+	CHECK(shim_config.treat.timeslice_us == 0 && shim_config.wanted_us == 50);
 }
 
 static void keeps_the_tree(void)
@@ -340,9 +343,9 @@ static void other_devices_are_not_believed(void)
 int main(void)
 {
 	static const struct test tests[] = {
-		TEST(asleep_without_priority),
+		TEST(asleep_without_a_word),
 		TEST(asleep_with_nonsense),
-		TEST(asleep_with_words),
+		TEST(reads_the_old_environment),
 		TEST(reads_the_environment),
 		TEST(ignores_a_bad_timeslice),
 		TEST(keeps_the_tree),

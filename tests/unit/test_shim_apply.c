@@ -182,6 +182,22 @@ static void unknown_driver_is_not_written_to(void)
 	CHECK(world.n_writes == 0 && lock_gpu(1) >= 0);
 }
 
+/* What is not understood of the environment: once, and in programs with tasks alone. */
+static void ignored_keys_are_named_once(void)
+{
+	char said[1024];
+
+	world_start("8,colour=red", NULL, "1");
+	catch_stderr();
+	make_client(CLIENT, 1);
+	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
+	make_task(CLIENT, TSG(1), NV_ENGINE_TYPE_GRAPHICS);
+	unsigned lines = lines_said(said, sizeof(said));
+	CHECK(lines == 1 &&
+		strcmp(said, "rubato: RUBATO_TREAT: no such key: colour: ignored\n") == 0);
+	CHECK(shim_config.treat.priority == 8);
+}
+
 static void no_driver_version_is_unknown(void)
 {
 	char said[1024];
@@ -196,7 +212,7 @@ static void no_driver_version_is_unknown(void)
 static void force_writes_to_unknown_drivers(void)
 {
 	world_start("2", NULL, "1");
-	setenv(RBT_ENV_FORCE, "1", 1);
+	setenv("RUBATO_TREAT_FORCE", "1", 1);
 	world.driver_version = NULL;
 	make_client(CLIENT, 1);
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
@@ -206,7 +222,7 @@ static void force_writes_to_unknown_drivers(void)
 static void longer_slices_need_no_lock(void)
 {
 	world_start("8", NULL, "1");
-	setenv(RBT_ENV_TIMESLICE, "5000", 1);
+	setenv("RUBATO_TREAT_TIMESLICE_US", "5000", 1);
 	make_client(CLIENT, 1);
 	int fd = lock_gpu(1);
 	make_task(CLIENT, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
@@ -218,7 +234,7 @@ static void longer_slices_need_no_lock(void)
 static void slice_between_the_defaults(void)
 {
 	world_start("8", NULL, "1");
-	setenv(RBT_ENV_TIMESLICE, "1500", 1);
+	setenv("RUBATO_TREAT_TIMESLICE_US", "1500", 1);
 	make_client(CLIENT, 1);
 	int fd = lock_gpu(1);
 	rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
@@ -368,6 +384,7 @@ int main(void)
 		TEST(data_under_that_number_is_not_written_to),
 		TEST(unknown_driver_is_not_written_to),
 		TEST(no_driver_version_is_unknown),
+		TEST(ignored_keys_are_named_once),
 		TEST(force_writes_to_unknown_drivers),
 		TEST(longer_slices_need_no_lock),
 		TEST(slice_between_the_defaults),

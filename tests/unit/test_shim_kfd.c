@@ -260,11 +260,11 @@ static void looks(void)
 	start();
 	uint32_t id = make_queue(KFD_QUEUE_COMPUTE_AQL);
 	int link = await_link();
-	struct rbt_board *b = shim_board_of(table()->kfd.slot);
 	struct rbt_board_watch watch = {0};
 	struct rbt_board_reading r;
 
 	CHECK(say(link, RBT_AGENT_WATCH, 0, 1000) == 1);
+	struct rbt_board *b = shim_board_of(table()->kfd.slot);
 	rbt_board_look(b, &watch, world.clock_ns, &r);
 	CHECK(!r.in_sync && r.n_pending == 0);
 	CHECK(rbt_board_rest(b, &watch) && b->asleep == 1);
@@ -277,7 +277,7 @@ static void looks(void)
 	rbt_board_look(b, &watch, world.clock_ns, &r);
 	CHECK(r.in_sync && r.n_pending == 5 && r.n[RBT_BOARD_LAUNCH] == 5);
 	CHECK(!rbt_board_rest(b, &watch));
-	/* Who waits for its end is woken by that alone. */
+	/* A daemon that waits for its end is woken by that alone. */
 	CHECK(rbt_board_await_sync(b, &watch));
 	pointers[2 * id + 1] = 4;
 	world.clock_ns += RBT_NS_PER_MS;

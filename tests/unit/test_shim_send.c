@@ -28,8 +28,8 @@ static void expect_connection(void)
 {
 	CHECK(daemon_accept());
 	struct received *m = daemon_receive();
-	CHECK(m->type == RBT_MSG_HELLO && m->hello.priority == 2 && m->hello.timeslice_us == 0);
-	CHECK(m->hello.force == 0);
+	CHECK(m->type == RBT_MSG_HELLO && m->hello.loaded_ns == shim_config.loaded_ns);
+	CHECK(m->treat.priority == 2 && m->treat.said == RBT_TREAT_BIT(PRIORITY));
 }
 
 static void expect_record(uint32_t client, uint32_t n_tasks)

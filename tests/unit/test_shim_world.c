@@ -139,10 +139,10 @@ bool shim_raw_is_kfd(int fd)
 }
 
 /* The agent is the test itself. */
-int shim_raw_start_thread(void (*fn)(void *ignored))
+int shim_raw_start_thread(void (*fn)(void))
 {
 	world.n_threads++;
-	return world.no_threads ? -EAGAIN : gettid();
+	return world.no_threads ? -EAGAIN : 0;
 }
 
 static void gpu_path(uint32_t gpu, char *buf, size_t size)
@@ -185,7 +185,7 @@ static void put_env(const char *name, const char *value)
 
 void world_start(const char *priority, const char *socket, const char *no_daemon)
 {
-	char path[128];
+	char path[128], treat[64];
 
 	for (uint32_t gpu = 0; gpu < 4; gpu++) {
 		gpu_path(gpu, path, sizeof(path));
@@ -194,11 +194,13 @@ void world_start(const char *priority, const char *socket, const char *no_daemon
 		close(fd);
 	}
 	snprintf(world.socket_path, sizeof(world.socket_path), "%s/socket", world.dir);
-	put_env(RBT_ENV_PRIORITY, priority);
+	snprintf(treat, sizeof(treat), "priority=%s", priority != NULL ? priority : "");
+	put_env(RBT_ENV_TREAT, priority != NULL ? treat : NULL);
 	put_env(RBT_ENV_SOCKET, socket != NULL && *socket == '\0' ? world.socket_path : socket);
 	put_env(RBT_ENV_NO_DAEMON, no_daemon);
-	put_env(RBT_ENV_TIMESLICE, NULL);
-	put_env(RBT_ENV_FORCE, NULL);
+	put_env("RUBATO_TREAT_TIMESLICE_US", NULL);
+	put_env("RUBATO_TREAT_FORCE", NULL);
+	put_env("RUBATO_PRIORITY", NULL);
 	world.device_fd = memfd_create("nvidiactl", MFD_CLOEXEC);
 	world.kfd_fd = memfd_create("kfd", MFD_CLOEXEC);
 	CHECK(world.device_fd >= 0 && world.kfd_fd >= 0);
@@ -374,8 +376,14 @@ struct received *daemon_receive(void)
 	if (h.type == RBT_MSG_BOARD) {
 		CHECK(n == sizeof(h) && n_fds == 1);
 	} else if (h.type == RBT_MSG_HELLO) {
+		struct rbt_msg_treat treat;
 		CHECK(n == sizeof(m.hello) && n_fds == 0);
 		memcpy(&m.hello, buf, sizeof(m.hello));
+		n = rbt_recv(world.peer, buf, sizeof(buf), fds, &n_fds, MSG_DONTWAIT);
+		CHECK(n == sizeof(treat) && n_fds == 0);
+		memcpy(&treat, buf, sizeof(treat));
+		CHECK(treat.h.type == RBT_MSG_TREAT);
+		CHECK(rbt_treatment_decode(&treat.treat, sizeof(treat.treat), &m.treat) == 0);
 	} else if (h.type == RBT_MSG_CLIENT_GONE) {
 		CHECK(n == sizeof(m.client) && n_fds == 0);
 		memcpy(&m.client, buf, sizeof(m.client));

@@ -120,6 +120,7 @@ struct received {
 	size_t size;
 	int fd; /* -1: none; the test's to close */
 	struct rbt_msg_hello hello;
+	struct rbt_treatment treat; /* of the TREAT that follows a HELLO */
 	struct rbt_msg_client client;
 	struct rbt_msg_record record;
 	struct rbt_task tasks[RBT_RECORD_MAX_TASKS];

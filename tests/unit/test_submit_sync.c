@@ -59,7 +59,7 @@ static struct rbt_board_reading look(struct rbt_board *b)
 static void launch(void)
 {
 	if (!shim_count(RBT_BOARD_LAUNCH)) {
-		shim_count_rest(RBT_BOARD_LAUNCH);
+		shim_count_slow(RBT_BOARD_LAUNCH);
 	}
 }
 
@@ -364,7 +364,7 @@ static void no_wake_is_missed(void)
 {
 	struct rbt_board *b = share();
 	uint64_t begin_ns = rbt_now_ns(), end_ns = begin_ns + 1500 * RBT_NS_PER_MS;
-	uint64_t give_up_ns = begin_ns + 60 * RBT_NS_PER_S; /* on a machine with more to do */
+	uint64_t give_up_ns = begin_ns + 40 * RBT_NS_PER_S; /* on a machine with more to do */
 	const struct timespec patience = {.tv_sec = 5};
 	unsigned n_rests = 0;
 	pthread_t thread;
@@ -381,7 +381,6 @@ static void no_wake_is_missed(void)
 			long r = syscall(SYS_futex, &b->asleep, FUTEX_WAIT, 1, &patience, NULL, 0);
 			CHECK(r == 0 || errno != ETIMEDOUT);
 		}
-		CHECK(b->n_edges >= n_rests);
 	}
 	is_over = true;
 	pthread_join(thread, NULL);
@@ -392,7 +391,7 @@ static void a_synchronisation_wakes(void)
 {
 	struct rbt_board *b = share();
 
-	/* When it returns, whether or not it is the first after a submission; once. */
+	/* When it returns, whether or not it is the first after a submission. */
 	launch();
 	look(b);
 	for (unsigned round = 1; round <= 4; round++) {
@@ -400,11 +399,10 @@ static void a_synchronisation_wakes(void)
 		for (unsigned i = 0; i < round % 3; i++) {
 			launch();
 		}
-		CHECK(b->asleep == RBT_BOARD_AWAITS_SYNC && b->n_edges == round - 1);
+		CHECK(b->asleep == RBT_BOARD_AWAITS_SYNC);
 		synchronise();
-		CHECK(b->asleep == 0 && b->n_edges == round);
+		CHECK(b->asleep == 0);
 		synchronise();
-		CHECK(b->n_edges == round);
 		/* One has returned since the last look. */
 		CHECK(!rbt_board_await_sync(b, &watch) && b->asleep == 0);
 		look(b);
@@ -412,7 +410,7 @@ static void a_synchronisation_wakes(void)
 	/* So does a request that is told; its end is for those who await that. */
 	CHECK(rbt_board_await_sync(b, &watch));
 	shim_request_begin(0);
-	CHECK(b->asleep == 0 && b->n_edges == 5);
+	CHECK(b->asleep == 0);
 	CHECK(rbt_board_await_sync(b, &watch));
 	shim_request_end();
 	CHECK(b->asleep == RBT_BOARD_AWAITS_SYNC);
@@ -443,7 +441,7 @@ static void no_end_is_missed(void)
 {
 	struct rbt_board *b = share();
 	uint64_t begin_ns = rbt_now_ns(), end_ns = begin_ns + 1500 * RBT_NS_PER_MS;
-	uint64_t give_up_ns = begin_ns + 60 * RBT_NS_PER_S;
+	uint64_t give_up_ns = begin_ns + 40 * RBT_NS_PER_S;
 	const struct timespec patience = {.tv_sec = 5};
 	const uint32_t asleep = RBT_BOARD_AWAITS_SYNC;
 	unsigned n_waits = 0;

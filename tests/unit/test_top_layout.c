@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "check.h"
-#include "cli/gpu.h"
 #include "cli/top/canvas.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
@@ -185,7 +184,8 @@ static void make_model(struct top_model *m, unsigned n_gpus)
 		s->daemon = TOP_DAEMON_RUNS;
 		s->n_gpus = n_gpus;
 		for (unsigned g = 0; g < n_gpus; g++) {
-			s->gpus[g].gpu = g;
+			s->gpus[g].index =
+				(uint32_t)rbt_gpu_index(&s->table, RBT_BACKEND_NVIDIA, g);
 			snprintf(s->gpus[g].name, sizeof(s->gpus[g].name), "Card");
 		}
 		for (int p = 0; p < 4; p++) {
@@ -270,7 +270,7 @@ static void test_screen(void)
 	top_canvas_finish(&c);
 	top_ui_key(&ui, &m, TOP_INPUT_END);
 	top_ui_key(&ui, &m, 'N');
-	top_ui_settle(&ui, &m, 10);
+	top_ui_arrange(&ui, &m, 10);
 	top_ui_key(&ui, &m, TOP_INPUT_END);
 	draw(&c, 200, 50, &m, &ui, true);
 	CHECK(shows(&c, "104: a note") && shows(&c, "\u8bad\u7ec3\u6a21\u578b"));
@@ -306,8 +306,8 @@ static void test_many_gpus(void)
 	CHECK(shows(&c, "GPU 15") && !shows(&c, "more GPUs"));
 	top_canvas_finish(&c);
 	/* Another vendor's first is another GPU. */
-	m.gpus[15].gpu = gpu_slot(RBT_BACKEND_AMD, 0);
-	m.rows[1].now.gpus = UINT64_C(1) << m.gpus[15].gpu;
+	m.gpus[15].index = (uint32_t)rbt_gpu_index(&m.table, RBT_BACKEND_AMD, 0);
+	m.rows[1].now.gpus = UINT32_C(1) << m.gpus[15].index;
 	draw(&c, 80, 80, &m, &ui, false);
 	CHECK(shows(&c, "GPU 0    [") && shows(&c, "GPU amd0 [") && shows(&c, " amd0 "));
 	top_canvas_finish(&c);

@@ -373,22 +373,22 @@ static void test_selection_stays_with_its_program(void)
 
 	top_ui_init(&ui);
 	make_five(&m);
-	top_ui_settle(&ui, &m, 3);
+	top_ui_arrange(&ui, &m, 3);
 	CHECK_INT(selected(&ui, &m), 2);
 	/* Nobody has chosen it: the first is selected, whoever that is. */
 	top_ui_key(&ui, &m, 'N');
-	top_ui_settle(&ui, &m, 3);
+	top_ui_arrange(&ui, &m, 3);
 	CHECK_INT(selected(&ui, &m), 1);
 	top_ui_key(&ui, &m, 'P');
-	top_ui_settle(&ui, &m, 3);
+	top_ui_arrange(&ui, &m, 3);
 	top_ui_key(&ui, &m, TOP_INPUT_DOWN);
 	top_ui_key(&ui, &m, TOP_INPUT_DOWN);
 	CHECK_INT(selected(&ui, &m), 3);
 	top_ui_key(&ui, &m, 'N');
-	top_ui_settle(&ui, &m, 3);
+	top_ui_arrange(&ui, &m, 3);
 	CHECK_INT(selected(&ui, &m), 3);
 	top_ui_key(&ui, &m, 'R');
-	top_ui_settle(&ui, &m, 2);
+	top_ui_arrange(&ui, &m, 2);
 	CHECK_INT(selected(&ui, &m), 3);
 	CHECK(ui.selected >= ui.first && ui.selected < ui.first + 2);
 	/* It goes: who takes its place is selected. */
@@ -397,7 +397,7 @@ static void test_selection_stays_with_its_program(void)
 	managed(2, 2, 0, 0);
 	managed(1, 2, 0, 0);
 	end(&m);
-	top_ui_settle(&ui, &m, 2);
+	top_ui_arrange(&ui, &m, 2);
 	CHECK_INT(selected(&ui, &m), 1);
 	top_ui_key(&ui, &m, TOP_INPUT_HOME);
 	CHECK_INT(selected(&ui, &m), 5);
@@ -407,7 +407,7 @@ static void test_selection_stays_with_its_program(void)
 	CHECK_INT(selected(&ui, &m), 2);
 	begin(4 * S);
 	end(&m);
-	top_ui_settle(&ui, &m, 2);
+	top_ui_arrange(&ui, &m, 2);
 	CHECK_INT(selected(&ui, &m), 0);
 	CHECK_INT(top_ui_key(&ui, &m, 'r').wish, TOP_WISH_NOTHING);
 	top_ui_finish(&ui);
@@ -420,7 +420,7 @@ static struct top_action type(struct top_ui *ui, struct top_model *m, const char
 
 	for (; *keys != '\0'; keys++) {
 		a = top_ui_key(ui, m, *keys == '\n' ? TOP_INPUT_ENTER : (uint32_t)*keys);
-		top_ui_settle(ui, m, 5);
+		top_ui_arrange(ui, m, 5);
 	}
 	return a;
 }
@@ -432,7 +432,7 @@ static void test_wishes(void)
 
 	top_ui_init(&ui);
 	make_five(&m);
-	top_ui_settle(&ui, &m, 5);
+	top_ui_arrange(&ui, &m, 5);
 	struct top_action a = type(&ui, &m, "n4\n");
 	CHECK(a.wish == TOP_WISH_RENICE && a.pid == 2 && a.priority == 4 && a.start_time == 1002);
 	a = type(&ui, &m, "nlat\n");
@@ -453,7 +453,7 @@ static void test_wishes(void)
 	CHECK(a.wish == TOP_WISH_SUSPEND && a.pid == 2);
 	CHECK(type(&ui, &m, "r").wish == TOP_WISH_RESUME &&
 		type(&ui, &m, "q").wish == TOP_WISH_QUIT);
-	/* Whom it was asked of, not who is selected when it is answered. */
+	/* The action is about the program of the prompt, not about the one selected later. */
 	type(&ui, &m, "n");
 	ui.has_chosen = true;
 	ui.selected_pid = 5;
@@ -470,11 +470,11 @@ static void test_other_keys(void)
 
 	top_ui_init(&ui);
 	make_five(&m);
-	top_ui_settle(&ui, &m, 5);
+	top_ui_arrange(&ui, &m, 5);
 	type(&ui, &m, "/gram 3");
 	CHECK_INT(ui.n_shown, 1);
 	top_ui_key(&ui, &m, TOP_INPUT_BACKSPACE);
-	top_ui_settle(&ui, &m, 5);
+	top_ui_arrange(&ui, &m, 5);
 	CHECK_INT(ui.n_shown, 5);
 	CHECK(type(&ui, &m, "1\n").wish == TOP_WISH_NOTHING && ui.mode == TOP_MODE_TABLE);
 	CHECK_INT(ui.n_shown, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rubato/kfd.h: what snapshots come to, and all of it in words. */
+/* rubato/kfd.h: statistics over snapshots, and everything as text. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 
 #define OLDEST_KERNEL "1.13 (Linux 6.5)"
 
-/* A list that grows: what is public of it is in the statistics. */
+/* A list that grows. Its public part is in the statistics. */
 struct counts {
 	struct rubato_kfd_count *list; /* owned; sorted by key */
 	uint32_t n, room;
 };
 
 struct running {
-	struct rubato_kfd_stats public; /* the first: a pointer to it is one to all */
+	struct rubato_kfd_stats public; /* first member: pointers to both are equal */
 	struct counts ids, gpus, types;
 	uint64_t sum; /* of queues over samples */
 };
@@ -36,7 +36,7 @@ static int reserve(struct counts *c, uint32_t n)
 	return 0;
 }
 
-/* There is room for one more. */
+/* The caller has made room for one more. */
 static void count(struct counts *c, uint32_t key)
 {
 	uint32_t at = 0, end = c->n;
@@ -140,7 +140,7 @@ bool rubato_kfd_pending(const struct rubato_kfd_queue *q, uint64_t *ret)
 {
 	uint64_t pending = q->write_pointer - q->read_pointer;
 
-	/* Whatever they count, they count no more than bytes. */
+	/* The unit of the pointers varies, but is never smaller than a byte. */
 	if (!q->has_pointers || pending > q->ring_size) {
 		return false;
 	}
@@ -169,9 +169,9 @@ const char *rubato_kfd_strerror(int error)
 		return "it does not use an AMD GPU (KFD does not know it)";
 	case EPERM:
 	case EACCES:
-		return "it may not be debugged by you: be root, or its parent (see ptrace_scope)";
+		return "you may not debug it: that needs root, or its parent (see ptrace_scope)";
 	case EBUSY:
-		return "another debugger has it, or its GPU: end that first";
+		return "another debugger uses it or its GPU: end that debugger first";
 	case ENOTCONN:
 		return "its ROCm runtime has not started: queues can be listed, not suspended";
 	case EIO:

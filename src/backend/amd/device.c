@@ -35,7 +35,8 @@ int rbt_amd_dbg(int kfd, struct kfd_dbg_trap *arg)
 {
 	int r;
 
-	/* Only what is safe to make again: SUSPEND and RESUME are, the ids are as they were. */
+	/* Only calls that are safe to repeat. SUSPEND and RESUME are, because an interrupted call
+	 * leaves the ids as they were. */
 	do {
 		r = ioctl(kfd, KFD_IOC_DBG_TRAP, arg);
 	} while (r < 0 && errno == EINTR);

@@ -96,7 +96,8 @@ static void fill_task(pid_t pid, const struct rbt_amd_queue *q, const struct rbt
 		.kind = q->type == KFD_QUEUE_COMPUTE || q->type == KFD_QUEUE_COMPUTE_AQL
 				? RBT_TASK_COMPUTE
 				: RBT_TASK_COPY,
-		/* Ids count within a process: it stands for the runlist, which is not shown. */
+		/* The pid stands for the runlist, which is not visible: queue ids are unique within
+		 * a process. */
 		.runlist = (uint32_t)pid,
 		.id = q->id,
 		.first_channel = at,
@@ -111,7 +112,8 @@ static int fill_record(pid_t pid, const struct rbt_amd_queue *queues, size_t n,
 {
 	rec->backend = RBT_BACKEND_AMD;
 	rec->client = (uint32_t)pid;
-	/* What acts on a program acts on all of its queues of a kind: nothing is missing. */
+	/* An action reaches all of a program's queues of a kind, so a shortened list loses
+	 * nothing. */
 	n = n < RBT_RECORD_MAX_TASKS ? n : RBT_RECORD_MAX_TASKS;
 	rec->tasks = calloc(n, sizeof(*rec->tasks));
 	rec->channels = calloc(n, sizeof(*rec->channels));
@@ -126,7 +128,7 @@ static int fill_record(pid_t pid, const struct rbt_amd_queue *queues, size_t n,
 	return 0;
 }
 
-/* The program's /dev/kfd. A file that it merely inherited is as good: it only identifies. */
+/* Borrows the program's /dev/kfd. An inherited file will do: it only identifies the program. */
 static int borrow_file(pid_t pid, int pidfd, struct rbt_record *rec)
 {
 	int target_fd = -1;
@@ -156,7 +158,7 @@ static int discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n
 	}
 	*rec = RBT_RECORD_INIT;
 	int r = rbt_pidfd_pid(pidfd) == pid ? 0 : -ESRCH;
-	/* Most processes are not KFD's: that is told by one look. */
+	/* Most processes do not use KFD: one check tells. */
 	r = r < 0 ? r : rbt_amd_process_exists(KFD_SYSFS_PATH, pid) ? 0 : -ENXIO;
 	r = r < 0 ? r : borrow_file(pid, pidfd, rec);
 	r = r < 0 ? r : rbt_amd_topology_read(KFD_SYSFS_PATH, &t);
@@ -165,7 +167,7 @@ static int discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n
 		r = n == 0 ? -ENXIO : fill_record(pid, queues, n, &t, rec);
 	}
 	free(queues);
-	/* What was read after its end may be another's. */
+	/* Data that was read after the process's end may belong to another one. */
 	if (rbt_pidfd_pid(pidfd) != pid) {
 		r = -ESRCH;
 	}
@@ -184,7 +186,7 @@ int rbt_amd_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_
 	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 	int r = discover(pid, pidfd, ret, ret_n);
 
-	/* A process on its way out, or in the middle of exec, is its owner's no more: a moment
+	/* A process that is exiting, or in the middle of exec, is refused to its owner. A moment
 	 * later it is either gone or accessible again. */
 	if (r == -EPERM || r == -EACCES) {
 		r = poll(&p, 1, REFUSED_WAIT_MS) == 1 ? -ESRCH : discover(pid, pidfd, ret, ret_n);

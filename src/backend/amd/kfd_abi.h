@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of the amdgpu driver's /dev/kfd interface that is spoken here, from public facts.
- * Systems ship headers older than the debugger interface (1.13): nothing of theirs is included.
+ * The part of the amdgpu driver's /dev/kfd interface that is used here, from public facts. Systems
+ * ship headers that are older than the debugger interface (1.13), so none of them is included.
  *
- * The driver takes an argument of any size: what the caller's lacks is zero, what it has too much
- * is left alone. So one layout, the newest, serves every version; what is missing in older ones is
- * said beside it.
+ * The driver accepts an argument of any size: missing fields are zero, additional ones are ignored.
+ * So one layout, the newest, works for every version; comments say which fields older versions
+ * lack.
  */
 #ifndef RBT_BACKEND_AMD_KFD_ABI_H
 #define RBT_BACKEND_AMD_KFD_ABI_H
@@ -26,14 +26,14 @@
 #define KFD_MINOR_CAPABILITY2     21u /* the device entry's last two words */
 #define KFD_MINOR_METADATA        22u /* metadata_ring_size */
 #define KFD_MINOR_PROFILER        23u
-#define KFD_MINOR_LATE_RULES      23u  /* who may debug, as Linux 7.2 has it; at the latest */
-#define KFD_MAX_QUEUES            1024 /* of a process, and ids a call */
+#define KFD_MINOR_LATE_RULES      23u  /* the latest version with Linux 7.2's rules on debuggers */
+#define KFD_MAX_QUEUES            1024 /* per process, and ids per call */
 #define KFD_DEVICE_ENTRY_OLD_SIZE 120
 #define KFD_MAX_PERCENTAGE        100
 #define KFD_MAX_PRIORITY          15
-#define KFD_MIN_RING_SIZE         1024 /* smaller ones are brought up to it */
+#define KFD_MIN_RING_SIZE         1024 /* smaller sizes are rounded up to it */
 #define KFD_OLD_APERTURES         7    /* entries of GET_PROCESS_APERTURES */
-#define KFD_ERRNO_NOT_SUPPORTED   524  /* the kernel's own ENOTSUPP reaches user space as it is */
+#define KFD_ERRNO_NOT_SUPPORTED   524  /* the kernel's ENOTSUPP reaches user space unchanged */
 
 struct kfd_version {
 	uint32_t major, minor;
@@ -44,7 +44,7 @@ enum kfd_queue_type {
 	KFD_QUEUE_SDMA = 1,
 	KFD_QUEUE_COMPUTE_AQL = 2,
 	KFD_QUEUE_SDMA_XGMI = 3,
-	KFD_QUEUE_SDMA_BY_ENGINE = 4, /* asks for an engine; reads as SDMA afterwards */
+	KFD_QUEUE_SDMA_BY_ENGINE = 4, /* requests an engine; reads as SDMA afterwards */
 };
 
 struct kfd_create_queue {
@@ -67,7 +67,7 @@ struct kfd_destroy_queue {
 	uint32_t queue_id, pad;
 };
 
-/* Ring base and size are set anew by every call. A percentage of 0 takes the queue off. */
+/* Every call sets ring base and size. A percentage of 0 takes the queue off. */
 struct kfd_update_queue {
 	uint64_t ring_base_address;
 	uint32_t queue_id, ring_size, queue_percentage, queue_priority;
@@ -100,7 +100,7 @@ static_assert(sizeof(struct kfd_apertures_old) == 400, "KFD ABI");
 
 struct kfd_apertures {
 	uint64_t list_ptr;
-	uint32_t n, pad; /* n: room on the way in; with 0, how many there are on the way out */
+	uint32_t n, pad; /* n: room on input; if 0, the number of entries on output */
 };
 
 struct kfd_acquire_vm {
@@ -114,7 +114,7 @@ struct kfd_alloc_memory {
 static_assert(sizeof(struct kfd_alloc_memory) == 40, "KFD ABI");
 #define KFD_ALLOC_VRAM (1u << 0)
 
-/* What is only answered, never asked, here: the software GPU's side. */
+/* Calls that only the software GPU uses, to answer them. */
 struct kfd_set_policy {
 	uint64_t base, size;
 	uint32_t gpu_id, policy, alternate, flags;
@@ -133,7 +133,7 @@ struct kfd_one_event {
 };
 
 struct kfd_event_data {
-	uint64_t last_age, more[3]; /* last_age: of signals, from 1.14 */
+	uint64_t last_age, more[3]; /* last_age: for signals, from 1.14 */
 	uint64_t extension;
 	uint32_t event_id, pad;
 };
@@ -163,7 +163,7 @@ struct kfd_wave_state {
 
 struct kfd_svm {
 	uint64_t start, size;
-	uint32_t op, n_attributes; /* 8 bytes each, behind this */
+	uint32_t op, n_attributes; /* followed by the attributes, 8 bytes each */
 };
 
 struct kfd_profiler {
@@ -225,9 +225,9 @@ enum kfd_dbg_op {
 
 enum kfd_launch_mode { KFD_LAUNCH_NORMAL = 0, KFD_LAUNCH_HALT = 1, KFD_LAUNCH_DEBUG = 3 };
 
-/* Set in the ids that SUSPEND and RESUME give back. */
+/* Set in the ids that SUSPEND and RESUME return. */
 #define KFD_QUEUE_ID_ERROR   (1u << 30) /* the hardware failed */
-#define KFD_QUEUE_ID_INVALID (1u << 31) /* not there, new, or being destroyed */
+#define KFD_QUEUE_ID_INVALID (1u << 31) /* missing, new, or being destroyed */
 #define KFD_QUEUE_ID_MASK    (KFD_QUEUE_ID_ERROR - 1)
 
 /* In units of 1024 clocks, kept in 8 bits. */
@@ -300,13 +300,13 @@ struct kfd_device_entry {
 	uint32_t subsystem_device_id, fw_version, gfx_target_version, simd_count;
 	uint32_t max_waves_per_simd, array_count, simd_arrays_per_engine, num_xcc, capability;
 	uint32_t debug_prop;
-	uint32_t capability2, pad; /* later kernels; the entry is 120 bytes without */
+	uint32_t capability2, pad; /* later kernels; the entry is 120 bytes long without these */
 };
 static_assert(sizeof(struct kfd_device_entry) == 128, "KFD ABI");
 static_assert(
 	offsetof(struct kfd_device_entry, capability2) == KFD_DEVICE_ENTRY_OLD_SIZE, "KFD ABI");
 
-/* What the driver writes at the start of a suspended queue's save area. */
+/* The driver's header at the start of a suspended queue's save area. */
 struct kfd_save_area_header {
 	uint32_t control_stack_offset, control_stack_size, wave_state_offset, wave_state_size;
 	uint32_t debug_offset, debug_size;
@@ -360,7 +360,7 @@ static_assert(KFD_IOC_DBG_TRAP == 0xc0204b26u, "KFD ABI");
 #define KFD_GFX_MES            110000u     /* gfx_target_version from which MES schedules */
 #define KFD_FIRST_RENDER_MINOR 128u
 
-/* Bytes of CREATE_QUEUE's argument before 1.17. */
+/* Size of CREATE_QUEUE's argument before 1.17. */
 #define KFD_CREATE_QUEUE_OLD_SIZE offsetof(struct kfd_create_queue, sdma_engine_id)
 static_assert(KFD_CREATE_QUEUE_OLD_SIZE == 88, "KFD ABI");
 

@@ -19,13 +19,13 @@
 #include "util/time.h"
 
 #define MAX_IOVECS 1024
-/* A ring may be moved, of which nobody tells. */
+/* A ring may be moved without notice, so lists expire. */
 #define LIST_NS RBT_NS_PER_S
 
 struct entry {
 	struct entry *next;
 	struct rbt_amd_session *session;
-	/* What the kernel listed last, and how often queues had come or gone by then. */
+	/* The kernel's last list, and the number of changes of queues by then. */
 	struct kfd_queue_entry *list;
 	uint32_t n_list;
 	uint64_t n_changes, listed_ns;
@@ -33,7 +33,7 @@ struct entry {
 
 struct rubato_kfd {
 	struct rubato_kfd *next;
-	int fd; /* -1 until asked for */
+	int fd; /* -1: not open yet */
 	struct entry *entries;
 	struct rbt_amd_follow follow; /* of sysfs */
 };
@@ -240,8 +240,8 @@ static int make_snapshot(pid_t pid, uint32_t n, struct rubato_kfd_snapshot **ret
 	return 0;
 }
 
-/* Two words a queue, in as few calls as can be. A call ends at the first word that cannot be read:
- * the next one begins behind it. */
+/* Reads two words per queue, in as few calls as possible. A call ends at the first word that cannot
+ * be read: the next call begins behind it. */
 static void read_pointers(struct rubato_kfd_snapshot *snap)
 {
 	uint64_t words[MAX_IOVECS] = {0};
@@ -268,7 +268,7 @@ static void read_pointers(struct rubato_kfd_snapshot *snap)
 			struct rubato_kfd_queue *q = &snap->queues[(at + i) / 2];
 			if ((at + i) % 2 == 0) {
 				q->write_pointer = words[i];
-				q->has_pointers = 2; /* half of them */
+				q->has_pointers = 2; /* only one of the two so far */
 			} else {
 				q->read_pointer = words[i];
 				q->has_pointers = q->has_pointers == 2;
@@ -281,7 +281,7 @@ static void read_pointers(struct rubato_kfd_snapshot *snap)
 	}
 }
 
-/* The kernel is asked again only when queues have come or gone: the pointers are in the target. */
+/* The kernel is asked again only if queues have come or gone: the pointers are in the target. */
 static int list_attached(struct entry *e)
 {
 	uint64_t n_changes = rbt_amd_session_changes(e->session);
@@ -343,7 +343,7 @@ static int snapshot_sysfs(struct rubato_kfd *kfd, pid_t pid, struct rubato_kfd_s
 	int r = rbt_amd_follow(KFD_SYSFS_PATH, pid, &kfd->follow);
 
 	if (r == -ENXIO) {
-		/* No such process, or none of KFD's? */
+		/* Distinguishes a missing process from one that does not use KFD. */
 		int pidfd = rbt_pidfd_open(pid);
 		rbt_close(&pidfd);
 		return pidfd == -ESRCH || pidfd == -EINVAL ? -ESRCH : -ENXIO;
@@ -388,7 +388,7 @@ int rubato_kfd_monitor(struct rubato_kfd *kfd, pid_t pid, double duration_s, dou
 		struct rubato_kfd_snapshot *snap;
 		int r = rubato_kfd_snapshot_take(kfd, pid, &snap);
 		if (r < 0) {
-			/* That the process ends is how it ends. */
+			/* The end of the process is a regular end of the samples. */
 			return !first && (r == -ESRCH || r == -ENXIO) ? 0 : r;
 		}
 		first = false;
@@ -404,7 +404,7 @@ int rubato_kfd_monitor(struct rubato_kfd *kfd, pid_t pid, double duration_s, dou
 		if (next_ns >= end_ns || now_ns >= end_ns) {
 			return 0;
 		}
-		/* Samples that are late are left out, not made up for. */
+		/* Late samples are skipped, not made up for. */
 		next_ns = next_ns < now_ns ? now_ns : next_ns;
 		struct timespec until = {.tv_sec = (time_t)(next_ns / RBT_NS_PER_S),
 			.tv_nsec = (long)(next_ns % RBT_NS_PER_S)};

@@ -13,35 +13,37 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* The agent needs a turn on a processor, and a call a queue. */
+/* The agent needs a processor, and one call per queue. */
 #define REPLY_NS (300 * RBT_NS_PER_MS)
-/* Until it is renewed. */
+/* The time until a suspend must be renewed. */
 #define LEASE_NS (2 * RBT_NS_PER_S)
 
-/* One that has not answered is not waited for again, until it has said something: everybody else
- * would wait with us, each time (a program that is stopped, in turns with others). */
+/* An agent that has not answered is not waited for again until it has sent something. Otherwise all
+ * other programs would wait with us each time (a stopped program that takes turns with others,
+ * say). */
 #define MAX_SILENT 64
 #define PROBE_NS   RBT_NS_PER_S
 
 struct silent {
-	ino_t ino; /* of the socket; 0: nobody */
+	ino_t ino; /* of the socket; 0: unused */
 	uint64_t probe_ns;
 };
 static struct silent silent[MAX_SILENT];
-static pthread_mutex_t silent_lock = PTHREAD_MUTEX_INITIALIZER; /* over all of these */
+static pthread_mutex_t silent_lock = PTHREAD_MUTEX_INITIALIZER; /* protects all of these */
 
-/* Programs often fall silent together (a job is stopped): after the first, its user's others are
- * waited for less. Not other users': nobody can make them late. */
+/* Programs often fall silent together (a job is stopped). After the first, other programs of the
+ * same user are waited for less. Other users are not affected. */
 #define IMPATIENT_NS (50 * RBT_NS_PER_MS)
 #define IMPATIENT_S  1
 #define MAX_USERS    16
 
 static struct {
 	uid_t uid;
-	uint64_t until_ns; /* 0: nobody */
+	uint64_t until_ns; /* 0: unused */
 } impatient[MAX_USERS];
 
-/* Daemon and hand may speak on the same socket, one after the other: each knows its own answers. */
+/* Daemon and hand may use the same socket, one after the other: the number tells whose answer it
+ * is. */
 static uint32_t next_seq(void)
 {
 	static _Atomic uint32_t n;
@@ -63,7 +65,7 @@ static int put(const struct rbt_record *rec, const struct rbt_agent_request *req
 	return n < 0 ? translate(errno) : 0;
 }
 
-/* 1 with an answer, 0 when there is none, or -errno. */
+/* 1 with an answer, 0 if there is none, or -errno. */
 static int take(const struct rbt_record *rec, struct rbt_agent_reply *ret)
 {
 	struct rbt_agent_reply reply;
@@ -99,7 +101,8 @@ static struct silent *find_silent(ino_t ino)
 	return NULL;
 }
 
-/* Of the program, which is the client. The socket does not tell: a porter may have made it. */
+/* The user of the program, whose pid is the client. The socket does not tell: a porter may have
+ * made it. */
 static bool find_user(const struct rbt_record *rec, uid_t *ret)
 {
 	return rbt_proc_uid((pid_t)rec->client, ret) == 0;
@@ -128,7 +131,7 @@ static void lose_patience(uid_t uid)
 {
 	size_t at = 0;
 
-	/* The user's own place, or else that of whoever was late longest ago. */
+	/* The user's own entry, or else the oldest one. */
 	for (size_t i = 0; i < MAX_USERS; i++) {
 		if (impatient[i].uid == uid && impatient[i].until_ns != 0) {
 			at = i;
@@ -152,15 +155,15 @@ static void note_silence(const struct rbt_record *rec)
 		lose_patience(uid);
 	}
 	if (ino != 0 && find_silent(ino) == NULL) {
-		/* The oldest makes room: it costs one more wait. */
+		/* Replaces the oldest entry, which costs one more wait. */
 		silent[next++ % MAX_SILENT] =
 			(struct silent){.ino = ino, .probe_ns = rbt_now_ns() + PROBE_NS};
 	}
 	pthread_mutex_unlock(&silent_lock);
 }
 
-/* Whether it has been waited for in vain, and has not answered anything since. Its answers may have
- * gone to whoever speaks on the same socket: so it is asked for one now and then. */
+/* Whether the agent was waited for in vain, and has not answered since. Another process on the same
+ * socket may have taken its answers: so it is asked for one now and then. */
 static bool is_silent(const struct rbt_record *rec)
 {
 	struct rbt_agent_request probe = {.magic = RBT_AGENT_MAGIC, .op = RBT_AGENT_RESUME};
@@ -171,7 +174,7 @@ static bool is_silent(const struct rbt_record *rec)
 	pthread_mutex_lock(&silent_lock);
 	struct silent *s = find_silent(identity(rec));
 	if (s != NULL && take(rec, &reply) != 0) {
-		/* It speaks, or is gone. */
+		/* It answers again, or is gone. */
 		*s = (struct silent){0};
 	} else if (s != NULL) {
 		ret = true;
@@ -184,7 +187,7 @@ static bool is_silent(const struct rbt_record *rec)
 	return ret;
 }
 
-/* Others' answers, which nobody has waited for, are passed over. */
+/* Answers to earlier calls that were not waited for are skipped. */
 static int await(const struct rbt_record *rec, uint32_t seq)
 {
 	uint64_t until_ns = rbt_now_ns() + patience_ns(rec);
@@ -203,7 +206,7 @@ static int await(const struct rbt_record *rec, uint32_t seq)
 			return r;
 		}
 		if (r == 1 && reply.seq == seq) {
-			/* Whatever it says, an errno. */
+			/* The answer is untrusted: only an errno is accepted. */
 			return reply.error > 0 || reply.error < -4095 ? -EBADMSG : reply.error;
 		}
 	}
@@ -229,13 +232,13 @@ int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds)
 	struct rbt_agent_request undo = {
 		.magic = RBT_AGENT_MAGIC, .op = RBT_AGENT_RESUME, .kinds = kinds};
 
-	/* A resume is said all the same: it is to be the last that it hears. */
+	/* A resume is sent all the same, so that it is the last order that the agent gets. */
 	if (is_silent(rec)) {
 		return -ETIMEDOUT;
 	}
 	int r = ask(rec, RBT_AGENT_SUSPEND, kinds, rbt_now_ns() + LEASE_NS);
 
-	/* It may still come to it: then it is to be undone at once. */
+	/* The agent may still carry it out: then it must be undone at once. */
 	if (r == -ETIMEDOUT) {
 		(void)put(rec, &undo);
 	}

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backend's table. A record's client is the process (its pid), a task is a queue: handle and
- * channel are the queue's id, the subdevice is KFD's id of the GPU. Records are made from sysfs;
- * their file is the program's /dev/kfd, which serves only to know the program again: the kernel
- * refuses it to everybody else. What is done is done through a debug session, which lives from the
- * first suspend of a program to a while after its last resume.
+ * The backend's table. A record's client is the process (its pid). A task is a queue: handle and
+ * channel are the queue's id, the subdevice is KFD's id of the GPU. Records are made from sysfs.
+ * Their file is the program's /dev/kfd, which only serves to recognise the program: the kernel
+ * refuses it to every other process. Actions go through a debug session, which lives from the first
+ * suspend of a program until a while after its last resume.
  *
- * Records of programs under `rubato run` come from the program itself, with a way to the agent in
- * it, who does it there without a debugger (link.h).
+ * Records of programs under `rubato run` come from the program itself, with a socket to its agent,
+ * which acts inside the program without a debugger (link.h).
  */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,18 +28,18 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* Enabling a debug session costs milliseconds, and turns take a program off many times a second:
- * one that is not used any more stays for a while. */
+/* Starting a debug session costs milliseconds, and turns take a program off many times a second. So
+ * an unused session is kept for a while. */
 #define LINGER_NS (1 * RBT_NS_PER_S)
 
 struct entry {
 	struct entry *next;
 	struct rbt_amd_session *session;
-	uint64_t unused_ns; /* since when; 0: it is used */
+	uint64_t unused_ns; /* 0: it is in use */
 };
 
 static struct entry *entries;
-static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER; /* over all that follows */
+static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER; /* protects everything below */
 static bool has_reaper;
 
 static int check_driver(void)
@@ -74,28 +73,13 @@ static int may_write(uint32_t cap, bool force)
 	return r == -EPROTONOSUPPORT && force ? 0 : r;
 }
 
-/* Not the render node: opening that wakes a GPU that sleeps. */
-static int lock_path(uint32_t gpu, char *buf, size_t size)
-{
-	struct rbt_amd_topology t;
-	int r = rbt_amd_topology_read(KFD_SYSFS_PATH, &t);
-
-	for (uint32_t i = 0; r == 0 && i < t.n; i++) {
-		if (t.gpus[i].number == gpu) {
-			int n = snprintf(buf, size, KFD_SYSFS_PATH "/topology/nodes/%u/properties",
-				t.gpus[i].node);
-			return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
-		}
-	}
-	return r < 0 ? r : -ENODEV;
-}
-
 static bool has_agent(const struct rbt_record *rec)
 {
 	return (rec->flags & RBT_RECORD_AGENT) != 0;
 }
 
-/* Queues have no timeslice that could be set from outside; but whether a task is there is said. */
+/* Queues have no timeslice that can be set from outside; but the result says whether the task
+ * exists. */
 static int no_timeslice(const struct rbt_record *rec, const struct rbt_task *task)
 {
 	int r = has_agent(rec) ? 0 : rbt_amd_find_task(rec, task);
@@ -126,8 +110,8 @@ static uint32_t kinds_of(enum rbt_scope scope)
 	}
 }
 
-/* Whether the record's process is still the one it was made of: a pid may be another's by now. The
- * file is compared where the kernel lets us. */
+/* Whether the record's process is still the same: the pid may be another's by now. The file is
+ * compared if the kernel permits it. */
 static int check_process(const struct rbt_record *rec)
 {
 	int same = rec->target_fd >= 0
@@ -137,7 +121,7 @@ static int check_process(const struct rbt_record *rec)
 	return same == 0 || same == -EBADF || same == -ESRCH ? -ENOENT : 0;
 }
 
-/* 0 when at least one of the record's tasks in scope is there. */
+/* 0 if at least one of the record's tasks in scope exists. */
 static int check_tasks(const struct rbt_record *rec, enum rbt_scope scope)
 {
 	struct rbt_amd_queue *queues = NULL;
@@ -201,7 +185,8 @@ static void remove_entry(struct entry *e)
 	free(e);
 }
 
-/* Ends what has not been used for long enough; returns when to look again, 0: nothing is left. */
+/* Ends sessions that have been unused for long enough; returns the time of the next check, 0: none
+ * is left. */
 static uint64_t reap(uint64_t now_ns)
 {
 	struct entry *next;
@@ -257,7 +242,7 @@ static bool start_reaper(void)
 	return ok;
 }
 
-/* A session that is not used any more ends, after a while; one whose target has gone, at once. */
+/* An unused session ends after a while; the session of a target that is gone ends at once. */
 static void put_entry(struct entry *e, int result)
 {
 	if (result != -ESRCH && rbt_amd_session_is_used(e->session)) {
@@ -271,13 +256,13 @@ static void put_entry(struct entry *e, int result)
 	}
 }
 
-/* The kernel's own words, as the contract has them. */
+/* Translates the kernel's errors to those of backend.h. */
 static int translate(int r)
 {
 	switch (r) {
 	case -ENXIO:
 		return -ENOENT;
-	case -ENOTCONN: /* the runtime is not there: nothing runs that could be suspended */
+	case -ENOTCONN: /* without the runtime nothing runs that could be suspended */
 		return -EAGAIN;
 	default:
 		return r;
@@ -288,13 +273,15 @@ static_assert(
 	(uint32_t)RBT_AMD_COMPUTE == RBT_AGENT_COMPUTE && (uint32_t)RBT_AMD_SDMA == RBT_AGENT_REST,
 	"kinds are the same for both");
 
-static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+/* KFD does not count: is_off is not needed. */
+static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
+	enum rbt_suspend_mode mode)
 {
 	if (has_agent(rec)) {
 		return rbt_amd_link_suspend(rec, kinds_of(scope));
 	}
-	/* What runs gets as long as the device can wait: that is what comes nearest to the end of
-	 * a slice. */
+	/* Running work gets as much time as the device can wait: this comes nearest to the end of a
+	 * slice. */
 	uint32_t grace = mode == RBT_SUSPEND_SCHEDULING_ONLY ? KFD_GRACE_MAX : KFD_GRACE_MIN;
 	struct entry *e;
 	int r = check_process(rec);
@@ -313,7 +300,7 @@ static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspen
 	return translate(r);
 }
 
-/* What a session of ours holds of a process. */
+/* Resumes everything that a session of ours holds in a process. */
 static int release_session(pid_t pid, uint32_t kinds)
 {
 	int r = 0;
@@ -328,15 +315,15 @@ static int release_session(pid_t pid, uint32_t kinds)
 	return r;
 }
 
-static int resume(struct rbt_record *rec, enum rbt_scope scope)
+static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
 {
-	/* Also where there is an agent: it may have come after we attached from outside. */
+	/* Also with an agent, which may have come after we attached from outside. */
 	int r = release_session((pid_t)rec->client, kinds_of(scope));
 
 	if (has_agent(rec)) {
 		return rbt_amd_link_resume(rec, kinds_of(scope));
 	}
-	/* Whatever was not suspended by us is running, or another debugger's business. */
+	/* Queues that we did not suspend are running, or belong to another debugger. */
 	int there = check_tasks(rec, scope);
 	return r < 0 && r != -ESRCH ? translate(r) : there;
 }
@@ -346,7 +333,7 @@ static int preempt_one(struct rbt_amd_session *s, uint32_t id)
 	uint32_t ids[1] = {id};
 	struct kfd_queue_entry *list;
 	uint32_t n;
-	/* Listed first: a queue that is new cannot be taken off. */
+	/* Listed first: a new queue cannot be taken off before that. */
 	int r = rbt_amd_session_snapshot(s, &list, &n);
 
 	if (r < 0) {
@@ -377,7 +364,7 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
 	pthread_mutex_lock(&entries_lock);
 	r = get_entry((pid_t)rec->client, &e);
 	if (r == 0) {
-		/* One that is held is off already. */
+		/* A queue of a held kind is off already. */
 		uint32_t kind = task->kind == RBT_TASK_COMPUTE ? RBT_AMD_COMPUTE : RBT_AMD_SDMA;
 		if ((rbt_amd_session_held(e->session) & kind) == 0) {
 			r = preempt_one(e->session, task->handle);
@@ -419,7 +406,7 @@ static int check_file(const struct rbt_record *rec)
 
 static int renew(const struct rbt_record *rec, uint64_t deadline_ns)
 {
-	/* A session lives as long as we do. */
+	/* A session lasts as long as this process, so it needs no renewal. */
 	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_RENEW, deadline_ns) : 0;
 }
 
@@ -431,7 +418,7 @@ static int set_level(const struct rbt_record *rec, uint32_t level)
 	if (level >= sizeof(levels) / sizeof(levels[0])) {
 		return -EINVAL;
 	}
-	/* From outside, there is no way to. */
+	/* This is impossible from outside. */
 	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_LEVEL, levels[level])
 			      : -EOPNOTSUPP;
 }
@@ -443,7 +430,7 @@ static int unwatch(pid_t pid)
 	pthread_mutex_lock(&entries_lock);
 	struct entry *e = find_entry(pid);
 	if (e != NULL) {
-		r = rbt_amd_session_watch(e->session, -1, 0);
+		r = rbt_amd_session_poll(e->session, -1, 0);
 		put_entry(e, r);
 	}
 	pthread_mutex_unlock(&entries_lock);
@@ -454,7 +441,7 @@ static int watch(const struct rbt_record *rec, int board_fd, uint32_t interval_u
 {
 	struct entry *e;
 
-	/* One from before the agent came is not needed any more. */
+	/* A session from before the agent came is not needed any more. */
 	if (has_agent(rec) || interval_us == 0) {
 		int r = unwatch((pid_t)rec->client);
 		return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_WATCH, interval_us) : r;
@@ -466,7 +453,7 @@ static int watch(const struct rbt_record *rec, int board_fd, uint32_t interval_u
 	pthread_mutex_lock(&entries_lock);
 	r = get_entry((pid_t)rec->client, &e);
 	if (r == 0) {
-		r = rbt_amd_session_watch(e->session, board_fd, interval_us);
+		r = rbt_amd_session_poll(e->session, board_fd, interval_us);
 		put_entry(e, r);
 	}
 	pthread_mutex_unlock(&entries_lock);
@@ -477,11 +464,12 @@ const struct rbt_backend rbt_backend_amd = {
 	.name = "amd",
 	.id = RBT_BACKEND_AMD,
 	.control_node = KFD_PATH,
+	.client_is_pid = true,
+	.is_experimental = true,
 	.probe = rbt_amd_probe,
 	.discover = rbt_amd_discover,
 	.check_driver = check_driver,
 	.may_write = may_write,
-	.lock_path = lock_path,
 	.get_timeslice = get_timeslice,
 	.set_timeslice = set_timeslice,
 	.suspend = suspend,

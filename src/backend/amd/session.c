@@ -23,13 +23,13 @@ static void tell(struct rbt_amd_session *s)
 	(void)!write(s->wake, &one, sizeof(one));
 }
 
-/* On the session's thread: what is to be done, until nothing is. Returns false at the end. */
+/* On the session's thread: carries out jobs until there are none. Returns false at the end. */
 static bool do_jobs(struct rbt_amd_session *s)
 {
 	bool go_on;
 
 	pthread_mutex_lock(&s->lock);
-	/* One that is done is its owner's again, and may be gone at any moment. */
+	/* A finished job belongs to its owner again, and may be gone at any moment. */
 	struct job *job = s->job != NULL && !s->job->done ? s->job : NULL;
 	go_on = !s->ending;
 	pthread_mutex_unlock(&s->lock);
@@ -56,10 +56,10 @@ static void serve(struct rbt_amd_session *s)
 		};
 		struct timespec wait;
 		uint64_t told, now_ns = rbt_now_ns();
-		uint64_t wait_ns = s->look_ns > now_ns ? s->look_ns - now_ns : 0;
+		uint64_t wait_ns = s->poll_ns > now_ns ? s->poll_ns - now_ns : 0;
 		wait.tv_sec = (time_t)(wait_ns / RBT_NS_PER_S);
 		wait.tv_nsec = (long)(wait_ns % RBT_NS_PER_S);
-		(void)ppoll(fds, 3, s->look_ns == UINT64_MAX || s->gone ? NULL : &wait, NULL);
+		(void)ppoll(fds, 3, s->poll_ns == UINT64_MAX || s->gone ? NULL : &wait, NULL);
 		if (fds[0].revents != 0) {
 			(void)!read(s->wake, &told, sizeof(told));
 		}
@@ -73,7 +73,7 @@ static void serve(struct rbt_amd_session *s)
 		}
 		go_on = do_jobs(s);
 		if (go_on && !s->gone) {
-			watch_look(s, rbt_now_ns());
+			poller_run(s, rbt_now_ns());
 		}
 	}
 }
@@ -104,11 +104,12 @@ static void *run(void *data)
 	if (r == 0) {
 		serve(s);
 	}
-	watch_end(s);
+	poller_end(s);
 	dbg_disable(s);
 	trace_unwatch(s);
 	if (!s->gone) {
-		/* Nothing may be left stopped; the end of this thread lets go of the rest. */
+		/* No thread of the target may stay stopped; the end of this thread releases the
+		 * rest. */
 		trace_handle(s);
 	}
 	return NULL;
@@ -131,8 +132,8 @@ static int found(pid_t pid, int fd, void *data)
 	return 1;
 }
 
-/* Debugging a process makes it one of KFD's: so it is asked first. In a container KFD's list has
- * the pids of the host, and the file alone tells. */
+/* Debugging a process makes it a KFD process, so this is checked first. In a container KFD's list
+ * has the pids of the host, and only the file tells. */
 static int check_target(pid_t pid)
 {
 	if (rbt_amd_process_exists(KFD_SYSFS_PATH, pid)) {
@@ -172,7 +173,7 @@ static int prepare(struct rbt_amd_session *s)
 	return 0;
 }
 
-/* Signals of the process are for its own threads. */
+/* Signals to this process are for its other threads. */
 static int start_thread(struct rbt_amd_session *s)
 {
 	sigset_t all, before;
@@ -192,7 +193,7 @@ int rbt_amd_session_open(pid_t pid, struct rbt_amd_session **ret)
 		return -ENOMEM;
 	}
 	s->pid = pid;
-	s->look_ns = UINT64_MAX;
+	s->poll_ns = UINT64_MAX;
 	s->kfd = s->wake = s->pidfd = s->events[0] = s->events[1] = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
@@ -237,7 +238,7 @@ pid_t rbt_amd_session_pid(const struct rbt_amd_session *s)
 	return s->pid;
 }
 
-/* Has fn called on the session's thread, and returns what it did. */
+/* Runs fn on the session's thread, and returns its result. */
 static int have_done(
 	struct rbt_amd_session *s, int (*fn)(struct rbt_amd_session *s, void *arg), void *arg)
 {
@@ -276,26 +277,26 @@ int rbt_amd_session_snapshot(
 	return have_done(s, do_snapshot, &(struct list_arg){.ret = ret, .ret_n = ret_n});
 }
 
-struct watch_arg {
+struct poll_arg {
 	int board_fd;
 	uint32_t interval_us;
 };
 
-static int do_watch(struct rbt_amd_session *s, void *arg)
+static int do_poll(struct rbt_amd_session *s, void *arg)
 {
-	struct watch_arg *a = arg;
+	struct poll_arg *a = arg;
 
 	if (a->interval_us != 0) {
-		return watch_begin(s, a->board_fd, a->interval_us);
+		return poller_begin(s, a->board_fd, a->interval_us);
 	}
-	watch_end(s);
+	poller_end(s);
 	return 0;
 }
 
-int rbt_amd_session_watch(struct rbt_amd_session *s, int board_fd, uint32_t interval_us)
+int rbt_amd_session_poll(struct rbt_amd_session *s, int board_fd, uint32_t interval_us)
 {
 	return have_done(
-		s, do_watch, &(struct watch_arg){.board_fd = board_fd, .interval_us = interval_us});
+		s, do_poll, &(struct poll_arg){.board_fd = board_fd, .interval_us = interval_us});
 }
 
 struct ids_arg {
@@ -343,17 +344,12 @@ uint64_t rbt_amd_session_changes(const struct rbt_amd_session *s)
 
 static int ask_use(struct rbt_amd_session *s, void *arg)
 {
-	return s->held != 0 || s->watch != NULL;
+	return s->held != 0 || s->poller != NULL;
 }
 
 bool rbt_amd_session_is_used(struct rbt_amd_session *s)
 {
 	return have_done(s, ask_use, NULL) == 1;
-}
-
-static int ask_runtime(struct rbt_amd_session *s, void *arg)
-{
-	return s->runtime_state == KFD_RUNTIME_ENABLED;
 }
 
 int rbt_amd_session_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t grace)
@@ -381,9 +377,4 @@ uint32_t rbt_amd_session_held(struct rbt_amd_session *s)
 	int r = have_done(s, ask_held, NULL);
 
 	return r < 0 ? 0 : (uint32_t)r;
-}
-
-bool rbt_amd_session_has_runtime(struct rbt_amd_session *s)
-{
-	return have_done(s, ask_runtime, NULL) == 1;
 }

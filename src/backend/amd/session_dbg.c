@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session says to the kernel. The rules that are easily broken are said where they are
- * kept. */
+/* The calls of a session to the kernel. Comments mark the rules that are easily broken. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "util/log.h"
 
 #define WATCHED (KFD_EC_QUEUE_NEW | KFD_EC_DEVICE_QUEUE_DELETE | KFD_EC_PROCESS_RUNTIME)
-/* Queues come and go while they are being suspended: after so many looks it is an error. */
+/* Queues come and go while they are being suspended: after so many rounds it is an error. */
 #define HOLD_TRIES    32
 #define HOLD_PAUSE_NS 200000L
 #define FIRST_ROOM    32u
@@ -22,7 +21,7 @@ static struct kfd_dbg_trap operation(const struct rbt_amd_session *s, uint32_t o
 	return (struct kfd_dbg_trap){.pid = (uint32_t)s->pid, .op = op};
 }
 
-/* An error of an operation on a target that has ended meanwhile is that it has ended. */
+/* If the target has ended meanwhile, its end is the error. */
 static int judge(struct rbt_amd_session *s, int r)
 {
 	if (r == -ESRCH || (r < 0 && s->gone)) {
@@ -44,10 +43,10 @@ static void send_runtime_event(struct rbt_amd_session *s)
 }
 
 /*
- * The target may be waiting already, for the answer of a debugger that has died or ended in the
- * middle of the handshake: the kernel keeps no event of that, and nobody else will ever give the
- * answer. So every session begins with one. If nobody waits, the kernel keeps it, and the next
- * handshake has its answer before it asks.
+ * The target may be waiting already, for the answer of a debugger that died in the middle of the
+ * handshake. The kernel keeps no event of that, and no other process will ever answer. So every
+ * session begins with an answer. If the target is not waiting, the kernel keeps the answer for the
+ * next handshake.
  */
 static int enable(struct rbt_amd_session *s, uint64_t watched)
 {
@@ -64,7 +63,7 @@ static int enable(struct rbt_amd_session *s, uint64_t watched)
 	}
 	s->enabled = true;
 	send_runtime_event(s);
-	/* Success says nothing of the GPUs: that is in the state. */
+	/* Success says nothing about the GPUs: their result is in the state. */
 	s->runtime_state = info.state;
 	return info.state == KFD_RUNTIME_BUSY ? -EBUSY : info.state == KFD_RUNTIME_ERROR ? -EIO : 0;
 }
@@ -83,10 +82,10 @@ static void disable(struct rbt_amd_session *s)
 }
 
 /*
- * A target that has begun to wait for an answer would wait for ever. Its event is in the pipe
- * before it waits, and after DISABLE none comes any more: what is in the pipe then came between,
- * and is answered in a session for that alone. The next handshake may have begun in that one: so
- * again, until nothing came.
+ * A target that waits for an answer would wait for ever. Its event is in the pipe before it waits,
+ * and none comes after DISABLE. So an event that is in the pipe then came in between, and is
+ * answered in a session for that purpose. The next handshake may begin during that session: so this
+ * is repeated until no event came.
  */
 void dbg_disable(struct rbt_amd_session *s)
 {
@@ -114,7 +113,7 @@ static int snapshot_into(
 {
 	struct kfd_dbg_trap a = operation(s, KFD_DBG_QUEUE_SNAPSHOT);
 
-	/* A queue that is still "new" cannot be suspended: being listed is what ends that. */
+	/* A queue that is still "new" cannot be suspended: listing it clears that. */
 	a.snapshot.exception_mask = KFD_EC_QUEUE_NEW;
 	a.snapshot.buf_ptr = (uintptr_t)list;
 	a.snapshot.n_entries = room;
@@ -126,7 +125,7 @@ static int snapshot_into(
 	return r;
 }
 
-/* The kernel says how many there are, and fills what there is room for. */
+/* The kernel returns the number of queues, and fills as many entries as there is room for. */
 int dbg_snapshot(struct rbt_amd_session *s, struct kfd_queue_entry **ret, uint32_t *ret_n)
 {
 	struct kfd_queue_entry *list = NULL;
@@ -158,10 +157,10 @@ static uint32_t clamp_grace(uint32_t grace)
 				       : grace;
 }
 
-/* 1 when the kernel may be asked about these, 0 when there is nothing to ask, or negative errno. */
+/* 1 if the call can be made with these ids, 0 if there is nothing to do, or -errno. */
 static int check_ids(const struct rbt_amd_session *s, const uint32_t *ids, uint32_t n)
 {
-	/* Without an array kernels crash (6.12.43); with more ids than this they refuse. */
+	/* Without an array kernels crash (6.12.43); they refuse more ids than this. */
 	if (n == 0 || ids == NULL) {
 		return 0;
 	}
@@ -205,7 +204,7 @@ uint32_t rbt_amd_kind(uint32_t queue_type)
 		       : RBT_AMD_SDMA;
 }
 
-/* The ids of these kinds, as the kernel has them now; the array is new for every call, because the
+/* The ids of these kinds, as the kernel has them now. The array is new for every call, because the
  * kernel leaves its bits in it. */
 static int list_ids(struct rbt_amd_session *s, uint32_t kinds, uint32_t *ids, uint32_t *ret_n)
 {
@@ -226,7 +225,7 @@ static int list_ids(struct rbt_amd_session *s, uint32_t kinds, uint32_t *ids, ui
 	return 0;
 }
 
-/* What the bits of n ids come to: 0, -EIO, or -EAGAIN when queues were new, or on their way out. */
+/* The result for n ids: 0, -EIO, or -EAGAIN if queues were new or being destroyed. */
 static int judge_ids(const uint32_t *ids, uint32_t n)
 {
 	int r = 0;
@@ -253,7 +252,7 @@ static int hold_now(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace)
 		if (r == 0) {
 			r = dbg_suspend(s, ids, n, grace);
 		}
-		/* How many obeyed is no error; which did not is in the ids. */
+		/* A smaller count is no error; the ids say which did not obey. */
 		r = r < 0 ? r : judge_ids(ids, n);
 	}
 	return r;
@@ -277,7 +276,7 @@ int dbg_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace)
 	int r = hold_now(s, kinds, grace);
 
 	if (r < 0) {
-		/* What was not held before must not stay. */
+		/* Kinds that were not held before must not stay off. */
 		if ((kinds & ~before) != 0) {
 			(void)dbg_release(s, kinds & ~before);
 		}
@@ -289,7 +288,7 @@ int dbg_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace)
 	return 0;
 }
 
-/* The target waits in its start, or end, until this is said. */
+/* The target waits in its start, or end, for this answer. */
 static void answer_runtime(struct rbt_amd_session *s)
 {
 	struct kfd_dbg_trap info = operation(s, KFD_DBG_QUERY_EXCEPTION_INFO);
@@ -314,7 +313,7 @@ void dbg_take_events(struct rbt_amd_session *s)
 	}
 	for (;;) {
 		struct kfd_dbg_trap a = operation(s, KFD_DBG_QUERY_EVENT);
-		/* The runtime's stays until it has been read. */
+		/* The runtime's event stays until it has been read. */
 		a.event.exception_mask = ~KFD_EC_PROCESS_RUNTIME;
 		if (rbt_amd_dbg(s->kfd, &a) < 0) {
 			break;
@@ -324,9 +323,9 @@ void dbg_take_events(struct rbt_amd_session *s)
 		}
 		new_queues |= (a.event.exception_mask & KFD_EC_QUEUE_NEW) != 0;
 		s->n_changes++;
-		watch_changed(s);
+		poller_changed(s);
 	}
-	/* A queue made after a suspend runs. */
+	/* A queue that is made after a suspend runs, and must be suspended, too. */
 	if (new_queues && s->held != 0) {
 		int r = hold_now(s, s->held, s->grace);
 		if (r < 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside a session. All but what is said to be under the lock belongs to the session's thread. */
+/* Internals of a session. Fields belong to the session's thread unless they are under the lock. */
 #ifndef RBT_BACKEND_AMD_SESSION_IMPL_H
 #define RBT_BACKEND_AMD_SESSION_IMPL_H
 
@@ -18,22 +18,22 @@ struct job {
 
 struct rbt_amd_session {
 	pid_t pid;
-	bool is_child;        /* of this process: its exit status is not ours to take */
-	int kfd, wake, pidfd; /* wake: an eventfd; jobs, stops and the end are told by it */
-	int events[2];        /* the kernel writes a byte; an eventfd would not take one */
+	bool is_child;        /* a child of this process: its exit status is not ours to take */
+	int kfd, wake, pidfd; /* wake: an eventfd for jobs, stops and the end */
+	int events[2];        /* a pipe: the kernel writes one byte, which an eventfd refuses */
 	uint32_t runtime_state;
-	uint32_t room;        /* for so many queues a snapshot is made ready */
+	uint32_t room;        /* room of the next snapshot, in queues */
 	uint32_t held, grace; /* RBT_AMD_* */
-	bool enabled, gone;   /* gone: the target */
+	bool enabled, gone;   /* gone: the target has ended */
 	_Atomic uint64_t n_changes;
-	struct watch *watch; /* session_watch.c's; NULL: none */
-	uint64_t look_ns;    /* when it is to look next; UINT64_MAX: never */
+	struct poller *poller; /* session_poll.c's; NULL: none */
+	uint64_t poll_ns;      /* time of the next poll; UINT64_MAX: never */
 	pthread_t thread;
-	/* Blocks until the target stops or ends, and tells. */
+	/* Blocks until the target stops or ends, and reports it. */
 	pthread_t watcher;
 	bool has_watcher;
 	sem_t handled;
-	pthread_mutex_t lock; /* over the following */
+	pthread_mutex_t lock; /* protects the following */
 	pthread_cond_t changed;
 	struct job *job;
 	bool ending, started;
@@ -48,23 +48,23 @@ int dbg_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t g
 int dbg_resume(struct rbt_amd_session *s, uint32_t *ids, uint32_t n);
 int dbg_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace);
 int dbg_release(struct rbt_amd_session *s, uint32_t kinds);
-/* Takes all events that are there, and answers them. */
+/* Takes all pending events, and answers them. */
 void dbg_take_events(struct rbt_amd_session *s);
 
-/* session_watch.c, on the session's thread. 0 or -errno. */
-int watch_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
-void watch_end(struct rbt_amd_session *s);
+/* session_poll.c, on the session's thread. 0 or -errno. */
+int poller_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us);
+void poller_end(struct rbt_amd_session *s);
 /* Queues have come or gone. */
-void watch_changed(struct rbt_amd_session *s);
-/* Looks, if it is time. */
-void watch_look(struct rbt_amd_session *s, uint64_t now_ns);
+void poller_changed(struct rbt_amd_session *s);
+/* Polls, if it is time. */
+void poller_run(struct rbt_amd_session *s, uint64_t now_ns);
 
 /* session_trace.c: ptrace, on the session's thread. */
 int trace_seize(struct rbt_amd_session *s);
 /* Starts the watcher. 0 or -errno. */
 int trace_watch(struct rbt_amd_session *s);
 void trace_unwatch(struct rbt_amd_session *s);
-/* Passes on what the target stopped for; sets `gone`. */
+/* Handles the target's stops and passes its signals on; sets `gone`. */
 void trace_handle(struct rbt_amd_session *s);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ptrace side. Only the target's first thread is seized: that is the one the kernel looks at,
- * and the others are left alone. Detaching is left to the end of the session's thread: the kernel
- * then lets the target go without stopping it, while PTRACE_DETACH wants it stopped first, which
- * makes some of its system calls fail with EINTR.
+ * The ptrace side. Only the target's first thread is seized: it is the one that the kernel checks,
+ * and the others are left alone. The end of the session's thread detaches: the kernel then releases
+ * the target without stopping it. PTRACE_DETACH would need it stopped first, which makes some of
+ * its system calls fail with EINTR.
  */
 #include <errno.h>
 #include <signal.h>
@@ -59,14 +59,15 @@ int trace_seize(struct rbt_amd_session *s)
 		}
 		tracer = status_number(s->pid, "\nTracerPid:");
 		if (tracer <= 0) {
-			/* Refused; or let go this very moment. */
+			/* Refused, or just released. */
 			if (i > 0) {
 				continue;
 			}
 			return -EPERM;
 		}
-		/* A thread of ours, of a session that has just ended, may still have it: a thread
-		 * is joined a moment before the kernel lets its targets go. */
+		/* The thread of a session of ours that has just ended may still trace the target:
+		 * pthread_join() returns a moment before the kernel releases the thread's
+		 * targets. */
 		if (status_number(tracer, "\nTgid:") != getpid() && !is_dead(tracer)) {
 			return -EBUSY;
 		}
@@ -81,7 +82,7 @@ static void *watch(void *data)
 	uint64_t one = 1;
 	siginfo_t info = {0};
 
-	/* Left for the session's thread, who alone may handle it. */
+	/* Left for the session's thread, which alone may handle it. */
 	while (waitid(P_PID, (id_t)s->pid, &info, WSTOPPED | WEXITED | WNOWAIT | __WALL) == 0 ||
 		errno == EINTR) {
 		(void)!write(s->wake, &one, sizeof(one));
@@ -121,7 +122,7 @@ static bool is_stop_signal(int number)
 	return number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU;
 }
 
-/* As if nobody were tracing: a signal is delivered, a stopped process stays stopped. */
+/* As if the target were not traced: a signal is delivered, a stopped process stays stopped. */
 static void pass_on(struct rbt_amd_session *s, int status)
 {
 	int number = WSTOPSIG(status);
@@ -152,7 +153,7 @@ void trace_handle(struct rbt_amd_session *s)
 		if (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED ||
 			info.si_code == CLD_DUMPED) {
 			s->gone = true;
-			/* Its parent learns of it only when we have. */
+			/* The target's parent learns of its end only after its tracer. */
 			if (!s->is_child) {
 				(void)waitpid(s->pid, &status, __WALL | WNOHANG);
 			}

@@ -72,7 +72,7 @@ void rbt_amd_parse_properties(const char *text, struct rbt_amd_gpu *gpu)
 		(unsigned)(location & 7));
 }
 
-/* 1 when the node is a GPU, 0 when it is not, or -errno. */
+/* 1 if the node is a GPU, 0 if it is not, or -errno. */
 static int read_node(const char *root, uint32_t node, struct rbt_amd_gpu *ret)
 {
 	struct rbt_amd_gpu gpu = {.node = node, .number = node};
@@ -87,7 +87,7 @@ static int read_node(const char *root, uint32_t node, struct rbt_amd_gpu *ret)
 	gpu.gpu_id = (uint32_t)id;
 	snprintf(path, sizeof(path), "%s/topology/nodes/%u/properties", root, node);
 	ssize_t n = rbt_read_file(path, text, sizeof(text));
-	/* In a container, the nodes of GPUs that are not its own are there and cannot be read. */
+	/* In a container, the nodes of other containers' GPUs exist but cannot be read. */
 	if (n < 0) {
 		return n == -EPERM || n == -EACCES ? 0 : (int)n;
 	}
@@ -148,7 +148,7 @@ const struct rbt_amd_gpu *rbt_amd_topology_find(
 	return NULL;
 }
 
-/* False when the queue has gone meanwhile. */
+/* False: the queue is gone meanwhile. */
 static bool read_queue(const char *root, pid_t pid, uint32_t id, struct rbt_amd_queue *ret)
 {
 	static const char *const names[] = {"gpuid", "size", "type"};
@@ -174,7 +174,7 @@ static int by_id(const void *a, const void *b)
 	return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Sorted, as lists are returned. */
+/* The list is sorted. */
 static bool is_known(const struct rbt_amd_queue *known, size_t n, uint32_t id, uint64_t inode,
 	struct rbt_amd_queue *ret)
 {
@@ -260,7 +260,7 @@ int rbt_amd_follow(const char *root, pid_t pid, struct rbt_amd_follow *f)
 		rewinddir(f->dir);
 		n = list_queues(root, f, list);
 	}
-	/* Empty: or the directory is that of a process which has gone. */
+	/* An empty list may also be the directory of a process that is gone. */
 	if (r == 0 && n == 0) {
 		r = open_queues(root, pid, f);
 		n = r == 0 ? list_queues(root, f, list) : 0;
@@ -276,7 +276,7 @@ int rbt_amd_follow(const char *root, pid_t pid, struct rbt_amd_follow *f)
 	return 0;
 }
 
-/* Opened, not asked after: the software GPU answers opens alone. */
+/* By opening it, not by access(): the software GPU answers opens only. */
 bool rbt_amd_process_exists(const char *root, pid_t pid)
 {
 	char path[MAX_PATH];

@@ -9,17 +9,17 @@
 #include "backend/nvidia/ops.h"
 #include "backend/nvidia/rm.h"
 
-/* Handles asked for whether the scan saw them or not: contexts are made early, so their handles are
- * low. A question costs 3 µs, and one about a handle that is not there is quiet. */
+/* Handles that are always queried, whether the scan saw them or not: contexts are made early, so
+ * their handles are low. A query costs 3 µs, and one about an absent handle writes no log line. */
 #define DENSE_HANDLES 0x1000u
-/* So many absent in a row end the dense range: 3 ms instead of 12. */
+/* This many absent handles in a row end the dense range: 3 ms instead of 12. */
 #define DENSE_GAP 0x400u
-/* Questions about handles that only the scan saw. */
+/* The most queries about handles that only the scan saw. */
 #define MAX_SCANNED 4096
-/* Handles are given out in order, so a context's lie together: around each object that matters so
- * many are asked for on either side, in case the scan saw only some. */
+/* RM gives out handles in order, so a context's handles lie together. Around each relevant object,
+ * this many handles are queried on either side, because the scan may have seen only some. */
 #define SURROUNDINGS 64u
-/* Questions altogether: some 50 ms. */
+/* The most queries altogether: some 50 ms. */
 #define MAX_QUESTIONS 16384
 #define MAX_OBJECTS   MAX_QUESTIONS
 
@@ -31,7 +31,7 @@ struct objects {
 	int fd;
 	uint32_t client;
 	uint32_t questions;
-	uint64_t *asked; /* owned; a bit for each handle number */
+	uint64_t *asked; /* owned; one bit per handle number */
 	size_t n;
 	struct object list[MAX_OBJECTS];
 };
@@ -44,7 +44,7 @@ int rbt_nv_client_is_here(int fd, uint32_t client)
 	if (r < 0) {
 		return r;
 	}
-	/* The client answered, even if it does not know itself as an object. */
+	/* The client exists if it answers, even if it does not know itself as an object. */
 	return status == NV_OK || status == NV_ERR_OBJECT_NOT_FOUND;
 }
 
@@ -55,7 +55,7 @@ static bool is_wanted(uint32_t hclass)
 	       nv_class_is_copy(hclass);
 }
 
-/* Whether the question is new; it counts as asked from then on. */
+/* Whether the handle has not been queried yet; it counts as queried from then on. */
 static bool is_new_question(struct objects *objs, uint32_t handle)
 {
 	uint32_t n = handle & ~NV_OBJECT_HANDLE_MASK;
@@ -68,8 +68,8 @@ static bool is_new_question(struct objects *objs, uint32_t handle)
 	return true;
 }
 
-/* 1 when the handle is an object's, 0 when not (or asked before), or -errno. Objects that matter
- * are kept. */
+/* 1 if the handle is an object's, 0 if not (or queried before), or -errno. Keeps relevant
+ * objects. */
 static int ask(struct objects *objs, uint32_t handle)
 {
 	struct object o = {.handle = handle};
@@ -84,7 +84,8 @@ static int ask(struct objects *objs, uint32_t handle)
 		return r;
 	}
 	if (status != NV_OK) {
-		/* A client that vanishes meanwhile must not be asked thousands of times more. */
+		/* If the client vanishes meanwhile, thousands of further queries must not
+		 * follow. */
 		return status == NV_ERR_INVALID_CLIENT ? -ENXIO : 0;
 	}
 	if (!is_wanted(o.hclass)) {
@@ -117,7 +118,7 @@ static int ask_scanned(struct objects *objs, const struct rbt_nv_scan *scan)
 	return r < 0 ? r : 0;
 }
 
-/* The list grows while it is walked: what is found has surroundings too. */
+/* The list grows while it is walked: new objects have surroundings too. */
 static int ask_surroundings(struct objects *objs)
 {
 	for (size_t i = 0; i < objs->n; i++) {
@@ -159,8 +160,8 @@ static uint32_t subdevice_of(const struct objects *objs, uint32_t device)
 	return 0;
 }
 
-/* Engine objects stand below the channels they are reached through. Compute groups of libcuda also
- * have copy engines, so one compute engine decides. */
+/* Engine objects are below their channels. Compute groups of libcuda also have copy engines, so one
+ * compute engine decides. */
 static enum rbt_task_kind kind_of(const struct objects *objs, const uint32_t *channels, size_t n)
 {
 	enum rbt_task_kind kind = RBT_TASK_OTHER;
@@ -229,7 +230,7 @@ static void read_timeslice(const struct objects *objs, struct rbt_task *task)
 		return;
 	}
 	task->own_timeslice_us = slice.timeslice_us;
-	/* The last that libcuda does to a compute task is to set its slice. */
+	/* Setting the slice is the last thing that libcuda does to a compute task. */
 	if (task->kind == RBT_TASK_COMPUTE && slice.timeslice_us == NV_DEFAULT_TIMESLICE_US) {
 		task->valid |= RBT_TASK_IS_NEW;
 	}
@@ -237,7 +238,7 @@ static void read_timeslice(const struct objects *objs, struct rbt_task *task)
 	rbt_nv_check_own_timeslice(task);
 }
 
-/* What does not fit is left out, and the record says so. */
+/* Tasks beyond the record's room are left out, and the record is marked as partial. */
 static void add_task(const struct objects *objs, const struct object *tsg,
 	const struct nv_card_info *cards, struct rbt_record *rec)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks that a program has named are asked for before they count: RM knows what is there. Each
- * question costs some 3 µs; a context has four tasks.
+ * Checks the tasks that a program has named against RM, which knows what exists. Each query costs
+ * some 3 µs; a context has four tasks.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@ struct inquiry {
 	const struct rbt_record *rec;
 	struct nv_card_info cards[NV_MAX_GPUS];
 	uint32_t n_cards, only_minor;
-	/* The last subdevice asked for: most records have one. */
+	/* The last subdevice queried: most records have one. */
 	uint32_t subdevice, subdevice_parent, gpu;
 	bool has_gpu;
 };
@@ -32,7 +32,7 @@ static int read_cards(struct inquiry *in)
 	return r;
 }
 
-/* 0: nobody's. */
+/* 0: none. */
 static uint32_t parent_of(const struct inquiry *in, uint32_t object)
 {
 	uint32_t status, parent = 0;
@@ -59,12 +59,13 @@ static void ask_subdevice(struct inquiry *in, uint32_t subdevice)
 	for (size_t i = 0; i < NV_MAX_GPUS; i++) {
 		if (in->cards[i].valid && in->cards[i].gpu_id == id.gpu_id) {
 			in->gpu = in->cards[i].minor_number;
-			in->has_gpu = in->gpu < RBT_MAX_GPUS;
+			in->has_gpu = true;
 		}
 	}
 }
 
-/* Through a subdevice of the device that the task is on; without one it can be on the only GPU. */
+/* Finds the GPU through a subdevice of the task's device. Without one, the task can only be on a
+ * machine's only GPU. */
 static bool find_gpu(struct inquiry *in, struct rbt_task *task)
 {
 	if (task->subdevice != 0) {
@@ -77,7 +78,7 @@ static bool find_gpu(struct inquiry *in, struct rbt_task *task)
 	}
 	task->subdevice = 0;
 	task->gpu = in->only_minor;
-	return in->n_cards == 1 && in->only_minor < RBT_MAX_GPUS;
+	return in->n_cards == 1;
 }
 
 static bool is_named_before(const struct rbt_record *rec, uint32_t n, uint32_t handle)
@@ -90,16 +91,16 @@ static bool is_named_before(const struct rbt_record *rec, uint32_t n, uint32_t h
 	return false;
 }
 
-/* A shorter or longer slice than RM or libcuda ever choose is some scheduler's, or was left behind
- * by one that died, or its program says so to have it from us: not what the program is to have when
- * it is let go. */
+/* RM and libcuda never choose a slice shorter or longer than this. Such a slice was set or left
+ * behind by a scheduler, or the program lies about it. It is not the program's own, and is not
+ * restored. */
 #define SHORTEST_OWN_TIMESLICE_US 1000
 #define LONGEST_OWN_TIMESLICE_US  4096
 
 void rbt_nv_check_own_timeslice(struct rbt_task *task)
 {
 	bool is_compute = task->kind == RBT_TASK_COMPUTE;
-	/* Other tasks keep RM's slice: libcuda sets only that of compute tasks. */
+	/* Tasks of other kinds have RM's slice: libcuda sets only that of compute tasks. */
 	uint64_t shortest_us = is_compute ? SHORTEST_OWN_TIMESLICE_US : NV_DEFAULT_TIMESLICE_US;
 
 	if ((task->valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0 &&
@@ -110,7 +111,7 @@ void rbt_nv_check_own_timeslice(struct rbt_task *task)
 	}
 }
 
-/* 1 for a task, 0 when there is none, or -errno when RM does not say. */
+/* 1 for a task, 0 if there is none, or -errno if RM does not answer. */
 static int ask_task(struct inquiry *in, struct rbt_task *task)
 {
 	struct nv_tsg_info_params info = {0};
@@ -122,7 +123,7 @@ static int ask_task(struct inquiry *in, struct rbt_task *task)
 		task->valid |= RBT_TASK_HAS_ID;
 		return 1;
 	}
-	/* The last two: it is something else. */
+	/* -EINVAL and -EOPNOTSUPP: the object is not a task. */
 	return r == -ENOENT || r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
 }
 
@@ -135,8 +136,8 @@ int rbt_nv_complete(struct rbt_record *rec, pid_t pid)
 	if (rec->n_tasks == 0) {
 		return 0;
 	}
-	/* Asked first, and once: each question to a client that is not there is a line in the
-	 * kernel log. */
+	/* Queried first, and once: each query to an absent client writes a line to the kernel
+	 * log. */
 	int r = rbt_nv_handle_info(
 		rec->fd, rec->client, rec->client, NV_HANDLE_INFO_CLASS, &status, &hclass);
 	r = r == 0 ? read_cards(&in) : r;
@@ -157,7 +158,7 @@ int rbt_nv_complete(struct rbt_record *rec, pid_t pid)
 		}
 	}
 	rec->n_tasks = kept;
-	/* Nothing is left out of a client that is not there, whatever its program has said. */
+	/* A client that does not exist has no missing tasks, whatever its program has said. */
 	rec->flags &= status == NV_ERR_INVALID_CLIENT ? ~(uint32_t)RBT_RECORD_PARTIAL : ~0u;
 	return 0;
 }

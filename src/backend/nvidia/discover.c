@@ -2,10 +2,10 @@
 /*
  * Attach: finds the tasks of a program that was started without us.
  *
- * A client obeys the description it was made on, so the program's own /dev/nvidiactl files are
- * borrowed. RM does not tell which client that is: its handle is looked for in the program's
- * memory, and the best candidates are tried. Every wrong one writes a line to the kernel log, hence
- * all the care in ranking them.
+ * A client obeys the open file description on which it was made, so the program's own
+ * /dev/nvidiactl files are borrowed. RM does not tell which client belongs to a file. So client
+ * handles are searched for in the program's memory, and the best candidates are tried. Every wrong
+ * one writes a line to the kernel log; therefore candidates are ranked with care.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,13 +28,13 @@
 #define MAX_FILES       32
 #define MAX_CANDIDATES  32
 
-/* Wrong clients tried, on one file and on all: lines in the kernel log. */
+/* The most wrong clients tried, per file and in all: each is a line in the kernel log. */
 #define MAX_WRONG_PER_FILE 8
 #define MAX_WRONG          16
 
-/* libcuda's data and the heap are read first, for as long as an attach may take altogether less
- * what RM needs to answer (2.5 GB/s and more: 100 MiB at the least); longer only if that was in
- * vain. Of our own time: a busy machine is no reason not to find anything. */
+/* libcuda's data and the heap are read first, within the time that an attach may take minus that of
+ * RM's answers (2.5 GB/s and more: at least 100 MiB). The scan takes longer only if that found
+ * nothing. The limit is processor time, so that a busy machine does not make attaching fail. */
 #define FIRST_SCAN_NS  (40 * RBT_NS_PER_MS)
 #define MAX_SCAN_NS    RBT_NS_PER_S
 #define MAX_SCAN_BYTES ((uint64_t)4 << 30)
@@ -54,8 +54,8 @@ struct attach {
 	size_t n_files;
 	unsigned wrong;
 	uint32_t top;
-	uint32_t best_neighbours; /* of the first client with tasks; 0 before */
-	bool any_client;          /* with tasks or without */
+	uint32_t best_neighbours; /* of the first client with tasks; 0: none yet */
+	bool any_client;          /* a client was found, with tasks or without */
 	struct nv_card_info cards[NV_MAX_GPUS];
 	struct rbt_nv_memory memory;
 	struct rbt_nv_scan *scan;
@@ -66,9 +66,9 @@ struct attach {
 };
 
 /*
- * A worker forked without exec (a PyTorch data loader, say) inherits its parent's files, and the
- * handles in its memory: but the client is the parent's, and is found there. Contexts do not
- * survive a fork.
+ * A worker that was forked without exec (such as a PyTorch data loader) inherits its parent's
+ * files, and the handles in its memory. But the client is the parent's, and is found there:
+ * contexts do not survive a fork.
  */
 static bool is_inherited(pid_t pid, int target_fd)
 {
@@ -134,7 +134,7 @@ static int compare_files(const void *pa, const void *pb)
 	return a->target_fd - b->target_fd;
 }
 
-/* libcuda opens the file its client lives on before those it takes events from: lowest first. */
+/* Lowest first: libcuda opens the file of its client before those for events. */
 static int borrow_files(struct attach *at)
 {
 	int r = rbt_proc_each_fd(at->pid, NV_CTL_PATH, borrow_file, at);
@@ -149,7 +149,7 @@ static int borrow_files(struct attach *at)
 	return 0;
 }
 
-/* The cards, and the newest client handle there is: that of a client made for the purpose. */
+/* Queries the cards, and finds the newest client handle by making a client. */
 static int ask_driver(struct attach *at)
 {
 	uint32_t client;
@@ -168,14 +168,14 @@ static int ask_driver(struct attach *at)
 	return r;
 }
 
-/* The record gets a file of its own: a description may carry several clients. */
+/* The record gets a copy of the file: one file may carry several clients. */
 static int add_record(struct attach *at, struct file *file, uint32_t client)
 {
 	struct rbt_record rec;
 	int r = rbt_nv_classify(file->fd, client, at->scan, at->cards, &rec);
 
 	if (r == -ENXIO) {
-		return 0; /* NVML, say: it has a client but no tasks */
+		return 0; /* such as NVML: a client without tasks */
 	}
 	if (r < 0) {
 		return r;
@@ -197,7 +197,7 @@ static int add_record(struct attach *at, struct file *file, uint32_t client)
 	return 0;
 }
 
-/* 1 when the candidate is a client of this file and was dealt with, 0 when not, or -errno. */
+/* 1 if the candidate is a client of this file and was handled, 0 if not, or -errno. */
 static int try_on(struct attach *at, struct file *file, const struct rbt_nv_candidate *c)
 {
 	if (file->wrong >= MAX_WRONG_PER_FILE || at->wrong >= MAX_WRONG) {
@@ -228,7 +228,7 @@ static int try_on(struct attach *at, struct file *file, const struct rbt_nv_cand
 	return 1;
 }
 
-/* A description rarely has two clients: files without one are tried first. */
+/* A file rarely has two clients: files without one are tried first. */
 static int try_candidate(struct attach *at, const struct rbt_nv_candidate *c)
 {
 	for (int pass = 0; pass < 2; pass++) {
@@ -255,7 +255,7 @@ static bool was_tried(const struct attach *at, uint32_t handle)
 	return false;
 }
 
-/* Once a client was found, only candidates in comparable company are worth a line in the kernel
+/* After a client was found, only candidates in similar company are worth a line in the kernel
  * log. */
 static bool is_worth_trying(
 	const struct attach *at, const struct rbt_nv_candidate *c, bool without_company)
@@ -290,9 +290,9 @@ static int try_candidates(struct attach *at, bool without_company)
 }
 
 /*
- * Widens the search step by step, and stops at the first that finds a client with tasks. A client
- * without (a monitor's, or of a program that has yet to make a context) ends it before the large
- * mappings are read.
+ * Widens the search step by step until it finds a client with tasks. A client without tasks (a
+ * monitor's, or one of a program that has no context yet) ends the search before the large mappings
+ * are read.
  */
 static int search(struct attach *at)
 {
@@ -328,8 +328,8 @@ static int search(struct attach *at)
 	return at->n_records > 0 ? 0 : -ENXIO;
 }
 
-/* The program may have exited or execed while it was looked at: what was found is then nobody's,
- * and the files must be dropped, or they keep a dead program's GPU memory alive. */
+/* The program may have exited or called exec while it was searched. Then the result is invalid, and
+ * the files must be closed: otherwise they keep a dead program's GPU memory alive. */
 static int check_alive(const struct attach *at)
 {
 	struct pollfd p = {.fd = at->pidfd, .events = POLLIN};
@@ -379,8 +379,8 @@ static int run(struct attach *at)
 	if (r == 0) {
 		r = search(at);
 	}
-	/* Asked whatever happened: the files of a process that has just died are refused to its
-	 * owner, which would look like a lack of permission. */
+	/* Checked in any case: the files of a process that has just died are refused even to its
+	 * owner, which looks like a lack of permission. */
 	int alive = check_alive(at);
 	return alive < 0 ? alive : r;
 }
@@ -391,7 +391,7 @@ int rbt_nv_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n
 	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 	int r = run(&at);
 
-	/* A process on its way out, or in the middle of exec, is its owner's no more: a moment
+	/* A process that is exiting, or in the middle of exec, is refused to its owner. A moment
 	 * later it is either gone or accessible again. */
 	if (r == -EPERM || r == -EACCES) {
 		attach_finish(&at);

@@ -11,8 +11,9 @@
 
 #define SYSFS_VERSION_PATH "/sys/module/nvidia/version"
 
-/* The release branches whose public sources agree with rm_abi.h. Those before 535, out of support,
- * lay allocations out differently: an observer would take refused ones for made. */
+/* The release branches whose public sources agree with rm_abi.h. Branches before 535, which are out
+ * of support, have another layout of allocations: the shim would take refused ones for
+ * successful. */
 static const uint32_t known_branches[] = {535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595};
 
 static bool branch_is_known(uint32_t major)
@@ -25,7 +26,7 @@ static bool branch_is_known(uint32_t major)
 	return false;
 }
 
-/* Length of a version (digits.digits or digits.digits.digits, then white space) at s; 0 if there is
+/* Length of the version (digits.digits or digits.digits.digits, then white space) at s; 0: there is
  * none. */
 static size_t version_length(const char *s)
 {
@@ -48,7 +49,7 @@ static size_t version_length(const char *s)
 	return ends && (groups == 2 || groups == 3) ? len : 0;
 }
 
-/* At most five digits. Not strtoul(): the preloaded library has this code too, and newer C
+/* At most five digits. Not strtoul(): this code is also in the preloaded library, and newer C
  * libraries give that function a version that older ones lack. */
 static uint32_t leading_number(const char *s)
 {
@@ -64,7 +65,7 @@ int rbt_nv_driver_parse(const char *text, struct rbt_nv_driver *ret)
 {
 	struct rbt_nv_driver driver = {0};
 
-	/* The first word of that form is the driver's; the compiler's version comes later. */
+	/* The first word of that form is the driver's version; the compiler's comes later. */
 	while (*text != '\0') {
 		text += strspn(text, " \t\r\n");
 		size_t len = version_length(text);

@@ -24,7 +24,7 @@ static bool is_libcuda(const char *path)
 	return base != NULL && strncmp(base + 1, "libcuda.so", strlen("libcuda.so")) == 0;
 }
 
-/* The path of a maps line starts at the sixth field and may hold spaces; "" when there is none. */
+/* The path of a maps line starts at the sixth field and may contain spaces; "": there is none. */
 static const char *path_of(char *line)
 {
 	char *p = line;
@@ -37,7 +37,7 @@ static const char *path_of(char *line)
 	return p;
 }
 
-/* Filesystems that a process may have files of; a line of mountinfo each. */
+/* Filesystems of a process's files; one line of mountinfo each. */
 #define MAX_MOUNTS 4096
 
 struct filesystem {
@@ -49,13 +49,13 @@ struct parse {
 	const char *exe;
 	struct filesystem *filesystems; /* owned */
 	size_t n_filesystems;
-	/* Where the last mapping (of any kind) of libcuda or the executable ended, and whose it
-	 * was. */
+	/* The end of the last mapping (of any kind) of libcuda or the executable, and which of the
+	 * two it was. */
 	uint64_t image_end;
 	enum rbt_nv_place image;
 };
 
-/* The place of a mapping, were it to be read; false for other files' and the stack's. */
+/* The place of a mapping, if it is worth reading. False for other files and the stack. */
 static bool find_place(
 	struct parse *ps, uint64_t start, uint64_t end, const char *path, enum rbt_nv_place *ret)
 {
@@ -98,7 +98,8 @@ static int parse_mounts(struct parse *ps, FILE *mounts)
 	return 0;
 }
 
-/* Known not to be, or on a disk: who has no disk of their own cannot mount one. */
+/* Files are safe to read if their filesystem is known not to be in user space, or is on a disk: a
+ * user without a disk of their own cannot mount one. */
 static bool may_read_file(const struct parse *ps, unsigned major, unsigned minor)
 {
 	bool found = major != 0;
@@ -129,7 +130,8 @@ static bool parse_line(struct parse *ps, char *line, struct rbt_nv_region *ret)
 		return false;
 	}
 	const char *path = path_of(line);
-	/* Asked of unreadable regions too: they may stand between a library's data and its .bss. */
+	/* Evaluated for unreadable regions too: they may lie between a library's data and its
+	 * .bss. */
 	if (!find_place(ps, start, end, path, &place) || strncmp(perms, "rw", 2) != 0 ||
 		perms[3] != 'p') {
 		return false;
@@ -232,8 +234,8 @@ void rbt_nv_memory_finish(struct rbt_nv_memory *mem)
 	*mem = (struct rbt_nv_memory){0};
 }
 
-/* Reads one chunk from the region's start and moves the start on. A hole (the program unmapped it,
- * or the pages cannot be read) skips the chunk: what was there is no longer of interest. */
+/* Reads one chunk from the region's start and advances the start. A hole (the program unmapped it,
+ * or the pages cannot be read) skips the chunk, which is no longer of interest. */
 static int scan_chunk(struct rbt_nv_memory *mem, struct rbt_nv_region *region,
 	struct rbt_nv_scan *scan, uint64_t *bytes)
 {

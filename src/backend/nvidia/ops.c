@@ -41,7 +41,7 @@ static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *ta
 		rec->fd, rec->client, task->handle, NV_CTRL_TSG_SET_TIMESLICE, &p, sizeof(p));
 }
 
-/* Its client has gone: it is not to be asked again, each time is a line in the kernel log. */
+/* If its client is gone, RM must not be asked again: each query writes a line to the kernel log. */
 static int control(const struct rbt_record *rec, uint32_t object, uint32_t cmd, void *params,
 	uint32_t size, bool *ret_is_gone)
 {
@@ -55,14 +55,15 @@ static int control(const struct rbt_record *rec, uint32_t object, uint32_t cmd, 
 	return rbt_nv_status_to_errno(status);
 }
 
-/* What one walk over a record's channels does, and how it went. */
+/* One walk over a record's channels, and its result. */
 struct walk {
-	struct rbt_record *rec;
+	const struct rbt_record *rec;
+	bool *is_off; /* of the record's channels; NULL: not known */
 	uint32_t subdevice;
 	struct nv_disable_channels_params params; /* the batch being filled */
-	uint32_t at[NV_DISABLE_CHANNELS_MAX];     /* where its channels stand in the record */
+	uint32_t at[NV_DISABLE_CHANNELS_MAX];     /* indices of its channels in the record */
 	uint32_t done;                            /* channels that obeyed */
-	bool is_gone;                             /* the client, with all of them */
+	bool is_gone;                             /* the client is gone, with all of them */
 	int error;                                /* 0 if none; see note_error() */
 };
 
@@ -72,7 +73,7 @@ static int send_batch(struct walk *w, struct nv_disable_channels_params *p)
 		w->rec, w->subdevice, NV_CTRL_FIFO_DISABLE_CHANNELS, p, sizeof(*p), &w->is_gone);
 }
 
-/* The first error, but one that is about channels that have gone gives way to any other. */
+/* Keeps the first error; an error about vanished channels is replaced by any other. */
 static void note_error(struct walk *w, int error)
 {
 	if (w->error == 0 || (w->error == -ENOENT && error != 0)) {
@@ -80,26 +81,25 @@ static void note_error(struct walk *w, int error)
 	}
 }
 
-/* Errors that one channel of a batch can cause for all of it. */
+/* Errors that one channel of a batch can cause for the whole batch. */
 static bool may_be_one_channels_fault(int error)
 {
 	return error == -ENOENT || error == -EINVAL || error == -EBUSY;
 }
 
-/* What has gone will not be off when its handle comes back. */
+/* A vanished channel is not off when its handle is reused. */
 static void note_done(struct walk *w, uint32_t first, uint32_t count, int error)
 {
 	w->done += error == 0 ? count : 0;
 	for (uint32_t i = first; i < first + count && (error == 0 || error == -ENOENT); i++) {
-		if (w->rec->is_off != NULL) {
-			w->rec->is_off[w->at[i]] = w->params.disable && error == 0;
+		if (w->is_off != NULL) {
+			w->is_off[w->at[i]] = w->params.disable && error == 0;
 		}
 	}
 }
 
 /* A channel that its program has freed since the record was made must not keep its neighbours from
- * being suspended, and still less from being resumed: a batch that fails is sent again one by one.
- */
+ * being suspended, and even less from being resumed. So a failed batch is sent again one by one. */
 static void flush(struct walk *w)
 {
 	struct nv_disable_channels_params *p = &w->params;
@@ -117,7 +117,7 @@ static void flush(struct walk *w)
 			struct nv_disable_channels_params one = *p;
 			one.count = 1;
 			one.channel[0] = p->channel[i];
-			/* It may have been disabled by the batch before that failed, or not. */
+			/* The failed batch may have disabled it, or not. */
 			one.disable = false;
 			if (p->disable) {
 				(void)send_batch(w, &one);
@@ -136,14 +136,15 @@ static void flush(struct walk *w)
 
 /*
  * RM counts: a channel that is disabled twice, in whatever forms, must be enabled twice (H200,
- * 580.159.04: tests/hw/orders). So nobody is disabled twice. What is enabled is not asked for: one
- * call too many does no harm, and somebody who died may have left it disabled.
+ * 580.159.04: tests/hw/orders). So no channel is disabled twice. Whether a channel is enabled is
+ * not queried: one enable too many does no harm, and a scheduler that died may have left it
+ * disabled.
  */
 static void add_channels(struct walk *w, const struct rbt_task *task)
 {
 	for (uint32_t i = 0; i < task->n_channels; i++) {
 		uint32_t from = task->first_channel + i, at = w->params.count;
-		if (w->params.disable && w->rec->is_off[from]) {
+		if (w->params.disable && w->is_off != NULL && w->is_off[from]) {
 			continue;
 		}
 		w->params.count++;
@@ -164,7 +165,7 @@ static bool in_scope(const struct rbt_task *task, enum rbt_scope scope)
 	       (scope == RBT_SCOPE_ALL || is_compute == (scope == RBT_SCOPE_COMPUTE));
 }
 
-/* A control goes through one subdevice, so tasks are taken subdevice by subdevice: each when its
+/* A control goes through one subdevice, so tasks are handled subdevice by subdevice, each when its
  * first task comes up. */
 static bool subdevice_seen_before(const struct rbt_record *rec, uint32_t at, enum rbt_scope scope)
 {
@@ -177,7 +178,8 @@ static bool subdevice_seen_before(const struct rbt_record *rec, uint32_t at, enu
 	return false;
 }
 
-/* What is being set up is not taken off, or it may never run; it will be, when that is done. */
+/* A task that is being set up is not taken off, because it might never run. It will be taken off
+ * after that. */
 static bool is_spared(const struct rbt_task *task, bool disable)
 {
 	return disable && (task->valid & RBT_TASK_IS_NEW) != 0;
@@ -185,10 +187,12 @@ static bool is_spared(const struct rbt_task *task, bool disable)
 
 /* Goes on after an error, so that a resume reaches everything it can. Channels that have gone are
  * no error as long as others obeyed. */
-static int switch_channels(struct rbt_record *rec, enum rbt_scope scope, bool disable, bool only)
+static int switch_channels(
+	const struct rbt_record *rec, bool *is_off, enum rbt_scope scope, bool disable, bool only)
 {
 	struct walk w = {
 		.rec = rec,
+		.is_off = is_off,
 		.params = {.disable = disable, .only_disable_scheduling = only},
 	};
 
@@ -217,19 +221,15 @@ static int switch_channels(struct rbt_record *rec, enum rbt_scope scope, bool di
 	return w.error;
 }
 
-static int suspend(struct rbt_record *rec, enum rbt_scope scope, enum rbt_suspend_mode mode)
+static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
+	enum rbt_suspend_mode mode)
 {
-	int r = rbt_record_note_off(rec);
-
-	if (r < 0) {
-		return r;
-	}
-	return switch_channels(rec, scope, true, mode == RBT_SUSPEND_SCHEDULING_ONLY);
+	return switch_channels(rec, is_off, scope, true, mode == RBT_SUSPEND_SCHEDULING_ONLY);
 }
 
-static int resume(struct rbt_record *rec, enum rbt_scope scope)
+static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
 {
-	return switch_channels(rec, scope, false, false);
+	return switch_channels(rec, is_off, scope, false, false);
 }
 
 static int set_interleave(const struct rbt_record *rec, const struct rbt_task *task, uint32_t level)
@@ -256,11 +256,11 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
 }
 
 /*
- * A task that nobody has ever taken the device from, and that is kept off ("scheduling only"), does
- * not come back when it is let back: its channels are enabled and have work, and the device does
- * not look at them (H200, 580.159.04: each time, with PyTorch alone on it). A new slice, even the
- * same one, brings it back. A preemption while it has work, waited for, also keeps it from
- * happening again: not waited for, or before its first work, it does not.
+ * A task that was never preempted, and that is kept off ("scheduling only"), does not run again
+ * when it is resumed: its channels are enabled and have work, and the device overlooks them (H200,
+ * 580.159.04: each time, with PyTorch alone on it). Setting its slice again, even to the same
+ * value, brings it back. A preemption with waiting, made while the task has work, also prevents
+ * further cases. A preemption without waiting, or before the task's first work, does not.
  */
 static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
 {
@@ -299,8 +299,8 @@ static int add_memory(
 	if (r < 0) {
 		return r;
 	}
-	/* RM counts pids of the first namespace: from inside a container a program may be unknown
-	 * to it. */
+	/* RM knows pids of the first namespace: a program may be unknown to it from inside a
+	 * container. */
 	if (p.list[0].result == NV_OK) {
 		sum->memory_bytes += p.list[0].mem_private + p.list[0].mem_shared_owned;
 		sum->valid |= RBT_STATS_HAS_MEMORY;
@@ -346,6 +346,8 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.control_node = NV_CTL_PATH,
 	.control_major = NV_CTL_MAJOR,
 	.control_minor = NV_CTL_MINOR,
+	.has_slices = true,
+	.has_lock = true,
 	.acts_by_task = true,
 	.probe = rbt_nv_probe,
 	.discover = rbt_nv_discover,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is here. Only /dev/nvidiactl is opened and no device object is made: a GPU that sleeps stays
- * asleep.
+ * Finds the driver and its GPUs. Only /dev/nvidiactl is opened and no device object is made, so
+ * that a sleeping GPU stays asleep.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 #define MPS_SERVER       "nvidia-cuda-mps-server"
 #define CAP_SYS_NICE_BIT 23
 
-/* Copies the value of a "Key:   value" line; false when there is no such line. */
+/* Copies the value of a "Key:   value" line; false: there is no such line. */
 static bool find_value(const char *text, const char *key, char *ret, size_t size)
 {
 	size_t key_len = strlen(key);
@@ -37,8 +37,8 @@ static bool find_value(const char *text, const char *key, char *ret, size_t size
 	return false;
 }
 
-/* Partitions appear as gi* below the GPU's capabilities; "config" and "monitor" are there without
- * any. */
+/* Partitions appear as gi* below the GPU's capabilities; "config" and "monitor" exist in any
+ * case. */
 static bool has_mig_instances(uint32_t minor)
 {
 	char path[96];
@@ -87,8 +87,9 @@ static bool is_named_mps(pid_t pid)
 	return rbt_read_file(path, comm, sizeof(comm)) > 0 && strncmp(comm, MPS_SERVER, 15) == 0;
 }
 
-/* The server shares its 15 characters with the control program, whose child it is. A command line
- * would tell them apart too; but it is read from the memory of what anybody may call so. */
+/* The server and the control program, which is its parent, have the same first 15 characters. The
+ * command line would tell them apart, too, but it would be read from the memory of a process that
+ * any user may name so. */
 static int is_mps_server(pid_t pid, void *data)
 {
 	char path[64], exe[4096];
@@ -107,7 +108,7 @@ static int is_mps_server(pid_t pid, void *data)
 	return strcmp(base != NULL ? base + 1 : exe, MPS_SERVER) == 0;
 }
 
-/* Interleave levels are given to callers with CAP_SYS_NICE alone. */
+/* Only callers with CAP_SYS_NICE may set interleave levels. */
 static bool may_be_nice(void)
 {
 	char text[4096], caps[32];
@@ -132,7 +133,7 @@ static void fill_caps(struct rbt_device_info *info, bool without_gsp)
 	if (may_be_nice()) {
 		info->caps |= RBT_CAP_INTERLEAVE;
 	} else {
-		why_not = "interleave levels want CAP_SYS_NICE";
+		why_not = "interleave levels need CAP_SYS_NICE";
 	}
 	if (!without_gsp) {
 		info->caps |= RBT_CAP_SUSPEND;

@@ -65,7 +65,7 @@ int rbt_nv_open_control(void)
 	if (fd >= 0) {
 		return fd;
 	}
-	/* The node may stand there without its driver. */
+	/* The node may exist without its driver. */
 	return errno == ENOENT || errno == ENXIO ? -ENODEV : -errno;
 }
 
@@ -125,8 +125,8 @@ int rbt_nv_alloc(int fd, uint32_t client, uint32_t parent, uint32_t hclass, cons
 	if (r < 0) {
 		return r;
 	}
-	/* Before 535 the status stood where params_size is now; we sent zero there, which means the
-	 * class's own size, so either will do. */
+	/* Before 535 the status was at the offset of params_size. We sent zero there, which means
+	 * the class's own size, so either field works. */
 	*ret_status = arg.status != NV_OK ? arg.status : arg.params_size;
 	if (*ret_status == NV_OK) {
 		*ret_object = arg.object;

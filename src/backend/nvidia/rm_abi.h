@@ -54,16 +54,15 @@ struct nv_control {
 	uint32_t params_size, status;
 };
 
-/* The older of the two allocation forms; `object` 0 asks RM to choose a
- * handle and is filled in. Before 535 there was no params_size, and status
- * stood in its place (at 24; the size was 32 too). */
+/* The older of the two allocation forms. With `object` 0, RM chooses a handle and fills it in.
+ * Before 535 there was no params_size, and status was at its place (at 24; the size was 32 too). */
 struct nv_alloc21 {
 	uint32_t root, parent, object, hclass;
 	uint64_t params; /* pointer */
 	uint32_t params_size, status;
 };
 
-/* The form that libcuda uses since 535. Before, it had no params_size and was 40 bytes long: status
+/* The form that libcuda uses since 535. Earlier it had no params_size and was 40 bytes long: status
  * at 32 in 515 and 520; flags at 32, status at 36 in 525 and 530. */
 struct nv_alloc64 {
 	uint32_t root, parent, object, hclass;
@@ -72,7 +71,7 @@ struct nv_alloc64 {
 	uint32_t params_size, flags, status, pad;
 };
 
-/* CARD_INFO answers an array of NV_MAX_GPUS of these. */
+/* CARD_INFO returns an array of NV_MAX_GPUS of these. */
 struct nv_card_info {
 	uint8_t valid, pad0[3];
 	uint32_t pci_domain;
@@ -95,7 +94,8 @@ struct nv_check_version {
 };
 #define NV_CHECK_VERSION_QUERY '2'
 
-/* Handles that RM hands out: clients count up over a boot, objects within their client. */
+/* Handles that RM assigns: client numbers grow during a boot, object numbers within their
+ * client. */
 #define NV_CLIENT_HANDLE_BASE 0xc1d00000u
 #define NV_CLIENT_HANDLE_MASK 0xfff00000u
 #define NV_OBJECT_HANDLE_BASE 0x5c000000u
@@ -112,8 +112,8 @@ struct nv_check_version {
 #define NV_CLASS_COMPUTE_HOPPER 0xcbc0
 #define NV_CLASS_COPY_HOPPER    0xc8b5
 
-/* Channels (Kepler a06f … Blackwell ca6f), compute and copy engines
- * keep their low byte across generations. */
+/* The low byte of the classes of channels (Kepler a06f … Blackwell ca6f), compute and copy engines
+ * is the same in all generations. */
 static inline int nv_class_is_channel(uint32_t hclass)
 {
 	return (hclass & 0xff) == 0x6f && hclass >= 0xa06f && hclass <= 0xffff;
@@ -136,15 +136,14 @@ struct nv_device_params {
 	uint32_t va_mode, pad1;
 };
 
-/* With this va_mode a device has no address space of its own; the others make one at need. */
+/* With this va_mode a device has no address space of its own; other modes make one when needed. */
 #define NV_VA_MODE_MULTIPLE 2
 
 struct nv_subdevice_params {
 	uint32_t subdevice_id;
 };
 
-/* The same from 535 to 595. RM goes by the class's size and reads as much from the caller,
- * whatever params_size says. */
+/* The same from 535 to 595. RM reads as many bytes as the class has, whatever params_size says. */
 struct nv_tsg_params {
 	uint32_t error_object, ecc_error_object, va_space, engine_type;
 	uint8_t vgpu_plugin, pad[3];
@@ -175,7 +174,7 @@ struct nv_handle_info_params {
 #define NV_CTRL_TSG_GET_INTERLEAVE_LEVEL 0xa06c0108
 #define NV_CTRL_TSG_MAKE_REALTIME        0xa06c0110
 
-/* RM compares sizes exactly, and this struct grew from two bytes to three with 575. */
+/* RM compares sizes exactly. This struct grew from two bytes to three with 575. */
 struct nv_schedule_params {
 	uint8_t enable, skip_submit, skip_enable;
 };
@@ -204,7 +203,8 @@ struct nv_interleave_params {
 struct nv_token_params {
 	uint32_t token;
 };
-/* From NV_CLASS_CHANNEL_AMPERE on, the token that rings a channel's doorbell has its runlist. */
+/* From NV_CLASS_CHANNEL_AMPERE on, the token that rings a channel's doorbell contains its
+ * runlist. */
 #define NV_TOKEN_CHANNEL(token) (0xfffu & (token))
 #define NV_TOKEN_RUNLIST(token) (((token) >> 16) & 0x7fu)
 
@@ -241,7 +241,7 @@ struct nv_disable_channels_params {
 	uint32_t client[NV_DISABLE_CHANNELS_MAX], channel[NV_DISABLE_CHANNELS_MAX];
 };
 
-/* RM status codes that decide something */
+/* RM status codes that matter here */
 #define NV_OK                           0x00
 #define NV_ERR_BUSY_RETRY               0x03
 #define NV_ERR_GPU_IS_LOST              0x0f
@@ -265,8 +265,8 @@ struct nv_disable_channels_params {
 #define NV_ERR_RESOURCE_LOST            0x6e /* it is being freed */
 #define NV_ERR_INSERT_DUPLICATE_NAME    0x19
 
-/* What libcuda's tasks run with when nobody changed them: the compute group by libcuda's own call,
- * the others by RM's default. */
+/* The slices of libcuda's tasks without Rubato: libcuda sets that of the compute group, the others
+ * have RM's default. */
 #define NV_DEFAULT_COMPUTE_TIMESLICE_US 2048
 #define NV_DEFAULT_TIMESLICE_US         1024
 

@@ -10,26 +10,26 @@
 #define N_CLIENTS (1u << 20)
 #define N_OBJECTS (1u << 24)
 
-/* How far, in words, a neighbour may be. */
+/* The largest distance of a neighbour, in words. */
 #define WINDOW 16
 
-/* Object numbers that count as company. One word in 256 of random bits looks like an object handle;
- * one in 65536 looks like a low one, and the devices, subdevices and groups beside a client are
- * low. */
+/* Object numbers that count as company. One word in 256 of random bits looks like an object handle,
+ * but only one in 65536 looks like a low one; and the devices, subdevices and groups beside a
+ * client have low numbers. */
 #define LOW_OBJECTS 0x10000u
 
-/* Neighbours that a handle above the top must have. */
+/* The neighbours that a handle above the top must have. */
 #define STRONG_COMPANY 4
 
 struct client_count {
 	uint16_t count, neighbours;
 };
 
-/* Indexed by handle number rather than hashed: pages that no handle touches cost nothing. */
+/* Indexed by handle number instead of hashed: pages without handles cost nothing. */
 struct rbt_nv_scan {
 	struct client_count *clients;
 	uint64_t *near_objects, *far_objects; /* bitmaps */
-	bool is_libcudas;                     /* the words being fed */
+	bool is_libcudas;                     /* the words come from libcuda's memory */
 };
 
 static bool is_client(uint32_t word)
@@ -37,7 +37,7 @@ static bool is_client(uint32_t word)
 	return (word & NV_CLIENT_HANDLE_MASK) == NV_CLIENT_HANDLE_BASE;
 }
 
-/* Number 0 is left out: libcuda starts at 1, and three zero bytes before a backslash are common. */
+/* Number 0 is excluded: libcuda starts at 1, and three zero bytes before a backslash are common. */
 static bool is_object(uint32_t word)
 {
 	return (word & NV_OBJECT_HANDLE_MASK) == NV_OBJECT_HANDLE_BASE &&
@@ -114,7 +114,7 @@ static void look_at(
 	}
 }
 
-/* Almost no memory holds handles: blocks are first asked whether they hold any, without a branch a
+/* Almost no memory contains handles. So each block is first checked for any, without a branch per
  * word, which compilers turn into vector code. */
 #define BLOCK 32
 
@@ -142,7 +142,7 @@ void rbt_nv_scan_feed(struct rbt_nv_scan *scan, const uint32_t *words, size_t n,
 	look_at(scan, words, n, i, n);
 }
 
-/* Newer handles first among equals: memory keeps stale ones. */
+/* Among equals, newer handles first: memory keeps stale ones. */
 static bool ranks_before(const struct rbt_nv_candidate *a, const struct rbt_nv_candidate *b)
 {
 	if (a->neighbours != b->neighbours) {
@@ -154,8 +154,7 @@ static bool ranks_before(const struct rbt_nv_candidate *a, const struct rbt_nv_c
 	return a->handle > b->handle;
 }
 
-/* Puts c in its place among the n best; the worst falls out
- * when there are max. Returns the new n. */
+/* Inserts c among the n best; with max candidates, the worst is dropped. Returns the new n. */
 static size_t insert(
 	struct rbt_nv_candidate *best, size_t n, size_t max, const struct rbt_nv_candidate *c)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The trial of a driver. RM compares the size of a control's parameters with the size it was built
- * with, before it does anything else; so a control that obeys at our size, and refuses others, has
- * the layout we know, or one that looks the same from outside.
+ * The driver trial. RM compares the size of a control's parameters with its own size before it does
+ * anything else. So a control that succeeds with our size, and fails with others, has the layout
+ * that we know, or one that looks the same from outside.
  *
- * Nothing is tried on a program. A client of our own gets a device and a channel group without
- * channels, which no engine ever looks at; all of it is freed with the client, or with the file if
- * this process dies. Refused sizes are larger than the right one: a driver that did not look would
- * read from what we gave it. From 570 on nothing of this is written to the kernel log; earlier
- * drivers may have a line there for each refused size ("bad params", "bad paramsize").
+ * No program is touched. A client of our own gets a device and a channel group without channels,
+ * which no engine ever runs. All of it is freed with the client, or with the file if this process
+ * dies. Wrong sizes are larger than the right one: a driver that did not check would still read
+ * only our memory. From 570 on nothing of this is written to the kernel log; earlier drivers may
+ * write a line for each refused size ("bad params", "bad paramsize").
  */
 #include "backend/nvidia/trial.h"
 
@@ -26,11 +26,11 @@
 
 #define TRIED_US 3000u
 #define OTHER_US 4000u
-/* A trial that lacked memory or files is made again after this. */
+/* A trial that failed for lack of memory or files is repeated after this time. */
 #define AGAIN_NS   (5 * RBT_NS_PER_S)
 #define VERSION_NS RBT_NS_PER_S
 
-/* The objects that the trial makes, and works on. */
+/* The objects of the trial. */
 struct own {
 	int ctl, node;
 	uint32_t client, device, subdevice, group;
@@ -49,7 +49,7 @@ static const struct {
 
 #define N_WAYS (sizeof(ways) / sizeof(ways[0]))
 
-/* Says what failed, and how; returns false. */
+/* Writes what failed, and how, to text; returns false. */
 static bool fail(struct own *o, char *text, const char *what, int error, uint32_t status)
 {
 	int e = error < 0 ? error : rbt_nv_status_to_errno(status);
@@ -73,8 +73,8 @@ static bool control(struct own *o, uint32_t object, uint32_t cmd, void *params, 
 	return r == 0 && status == NV_OK ? true : fail(o, text, what, r, status);
 }
 
-/* Whether parameters that are 4 and 8 bytes too long are refused for their size; with which status.
- */
+/* Whether parameters that are 4 and 8 bytes too long are refused for their size, and with which
+ * status. */
 static bool minds_sizes(struct own *o, uint32_t object, uint32_t cmd, const void *params,
 	uint32_t size, uint32_t *ret_status, char *text)
 {
@@ -95,8 +95,8 @@ static bool minds_sizes(struct own *o, uint32_t object, uint32_t cmd, const void
 				     status != NV_ERR_INVALID_PARAM_STRUCT)) {
 			return fail(o, text, what, r, status);
 		}
-		/* Another answer to one of the two: that may be the right size, and the complaint
-		 * about something else. */
+		/* The two statuses differ: one of the sizes may be right, and refused for another
+		 * reason. */
 		if (wrong > size + 4 && status != *ret_status) {
 			return fail(o, text, what, 0, status);
 		}
@@ -150,7 +150,8 @@ static bool try_slices(struct own *o, char *text)
 		snprintf(text, RBT_TRIAL_TEXT, "a timeslice that was refused is in force");
 		return false;
 	}
-	/* Not 0, which cannot be set: then the slice is not what we read as such. */
+	/* The value must not be 0, which cannot be set: then the field that was read is not the
+	 * slice. */
 	if (!set_slice(o, text, own_us)) {
 		return false;
 	}
@@ -161,9 +162,9 @@ static bool try_slices(struct own *o, char *text)
 }
 
 /*
- * All zeroes, so that a layout that we do not know has no channel in it either. A driver may mind
- * that there is no channel (580.159.04 on an H200 answers 0x3a, and 0x1f to a wrong size): what
- * counts is that it tells the right size from wrong ones.
+ * All zeroes, so that even in an unknown layout there is no channel in it. A driver may refuse an
+ * empty list (580.159.04 on an H200 answers 0x3a, and 0x1f to a wrong size): it is enough that it
+ * distinguishes the right size from wrong ones.
  */
 static bool try_suspends(struct own *o, char *text)
 {
@@ -207,7 +208,7 @@ static void free_device(struct own *o)
 }
 
 /* Makes the card's device and subdevice. RM numbers devices in the order in which it attached them,
- * which need not be that of the nodes: so the card is looked for by its id. */
+ * which may differ from that of the nodes. So the card is found by its id. */
 static bool make_device(struct own *o, uint32_t gpu_id, uint32_t va_mode, char *text)
 {
 	char ignored[RBT_TRIAL_TEXT] = "";
@@ -252,7 +253,7 @@ static bool make_group(struct own *o, const struct nv_card_info *card, char *tex
 	return false;
 }
 
-/* A GPU answers while somebody has its node open. */
+/* A GPU answers only while a process has its node open. */
 static bool open_node(struct own *o, uint32_t minor, char *text)
 {
 	char path[32];
@@ -262,7 +263,7 @@ static bool open_node(struct own *o, uint32_t minor, char *text)
 	return o->node >= 0 ? true : fail(o, text, path, -errno, NV_OK);
 }
 
-/* Whether there was a GPU to try it on; says why not, if not. */
+/* Returns whether there was a GPU for the trial; if not, text has the reason. */
 static bool try_on(struct own *o, const struct nv_card_info *card, struct rbt_trial *trial)
 {
 	bool is_made = open_node(o, card->minor_number, trial->slices_text) &&
@@ -315,19 +316,19 @@ int rbt_nv_check_driver(void)
 	return r < 0 ? r : driver.known ? 0 : -EPROTONOSUPPORT;
 }
 
-/* What is known of the driver by now. It is asked about before every write, and cannot change while
- * programs use it: so a good verdict is not looked into for a while. */
+/* The verdict so far. Every write checks it, and the driver cannot change while programs use it: so
+ * a good verdict is not checked again for a while. */
 static struct {
 	pthread_mutex_t lock;
-	char version[32]; /* of the driver that all of this is about; empty: of none */
+	char version[32]; /* the driver of this verdict; empty: none */
 	bool is_known, is_tried;
 	struct rbt_trial trial;
 	uint64_t read_ns;  /* when the version was read */
-	uint64_t again_ns; /* when the trial is to be made again; 0: never */
+	uint64_t again_ns; /* when the trial must be repeated; 0: never */
 } verdict = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Notes which driver is here. A version that cannot be read now (for want of files, say) must not
- * keep anybody from being restored: then the last one stands. */
+/* Notes the driver's version. If it cannot be read now (for lack of files, say), the last one
+ * counts: programs must be restored in any case. */
 static int note_driver(uint64_t now_ns)
 {
 	struct rbt_nv_driver driver;

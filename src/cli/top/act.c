@@ -11,7 +11,7 @@ static int send_wish(const struct top_action *a, struct rbt_msg_result *ret, cha
 	struct rbt_msg_renice renice = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RENICE},
 		.pid = a->pid,
-		.priority = a->priority,
+		.treat = RBT_TREATMENT_INIT,
 	};
 	struct rbt_msg_suspend suspend = {
 		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_SUSPEND},
@@ -23,6 +23,9 @@ static int send_wish(const struct top_action *a, struct rbt_msg_result *ret, cha
 	};
 
 	if (a->wish == TOP_WISH_RENICE) {
+		renice.treat.priority = a->priority;
+		renice.treat.said = RBT_TREAT_BIT(PRIORITY);
+		renice.treat.reset = RBT_TREAT_BIT(TIMESLICE); /* it goes with its priority */
 		return target_try(a->pid, &renice, sizeof(renice), ret, why);
 	}
 	if (a->wish == TOP_WISH_SUSPEND) {

@@ -49,7 +49,8 @@ static size_t sequence_length(unsigned char first)
 			      : 0;
 }
 
-/* The character at `p` and its bytes in *ret_len; the replacement for what is none. */
+/* Decodes the character at `p`, with its length in *ret_len; invalid bytes give the replacement
+ * character. */
 static uint32_t decode(const char *p, size_t *ret_len)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -70,7 +71,7 @@ static uint32_t decode(const char *p, size_t *ret_len)
 	return ch;
 }
 
-/* What to show for a character, and its width in columns: 0 for what is left out. */
+/* The character to show, and its width in columns; width 0: it is omitted. */
 static wchar_t harmless(const struct top_canvas *c, uint32_t ch, int *ret_width)
 {
 	*ret_width = 1;
@@ -93,7 +94,7 @@ static struct top_cell *cell_at(struct top_canvas *c, int x, int y)
 	return &c->cells[(size_t)y * (size_t)c->width + (size_t)x];
 }
 
-/* Half a wide character is none: what is left of one that is written into becomes a blank. */
+/* Half a wide character cannot be shown: if one half is overwritten, the other becomes a blank. */
 static void set_cell(struct top_canvas *c, int x, int y, wchar_t ch, enum top_style style)
 {
 	if (cell_at(c, x, y)->ch == 0 && ch != 0 && x > 0) {

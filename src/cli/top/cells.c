@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/gpu.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
 
@@ -73,7 +72,7 @@ static const char *state_text(const struct top_row *r, bool is_wide, char *buf, 
 		[TOP_STATE_RESERVES] = "reserves",
 		[TOP_STATE_WAITING] = "waiting",
 		[TOP_STATE_SUSPENDED] = "suspended"};
-	/* There is a note: see the last line when it is selected. */
+	/* The mark means that there is a note, which the last line shows if the row is selected. */
 	const char *mark = r->now.note[0] != '\0' ? "!" : "";
 
 	if (r->state == TOP_STATE_UNKNOWN) {
@@ -88,15 +87,16 @@ static const char *state_text(const struct top_row *r, bool is_wide, char *buf, 
 	return buf;
 }
 
-static const char *gpus_text(const struct top_row *r, char *buf, size_t size)
+static const char *gpus_text(
+	const struct top_model *m, const struct top_row *r, char *buf, size_t size)
 {
-	char name[GPU_NAME_MAX];
+	char name[RBT_GPU_NAME_MAX];
 	size_t at = 0;
 
-	for (uint32_t gpu = 0; gpu < GPU_SLOTS && at + 7 < size; gpu++) {
+	for (uint32_t gpu = 0; gpu < m->table.n && at + RBT_GPU_NAME_MAX < size; gpu++) {
 		if ((r->now.gpus >> gpu & 1) != 0) {
 			int n = snprintf(buf + at, size - at, "%s%s", at > 0 ? "," : "",
-				gpu_name(gpu, name));
+				rbt_gpu_name(rbt_gpu_of_index(&m->table, gpu), name));
 			at += n > 0 ? (size_t)n : 0;
 		}
 	}
@@ -113,8 +113,8 @@ static const char *number_text(bool known, const char *prefix, double v, char *b
 }
 
 /* A cell's text; NULL when it is not known. */
-static const char *cell_text(
-	const struct top_row *r, const struct top_place *p, char *buf, size_t size)
+static const char *cell_text(const struct top_model *m, const struct top_row *r,
+	const struct top_place *p, char *buf, size_t size)
 {
 	bool has_p99 = (r->valid & TOP_HAS_P99) != 0;
 	const char *about = (r->valid & TOP_SHARE_IS_ALLOWED) != 0 ? "~" : "";
@@ -133,7 +133,7 @@ static const char *cell_text(
 	case TOP_BY_STATE:
 		return state_text(r, p->is_wide, buf, size);
 	case TOP_BY_GPU:
-		return gpus_text(r, buf, size);
+		return gpus_text(m, r, buf, size);
 	case TOP_BY_SHARE:
 		return number_text(
 			(r->valid & TOP_HAS_SHARE) != 0, about, 100 * r->share, buf, size);
@@ -158,7 +158,7 @@ static const char *cell_text(
 	}
 }
 
-/* The newest on the right. */
+/* The newest value is on the right. */
 static void draw_history(struct top_canvas *c, int y, const struct top_place *p,
 	const struct top_row *r, enum top_style style)
 {
@@ -173,8 +173,8 @@ static void draw_history(struct top_canvas *c, int y, const struct top_place *p,
 	}
 }
 
-void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p, const struct top_row *r,
-	enum top_style style)
+void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p,
+	const struct top_model *m, const struct top_row *r, enum top_style style)
 {
 	bool is_text = p->column == TOP_BY_USER || p->column == TOP_BY_CLASS ||
 		       p->column == TOP_BY_STATE || p->column == TOP_BY_GPU ||
@@ -185,7 +185,7 @@ void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p, const
 		draw_history(c, y, p, r, style);
 		return;
 	}
-	const char *text = cell_text(r, p, buf, sizeof(buf));
+	const char *text = cell_text(m, r, p, buf, sizeof(buf));
 	if (text == NULL) {
 		top_put_char(
 			c, is_text ? p->x : p->x + p->width - 1, y, TOP_STYLE_DIM, 0x2013, '-');

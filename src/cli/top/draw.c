@@ -14,20 +14,20 @@
 
 #include "cli/top/ui.h"
 
-/* A lone Esc is told from the beginning of a key's sequence by nothing following. */
+/* An Esc that nothing follows within this time is a key, not the beginning of a sequence. */
 #define ESCAPE_MS 40
 
 static struct {
 	SCREEN *screen;
 	attr_t attributes[TOP_N_STYLES];
 	short pairs[TOP_N_STYLES];
-	/* for the worst case: what is needed to give the terminal back from a signal handler */
+	/* For fatal signals: what a signal handler needs to restore the terminal. */
 	struct termios before;
 	bool has_before;
 	char leave[64];
 } terminal;
 
-/* Our own bug has struck: leave a usable terminal behind. Calls nothing that may not be called. */
+/* After a crash of ours: restores the terminal. Calls only async-signal-safe functions. */
 static void on_fatal(int number)
 {
 	ssize_t ignored = write(STDOUT_FILENO, terminal.leave, strlen(terminal.leave));
@@ -36,7 +36,7 @@ static void on_fatal(int number)
 	if (terminal.has_before) {
 		tcsetattr(STDIN_FILENO, TCSANOW, &terminal.before);
 	}
-	raise(number); /* as it would have been: the handler is gone by now */
+	raise(number); /* with its usual effect: the handler is removed by now */
 }
 
 static void prepare_for_the_worst(void)
@@ -136,7 +136,7 @@ void top_draw_resize(int *ret_width, int *ret_height)
 	getmaxyx(stdscr, *ret_height, *ret_width);
 }
 
-/* Cells of one style that stand together. */
+/* Shows adjacent cells of one style. */
 static void show_run(int x, int y, const struct top_cell *cells, int n)
 {
 	wchar_t text[256];
@@ -190,7 +190,7 @@ static uint32_t special_key(wint_t key)
 	if (key >= KEY_F(1) && key <= KEY_F(10)) {
 		return TOP_INPUT_F1 + (uint32_t)(key - KEY_F(1));
 	}
-	return ' ' | 0x80; /* a key that means nothing */
+	return ' ' | 0x80; /* a key without a meaning */
 }
 
 uint32_t top_draw_key(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 
-#include "cli/gpu.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
 
@@ -10,7 +10,7 @@ static const enum rbt_class classes[] = {
 	RBT_CLASS_LATENCY, RBT_CLASS_NORMAL, RBT_CLASS_BEST_EFFORT};
 #define N_CLASSES (sizeof(classes) / sizeof(classes[0]))
 
-/* They differ also where there are no colours. */
+/* Distinguishable also without colours. */
 static const struct {
 	wchar_t ch;
 	char ascii;
@@ -75,13 +75,14 @@ static double sum_of(const struct top_use *u, bool *ret_known)
 	return sum;
 }
 
-/* More than all of a GPU is all of it. */
+/* More than all of a GPU is shown as all of it. */
 static double percent(double share)
 {
 	return share < 1 ? 100 * share : 100;
 }
 
-/* Programs that share by slice have the GPU both: then the bar is full, in proportion. */
+/* Programs that share by slice use the GPU at the same time: then the bar is full, in
+ * proportion. */
 static void draw_bar(struct top_canvas *c, int x, int y, int width, const struct top_use *u)
 {
 	bool known;
@@ -92,7 +93,7 @@ static void draw_bar(struct top_canvas *c, int x, int y, int width, const struct
 	for (size_t i = 0; i < N_CLASSES; i++) {
 		enum rbt_class cls = classes[i];
 		end += u->share[cls] * scale * (width - 2);
-		/* Whoever has used it at all is seen. */
+		/* A class that has used the GPU at all is visible. */
 		int until = u->share[cls] > 0 && (int)(end + 0.5) == at ? at + 1 : (int)(end + 0.5);
 		for (; at < until && at < width - 2; at++) {
 			top_put_char(c, x + 1 + at, y, (enum top_style)cls, marks[cls].ch,
@@ -123,23 +124,29 @@ static int draw_memory(
 	return top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "  mem %s of %s", used, total);
 }
 
-/* What the names of the GPUs take. */
+/* The width of the GPUs' names. */
 static int name_width(const struct top_model *m)
 {
-	bool has_amd = m->n_gpus > 0 && m->gpus[m->n_gpus - 1].gpu >= GPU_SLOTS_EACH;
+	char name[RBT_GPU_NAME_MAX];
+	int width = 2;
 
-	return has_amd ? 4 : 2;
+	for (size_t i = 0; i < m->n_gpus; i++) {
+		struct rbt_gpu gpu = rbt_gpu_of_index(&m->table, m->gpus[i].index);
+		int n = (int)strlen(rbt_gpu_name(gpu, name));
+		width = n > width ? n : width;
+	}
+	return width;
 }
 
-static void draw_gpu(struct top_canvas *c, int y, const struct top_gpu *gpu,
-	const struct top_use *u, int name_columns)
+static void draw_gpu(struct top_canvas *c, int y, const struct top_model *m,
+	const struct top_gpu *gpu, const struct top_use *u)
 {
-	char name[GPU_NAME_MAX];
+	char name[RBT_GPU_NAME_MAX];
 	bool known;
 	double sum = sum_of(u, &known);
 	int width = c->width / 3 < 12 ? 12 : c->width / 3;
-	int x = top_putf(c, 0, y, c->width, TOP_STYLE_BOLD, "GPU %-*s", name_columns,
-		gpu_name(gpu->gpu, name));
+	int x = top_putf(c, 0, y, c->width, TOP_STYLE_BOLD, "GPU %-*s", name_width(m),
+		rbt_gpu_name(rbt_gpu_of_index(&m->table, gpu->index), name));
 
 	draw_bar(c, x + 1, y, width, u);
 	x += 1 + width;
@@ -163,7 +170,7 @@ static int draw_who(struct top_canvas *c, int x, int y, const char *what, const 
 		return 0;
 	}
 	used += top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%s %d", what, (int)r->now.pid);
-	/* Where there is room for more than a number. */
+	/* If there is room for more than a number. */
 	if (c->width >= 120) {
 		used += 1;
 		used += top_put_cut(c, x + used, y, c->width / 5, top_row_style(r),
@@ -200,13 +207,13 @@ int top_header_draw(struct top_canvas *c, const struct top_model *m, const struc
 	draw_title(c, m, ui, clock);
 	for (int i = 0; i < n_gpus && y < lines; i++) {
 		struct top_use use;
-		/* The last line there is, and more than one GPU left. */
+		/* On the last line, with more than one GPU left. */
 		if (y + 1 == lines && i + 1 < n_gpus) {
 			top_putf(c, 0, y, c->width, TOP_STYLE_DIM, "and %d more GPUs", n_gpus - i);
 			return y + 1;
 		}
-		top_model_use(m, m->gpus[i].gpu, &use);
-		draw_gpu(c, y, &m->gpus[i], &use, name_width(m));
+		top_model_use(m, m->gpus[i].index, &use);
+		draw_gpu(c, y, m, &m->gpus[i], &use);
 		if (each == 2) {
 			draw_legend(c, 5 + name_width(m), y + 1, &use);
 		}

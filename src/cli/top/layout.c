@@ -5,7 +5,7 @@
 
 struct column {
 	const char *title, *name;
-	int brief, full; /* columns of its two forms */
+	int brief, full; /* width of its two forms */
 	bool is_right;
 };
 
@@ -27,19 +27,14 @@ static const struct column columns[TOP_N_COLUMNS] = {
 	[TOP_BY_COMMAND] = {"COMMAND", "command", 12, 40, false},
 };
 
-/* From what nobody can do without to what is nice to have. */
+/* From essential to optional. */
 static const enum top_by importance[TOP_N_COLUMNS] = {TOP_BY_COMMAND, TOP_BY_PID, TOP_BY_SHARE,
 	TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_WAIT, TOP_BY_HISTORY, TOP_BY_P99, TOP_BY_MEMORY,
 	TOP_BY_USER, TOP_BY_GPU, TOP_BY_PRIORITY, TOP_BY_REQUESTS, TOP_BY_PENDING, TOP_BY_TURNS};
 
-/* The same for longer forms. What is left over is the command's. */
+/* The same for longer forms. The command gets the rest. */
 static const enum top_by lengthening[] = {
 	TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_USER, TOP_BY_COMMAND, TOP_BY_HISTORY, TOP_BY_GPU};
-
-const char *top_column_title(enum top_by column)
-{
-	return columns[column].title;
-}
 
 const char *top_column_name(enum top_by column)
 {
@@ -49,7 +44,7 @@ const char *top_column_name(enum top_by column)
 /* Chooses columns in their short forms; returns the width that is left. */
 static int choose(int width, uint32_t wanted, int widths[TOP_N_COLUMNS])
 {
-	int left = width + 1; /* each has a blank behind it, but the last */
+	int left = width + 1; /* each column but the last has a blank behind it */
 
 	for (size_t i = 0; i < TOP_N_COLUMNS; i++) {
 		enum top_by col = importance[i];
@@ -66,7 +61,7 @@ static void lengthen(int left, int widths[TOP_N_COLUMNS])
 	for (size_t i = 0; i < sizeof(lengthening) / sizeof(lengthening[0]); i++) {
 		enum top_by col = lengthening[i];
 		int more = columns[col].full - columns[col].brief;
-		/* A sparkline or a command can use any room; a word needs all of it. */
+		/* A sparkline or a command can be cut to any width; a word cannot. */
 		bool any = col == TOP_BY_HISTORY || col == TOP_BY_COMMAND;
 		if (any && more > left) {
 			more = left;
@@ -99,7 +94,7 @@ size_t top_layout_columns(int width, uint32_t wanted, struct top_place ret[TOP_N
 	return n;
 }
 
-/* Columns of which at least one row has something to say. */
+/* Columns for which at least one row has a value. */
 static uint32_t wanted_columns(const struct top_model *m, int width)
 {
 	uint32_t wanted = (UINT32_C(1) << TOP_N_COLUMNS) - 1;
@@ -113,7 +108,7 @@ static uint32_t wanted_columns(const struct top_model *m, int width)
 	}
 	wanted &= ~((valid & TOP_HAS_REQUESTS) == 0 ? UINT32_C(1) << TOP_BY_REQUESTS : 0);
 	wanted &= ~((valid & TOP_HAS_P99) == 0 ? UINT32_C(1) << TOP_BY_P99 : 0);
-	/* Of a single GPU all that can be said is its number. */
+	/* A single GPU needs no column for its number. */
 	wanted &= ~(m->n_gpus < 2 && width < 120 ? UINT32_C(1) << TOP_BY_GPU : 0);
 	wanted &= ~(!any_memory ? UINT32_C(1) << TOP_BY_MEMORY : 0);
 	wanted &= ~(!any_pending ? UINT32_C(1) << TOP_BY_PENDING : 0);
@@ -130,7 +125,7 @@ static void draw_titles(struct top_canvas *c, int y, const struct top_place *pla
 		bool is_key = places[i].column == o->by;
 		int x = places[i].x + (col->is_right && width < room ? room - width : 0);
 		top_put(c, x, y, room, is_key ? TOP_STYLE_KEY : TOP_STYLE_HEAD, col->title);
-		/* Beside its title, where there is room for it. */
+		/* Beside its title, if there is room. */
 		if (is_key && (col->is_right ? x > 0 : width < room)) {
 			top_put_char(c, col->is_right ? x - 1 : x + width, y, TOP_STYLE_KEY,
 				o->reverse ? 0x2191 : 0x2193, o->reverse ? '^' : 'v');
@@ -153,7 +148,7 @@ static void draw_table(
 		const struct top_row *row = &m->rows[ui->shown[at]];
 		enum top_style style = top_row_style(row);
 		for (size_t k = 0; k < n; k++) {
-			top_cell_draw(c, y + 1 + i, &places[k], row, style);
+			top_cell_draw(c, y + 1 + i, &places[k], m, row, style);
 		}
 		if (!ui->plain && at == ui->selected) {
 			top_restyle(c, y + 1 + i, TOP_STYLE_SELECT);
@@ -186,11 +181,11 @@ void top_screen_draw(
 		top_help_draw(c, 0);
 		return;
 	}
-	/* The table has half of the screen in any case. */
+	/* The table gets half of the screen in any case. */
 	int most = ui->plain ? c->height - 2 : c->height / 2;
 	int y = top_header_draw(c, m, ui, clock, most);
 	int lines = c->height - y - footer;
-	top_ui_settle(ui, m, lines > 1 ? (size_t)lines - 1 : 0);
+	top_ui_arrange(ui, m, lines > 1 ? (size_t)lines - 1 : 0);
 	draw_table(c, m, ui, y, lines);
 	if (ui->mode == TOP_MODE_SORT) {
 		top_menu_draw(c, ui, y, lines);

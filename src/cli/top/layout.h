@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where everything goes on a screen of any size. Pure: from a model and what the user has chosen,
- * to a canvas.
+ * The layout of a screen of any size. Pure: it draws a model, with the user's choices, on a canvas.
  */
 #ifndef RBT_CLI_TOP_LAYOUT_H
 #define RBT_CLI_TOP_LAYOUT_H
@@ -10,27 +9,26 @@
 #include "cli/top/model.h"
 #include "cli/top/ui.h"
 
-/* Below this nothing can be told. */
+/* Smaller screens show nothing useful. */
 #define TOP_MIN_WIDTH  20
 #define TOP_MIN_HEIGHT 5
 
 struct top_place {
 	enum top_by column;
 	int x, width;
-	bool is_wide; /* has the room for its longer form */
+	bool is_wide; /* gets its longer form */
 };
 
-/* Which columns fit into `width`, from left to right: the more important ones first, each in its
- * short form, then longer forms. `wanted` has a bit (1 << enum top_by) for each that has something
- * to show. Returns how many. */
+/* Chooses the columns that fit into `width`, from left to right: the more important ones first,
+ * each in its short form, then longer forms. `wanted` has a bit (1 << enum top_by) for each column
+ * with something to show. Returns their number. */
 size_t top_layout_columns(int width, uint32_t wanted, struct top_place ret[TOP_N_COLUMNS]);
 
-const char *top_column_title(enum top_by column);
 const char *top_column_name(enum top_by column); /* in words, for menu and JSON */
 
-/* cells.c: one cell of the table. */
-void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p, const struct top_row *r,
-	enum top_style style);
+/* cells.c: one cell of the table, of one of the model's rows. */
+void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p,
+	const struct top_model *m, const struct top_row *r, enum top_style style);
 /* "512K", "32.0G": at most 5 columns. */
 void top_format_bytes(uint64_t bytes, char *buf, size_t size);
 /* "290us", "1.8ms", "12s": at most 5 columns. */
@@ -42,15 +40,15 @@ enum top_style top_row_style(const struct top_row *r);
 int top_header_draw(struct top_canvas *c, const struct top_model *m, const struct top_ui *ui,
 	const char *clock, int lines);
 
-/* panels.c: what comes over the table, and the last line. */
+/* panels.c: panels over the table, and the last line. */
 void top_help_draw(struct top_canvas *c, int y);
 void top_menu_draw(struct top_canvas *c, const struct top_ui *ui, int y, int lines);
 void top_footer_draw(
 	struct top_canvas *c, const struct top_model *m, const struct top_ui *ui, int y);
 
-/* The lines a plain screen of all programs takes. */
+/* The height of a plain screen with all programs. */
 int top_screen_height(const struct top_model *m);
-/* All of it. Settles the ui's selection and scrolling to the room there is. */
+/* Draws everything. Adjusts the ui's selection and scrolling to the height. */
 void top_screen_draw(
 	struct top_canvas *c, const struct top_model *m, struct top_ui *ui, const char *clock);
 

@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/gpu.h"
 #include "sched/class.h"
 #include "util/time.h"
 
-/* How long a request's base is kept: p99 is over the last one to two of these. */
+/* Samples after which a new base for p99 is taken: p99 covers one to two of these periods. */
 #define BASE_SAMPLES 15
-/* Parts of an interval that are taken to be the same. */
+/* Shares of an interval that count as equal if they differ by less. */
 #define SAME_RESERVE 0.05
 
 struct top_sample *top_sample_create(void)
@@ -71,7 +70,7 @@ static struct top_row *find_row(struct top_model *m, const struct top_reading *r
 	return NULL;
 }
 
-/* A daemon that was restarted counts from zero again: then nothing is known of this interval. */
+/* A restarted daemon counts from zero again: then the rates of this interval are unknown. */
 static bool has_gone_back(const struct top_reading *old, const struct top_reading *now)
 {
 	const struct rbt_program_turns *a = &old->turns, *b = &now->turns;
@@ -84,7 +83,7 @@ static bool has_gone_back(const struct top_reading *old, const struct top_readin
 	return now->has_account && (d->known_ns < c->known_ns || d->used_ns < c->used_ns);
 }
 
-/* A part of the interval; clocks that were read at two places may disagree a little. */
+/* A share of the interval; clocks that were read in two processes may differ a little. */
 static double part(uint64_t old_ns, uint64_t now_ns, uint64_t interval_ns)
 {
 	double p = (double)(now_ns - old_ns) / (double)interval_ns;
@@ -97,7 +96,8 @@ static double per_second(uint64_t old, uint64_t now, uint64_t interval_ns)
 	return (double)(now - old) * (double)RBT_NS_PER_S / (double)interval_ns;
 }
 
-/* Between two readings: by the daemon's clock, if it tells; it is the one its counters go by. */
+/* The time between two readings: by the daemon's clock, if it is sent, because its counters use
+ * that one. */
 static uint64_t interval_of(const struct top_reading *old, const struct top_reading *now)
 {
 	if (old->has_account && now->has_account && now->account.known_ns > old->account.known_ns) {
@@ -129,7 +129,7 @@ static void set_rates(struct top_row *row, const struct top_reading *old, uint64
 	}
 }
 
-/* now - base, or false when that cannot be. */
+/* now - base; false: it would be negative. */
 static bool subtract(const struct rbt_hist *now, const struct rbt_hist *base, struct rbt_hist *ret)
 {
 	*ret = *now;
@@ -180,7 +180,7 @@ float top_row_history(const struct top_row *r, unsigned ago)
 	return ago < r->n_history ? r->history[(r->at + TOP_HISTORY - 1 - ago) % TOP_HISTORY] : -1;
 }
 
-/* What the row was, as it is now. `old` is NULL for a program that is new. */
+/* Makes a row's next state from its last one. `old` is NULL for a new program. */
 static void make_row(const struct top_row *old, const struct top_reading *r, struct top_row *ret)
 {
 	uint64_t interval_ns = old != NULL ? interval_of(&old->now, r) : 0;
@@ -204,9 +204,10 @@ static void make_row(const struct top_row *old, const struct top_reading *r, str
 	remember(ret);
 }
 
-/* Who is on each GPU, by priority: those who are kept off, and those who are let on. */
+/* Programs on each GPU by priority: those that are kept off, and those that may run. */
 struct crowd {
-	uint32_t waiting[GPU_SLOTS][RBT_PRIORITY_MAX + 1], running[GPU_SLOTS][RBT_PRIORITY_MAX + 1];
+	uint32_t waiting[RBT_MAX_GPUS][RBT_PRIORITY_MAX + 1],
+		running[RBT_MAX_GPUS][RBT_PRIORITY_MAX + 1];
 };
 
 static unsigned priority_of(const struct top_row *r)
@@ -219,7 +220,7 @@ static void count_crowd(const struct top_model *m, struct crowd *ret)
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_rows; i++) {
 		const struct top_row *r = &m->rows[i];
-		for (uint32_t gpu = 0; gpu < GPU_SLOTS; gpu++) {
+		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if ((r->now.gpus >> gpu & 1) != 0 && r->now.managed && !r->now.suspended) {
 				(r->now.waiting ? ret->waiting
 						: ret->running)[gpu][priority_of(r)]++;
@@ -229,10 +230,10 @@ static void count_crowd(const struct top_model *m, struct crowd *ret)
 }
 
 /* Whether there is anybody of these priorities on one of these GPUs. */
-static bool is_anybody(const uint32_t who[GPU_SLOTS][RBT_PRIORITY_MAX + 1], uint64_t gpus,
+static bool is_anybody(const uint32_t who[RBT_MAX_GPUS][RBT_PRIORITY_MAX + 1], uint32_t gpus,
 	unsigned low, unsigned high)
 {
-	for (uint32_t gpu = 0; gpu < GPU_SLOTS; gpu++) {
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		for (unsigned p = low; (gpus >> gpu & 1) != 0 && p <= high; p++) {
 			if (who[gpu][p] > 0) {
 				return true;
@@ -266,13 +267,13 @@ static enum top_state state_of(const struct crowd *c, const struct top_row *r)
 	if (!r->now.has_turns || !is_anybody(c->waiting, r->now.gpus, 0, own)) {
 		return TOP_STATE_RUNNING;
 	}
-	/* It has reserved, and at this moment nobody below may run beside it. */
+	/* It had a reserve, and at this moment no lower program may run beside it. */
 	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0 &&
 		(own == 0 || !is_anybody(c->running, r->now.gpus, 0, own - 1))) {
 		return TOP_STATE_RESERVES;
 	}
-	/* It takes turns, and not only did so once: somebody waits for the same, or it has had one
-	 * just now. */
+	/* It takes turns now, not only in the past: another program waits for the same GPU, or it
+	 * has just had a turn. */
 	bool takes_turns = r->now.turns.n_turns > 0 &&
 			   (r->turns_per_s > 0 ||
 				   is_anybody(c->waiting, r->now.gpus, lowest_of_class(own), own));
@@ -297,6 +298,7 @@ int top_model_update(struct top_model *m, const struct top_sample *s)
 	m->rows = rows;
 	m->n_rows = s->n_readings;
 	m->daemon = s->daemon;
+	m->table = s->table;
 	m->n_gpus = s->n_gpus;
 	memcpy(m->gpus, s->gpus, sizeof(m->gpus));
 	count_crowd(m, &crowd);
@@ -306,8 +308,8 @@ int top_model_update(struct top_model *m, const struct top_sample *s)
 	return 0;
 }
 
-/* Whether `a` has kept others off for longer than `b`; where both have much the same, it is the
- * higher priority, for which the other was kept off as well. */
+/* Whether `a` has kept others off for longer than `b`. If both times are about equal, the higher
+ * priority counts, because it kept the lower one off as well. */
 static bool reserves_more(const struct top_row *a, const struct top_row *b)
 {
 	double more = a->reserved - b->reserved;
@@ -321,7 +323,7 @@ static bool reserves_more(const struct top_row *a, const struct top_row *b)
 static void add_use(struct top_use *u, const struct top_row *r)
 {
 	u->n_programs++;
-	if (r->now.has_memory && __builtin_popcountll(r->now.gpus) == 1) {
+	if (r->now.has_memory && __builtin_popcount(r->now.gpus) == 1) {
 		u->memory_bytes += r->now.memory_bytes;
 		u->has_memory = true;
 	}
@@ -334,7 +336,7 @@ static void add_use(struct top_use *u, const struct top_row *r)
 	if (r->state == TOP_STATE_TURN) {
 		u->turn = r;
 	}
-	/* The one that has kept the others off for longest. */
+	/* The program that has kept the others off for longest. */
 	if ((r->valid & TOP_HAS_RESERVED) != 0 && r->reserved > 0 &&
 		(u->reserve == NULL || reserves_more(r, u->reserve))) {
 		u->reserve = r;
@@ -345,7 +347,7 @@ void top_model_use(const struct top_model *m, uint32_t gpu, struct top_use *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_rows; i++) {
-		if (gpu < GPU_SLOTS && (m->rows[i].now.gpus >> gpu & 1) != 0) {
+		if (gpu < RBT_MAX_GPUS && (m->rows[i].now.gpus >> gpu & 1) != 0) {
 			add_use(ret, &m->rows[i]);
 		}
 	}

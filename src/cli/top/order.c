@@ -7,7 +7,7 @@
 #include "cli/top/model.h"
 #include "sched/class.h"
 
-/* What is compared: text, or a number; or not known. */
+/* The value to compare: text or a number, or unknown. */
 struct value {
 	bool known;
 	const char *text;
@@ -45,7 +45,7 @@ static struct value value_of(const struct top_row *r, enum top_by by)
 		return number(r->state != TOP_STATE_UNKNOWN, -(double)r->state);
 	case TOP_BY_GPU:
 		/* By the lowest: a program on GPUs 0 and 3 stands with those on 0. */
-		return number(r->now.gpus != 0, __builtin_ffsll((long long)r->now.gpus));
+		return number(r->now.gpus != 0, __builtin_ffs((int)r->now.gpus));
 	case TOP_BY_SHARE:
 	case TOP_BY_HISTORY:
 		return number((r->valid & TOP_HAS_SHARE) != 0, r->share);

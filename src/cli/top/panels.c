@@ -8,21 +8,21 @@ static const char *const help[] = {
 	"Up Down PgUp PgDn Home End   select a program (also j, k)",
 	"< >  F6                      sort by another column",
 	"P M W T L N                  sort by share, memory, wait, turns, p99, pid",
-	"R I                          the other way round",
-	"/  F4                        show only what has this text; Esc: all again",
+	"R I                          reverse the order",
+	"/  F4                        show only programs with this text; Esc: all",
 	"n  F7  F8                    renice: a class or a priority (F7 +1, F8 -1)",
 	"s                            suspend: take it off the GPU",
 	"r                            resume",
-	"+ -  d                       show more rarely, more often, every so many seconds",
-	"Space                        pause;   Enter F5: look now",
+	"+ -  d                       longer or shorter delay; d: type it, in seconds",
+	"Space                        pause;   Enter F5: sample now",
 	"q  F10  Ctrl-C               quit",
 	"",
-	"SHARE%   time it had the GPU, or a part of it; ~ when its idle time counts too",
+	"SHARE%   time it had the GPU, or a part of it; ~ if that includes idle time",
 	"WAIT%    time it wanted the GPU and was kept off, by turns or for a reserve",
-	"P99 REQ/s  of requests, where the program tells of them",
+	"P99 REQ/s  of requests, if the program announces them",
 	"STATE    run, turn (others wait), resv (others are kept off for it), wait,",
 	"         susp; with ! there is a note, shown below when it is selected",
-	"A dash is something that is not known.",
+	"A dash means that something is not known.",
 };
 
 void top_help_draw(struct top_canvas *c, int y)
@@ -36,7 +36,7 @@ void top_help_draw(struct top_canvas *c, int y)
 
 void top_menu_draw(struct top_canvas *c, const struct top_ui *ui, int y, int lines)
 {
-	/* Scrolled so that the chosen one is in sight. */
+	/* Scrolled so that the chosen entry is visible. */
 	int first = (int)ui->menu >= lines - 1 ? (int)ui->menu - lines + 2 : 0;
 
 	top_putf(c, 0, y, c->width, TOP_STYLE_HEAD, "%-17s|", "Sort by");
@@ -85,7 +85,7 @@ static void draw_prompt(struct top_canvas *c, const struct top_ui *ui, int y)
 			"Renice %d %s to (class, or 0 to 15): ", (int)ui->asked_pid, name);
 	}
 	int x = top_put(c, 0, y, c->width, TOP_STYLE_BOLD, prompt);
-	/* Of a long text, the end. */
+	/* If the text is too long, its end is shown. */
 	const char *input = ui->input;
 	while (top_text_width(c, input) > c->width - x - 1 && *input != '\0') {
 		input++;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "cli/gpu.h"
 #include "cli/top/canvas.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
@@ -62,13 +61,14 @@ static void json_text(struct rbt_json *j, const char *key, const char *value)
 
 static void json_gpu(struct rbt_json *j, const struct top_model *m, const struct top_gpu *gpu)
 {
-	char label[GPU_NAME_MAX];
+	struct rbt_gpu id = rbt_gpu_of_index(&m->table, gpu->index);
+	char label[RBT_GPU_NAME_MAX];
 	struct top_use use;
 
-	top_model_use(m, gpu->gpu, &use);
+	top_model_use(m, gpu->index, &use);
 	rbt_json_object(j, NULL);
-	rbt_json_u64(j, "gpu", gpu_number(gpu->gpu));
-	rbt_json_string(j, "gpu_label", gpu_name(gpu->gpu, label));
+	rbt_json_u64(j, "gpu", id.minor);
+	rbt_json_string(j, "gpu_label", rbt_gpu_name(id, label));
 	rbt_json_string(j, "name", gpu->name);
 	rbt_json_string(j, "driver", gpu->driver);
 	json_u64(j, "memory_bytes", gpu->has_memory, gpu->memory_bytes);
@@ -116,27 +116,28 @@ static void json_rates(struct rbt_json *j, const struct top_row *r)
 	json_double(j, "request_p99_us", (v & TOP_HAS_P99) != 0, (double)r->p99_ns / 1e3);
 }
 
-static void json_gpus(struct rbt_json *j, uint64_t gpus)
+static void json_gpus(struct rbt_json *j, const struct rbt_gpu_table *table, uint32_t gpus)
 {
-	char label[GPU_NAME_MAX];
+	char label[RBT_GPU_NAME_MAX];
 
 	rbt_json_array(j, "gpus");
-	for (uint32_t gpu = 0; gpu < GPU_SLOTS; gpu++) {
+	for (uint32_t gpu = 0; gpu < table->n; gpu++) {
 		if ((gpus >> gpu & 1) != 0) {
-			rbt_json_u64(j, NULL, gpu_number(gpu));
+			rbt_json_u64(j, NULL, rbt_gpu_of_index(table, gpu).minor);
 		}
 	}
 	rbt_json_end(j, ']');
 	rbt_json_array(j, "gpu_labels");
-	for (uint32_t gpu = 0; gpu < GPU_SLOTS; gpu++) {
+	for (uint32_t gpu = 0; gpu < table->n; gpu++) {
 		if ((gpus >> gpu & 1) != 0) {
-			rbt_json_string(j, NULL, gpu_name(gpu, label));
+			rbt_json_string(j, NULL, rbt_gpu_name(rbt_gpu_of_index(table, gpu), label));
 		}
 	}
 	rbt_json_end(j, ']');
 }
 
-static void json_program(struct rbt_json *j, const struct top_row *r)
+static void json_program(
+	struct rbt_json *j, const struct rbt_gpu_table *table, const struct top_row *r)
 {
 	const struct top_reading *p = &r->now;
 
@@ -152,7 +153,7 @@ static void json_program(struct rbt_json *j, const struct top_row *r)
 	json_u64(j, "weight", p->has_turns, p->turns.weight);
 	rbt_json_string(j, "state", state_name(r->state));
 	json_u64(j, "suspended_left_ms", p->suspended_left_ms != 0, p->suspended_left_ms);
-	json_gpus(j, p->gpus);
+	json_gpus(j, table, p->gpus);
 	json_u64(j, "memory_bytes", p->has_memory, p->memory_bytes);
 	json_u64(j, "pending", top_row_has_pending(r), p->account.n_pending);
 	json_rates(j, r);
@@ -187,7 +188,7 @@ int top_print_json(FILE *out, const struct top_model *m, const struct top_order 
 	rbt_json_end(&j, ']');
 	rbt_json_array(&j, "programs");
 	for (size_t i = 0; i < n; i++) {
-		json_program(&j, &m->rows[shown[i]]);
+		json_program(&j, &m->table, &m->rows[shown[i]]);
 	}
 	rbt_json_end(&j, ']');
 	rbt_json_end(&j, '}');

@@ -16,7 +16,7 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* Rates want two samples: the second comes soon, whatever the delay. */
+/* Rates need two samples: the second comes soon, whatever the delay. */
 #define FIRST_DELAY_MS 300u
 
 struct screen {
@@ -28,7 +28,7 @@ struct screen {
 	bool is_dirty;
 	uint64_t next_ns, n_samples, count;
 	bool quit;
-	int killed_by; /* a signal that ends us, once the terminal is back */
+	int killed_by; /* a fatal signal, raised again after the terminal is restored */
 };
 
 static int catch_signals(void)
@@ -88,7 +88,7 @@ static void on_worker(struct screen *s)
 		top_ui_tick(s->ui);
 	}
 	s->is_dirty = true;
-	/* The first has no interval before it. */
+	/* The first sample has no interval before it. */
 	s->n_samples++;
 	s->quit = s->quit || (s->count > 0 && s->n_samples > s->count);
 }
@@ -128,13 +128,13 @@ static void on_keys(struct screen *s)
 		struct top_action a = top_ui_key(s->ui, &s->model, key);
 
 		obey(s, &a);
-		/* A shorter delay holds from now on, not after a long one. */
+		/* A shorter delay counts from now on, not after the old one. */
 		if (s->ui->delay_ms != old_ms || s->ui->paused != was_paused) {
 			s->next_ns = s->model.last_ns + s->ui->delay_ms * RBT_NS_PER_MS;
 		}
 		s->is_dirty = true;
-		/* Where the next key finds what this one has changed. */
-		top_ui_settle(s->ui, &s->model, s->ui->page);
+		/* So that the next key finds the changes of this one. */
+		top_ui_arrange(s->ui, &s->model, s->ui->page);
 	}
 }
 
@@ -153,7 +153,7 @@ static void show(struct screen *s)
 	top_canvas_finish(&canvas);
 }
 
-/* Milliseconds until a sample is due; -1: when something happens. */
+/* Milliseconds until the next sample; -1: wait for an event. */
 static int time_left_ms(const struct screen *s)
 {
 	uint64_t now_ns = rbt_now_ns();
@@ -185,7 +185,7 @@ static void loop(struct screen *s)
 		if (poll(fds, sizeof(fds) / sizeof(fds[0]), left_ms) < 0 && errno != EINTR) {
 			return;
 		}
-		/* A terminal that is gone is readable for ever. */
+		/* A terminal that is gone stays readable for ever. */
 		if ((fds[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
 			return;
 		}

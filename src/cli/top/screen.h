@@ -5,8 +5,8 @@
 #include "cli/top/source.h"
 #include "cli/top/ui.h"
 
-/* `rubato top` as one sees it: until the user has enough, or after `count` samples (0: no end).
- * Takes ownership of `source`. Returns an exit code, an error said. */
+/* The interactive `rubato top`: until the user quits, or after `count` samples (0: no limit). Takes
+ * ownership of `source`. Returns an exit code, after an error message. */
 int top_screen_run(struct top_source *source, struct top_ui *ui, uint64_t count, bool with_colours);
 
 /* The time of day, HH:MM:SS; `buf` has room for it. */

@@ -9,26 +9,26 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "backend/gpus.h"
 #include "cli/cli.h"
-#include "cli/gpu.h"
+#include "cli/inspect.h"
 #include "cli/listing.h"
-#include "cli/look.h"
 #include "util/fd.h"
 #include "util/proc.h"
 #include "util/runtime.h"
 #include "util/time.h"
 
 #define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT)
-/* A daemon that does not answer costs seconds each time it is asked. */
+/* A daemon that does not answer costs seconds each time. */
 #define MUTE_RETRY_NS (10 * RBT_NS_PER_S)
-/* What looking costs is kept under a third of a percent of a core each: going through all of /proc,
- * and through the memory of programs. */
-#define REST_FACTOR      300u
-#define LOOK_AGAIN_NS    (2 * RBT_NS_PER_S)
-#define LOOK_AGAIN_MAX_S 64u
-#define MAX_DAEMONS      64u
+/* The cost of inspections stays below a third of a percent of a core, for going through /proc and
+ * for reading programs' memory each. */
+#define COST_FACTOR         300u
+#define INSPECT_AGAIN_NS    (2 * RBT_NS_PER_S)
+#define INSPECT_AGAIN_MAX_S 64u
+#define MAX_DAEMONS         64u
 
-struct link {
+struct peer {
 	uid_t uid;
 	int sock; /* -1: not connected */
 	uint64_t retry_ns;
@@ -38,36 +38,40 @@ struct link {
 /* A process with a GPU's control node open. */
 struct user {
 	struct top_reading reading; /* pid, uid and start time from the first on */
-	bool is_program;            /* tasks were found: it is one to be shown */
-	uint64_t look_ns, rest_ns;  /* when to look again, and how long to wait then */
+	bool is_program;            /* tasks were found: it is shown */
+	uint64_t inspect_ns,
+		interval_ns; /* time of the next inspection, and the interval after it */
 };
 
 struct top_source {
-	struct link links[MAX_DAEMONS];
-	size_t n_links, n_own; /* the first are our own; the rest, for root, other users' */
+	struct peer peers[MAX_DAEMONS];
+	size_t n_peers, n_own; /* the first n_own are our own; the others, for root, other users' */
 	struct user *users;
 	size_t n_users, users_capacity;
-	uint64_t walk_ns; /* when to go through all processes again */
+	uint64_t walk_ns; /* time of the next walk through all processes */
 	struct {
 		uid_t uid;
 		char name[32];
 	} names[32];
 	size_t n_names;
+	struct rbt_gpu_table table;
 	size_t n_gpus;
-	struct top_gpu gpus[TOP_MAX_GPUS];
+	struct top_gpu gpus[RBT_MAX_GPUS];
 	struct top_sample *sample; /* being filled */
-	pid_t *listed;             /* whom the daemons have named for it */
+	pid_t *listed;             /* programs that the daemons have named */
 	size_t n_listed, listed_capacity;
 };
 
 static void add_gpu(struct top_source *s, const struct rbt_gpu_info *g, const struct rbt_backend *b,
 	const char *driver)
 {
-	if (s->n_gpus == TOP_MAX_GPUS) {
+	int index = rbt_gpu_index(&s->table, b->id, g->gpu);
+
+	if (index < 0) {
 		return;
 	}
 	struct top_gpu *gpu = &s->gpus[s->n_gpus++];
-	*gpu = (struct top_gpu){.gpu = gpu_slot(b->id, g->gpu),
+	*gpu = (struct top_gpu){.index = (uint32_t)index,
 		.has_memory = (g->valid & RBT_GPU_HAS_MEMORY) != 0,
 		.memory_bytes = g->memory_bytes};
 	snprintf(gpu->name, sizeof(gpu->name), "%s",
@@ -94,15 +98,15 @@ static int probe(struct top_source *s)
 	return r;
 }
 
-static void add_link(struct top_source *s, uid_t uid)
+static void add_peer(struct top_source *s, uid_t uid)
 {
-	for (size_t i = 0; i < s->n_links; i++) {
-		if (s->links[i].uid == uid) {
+	for (size_t i = 0; i < s->n_peers; i++) {
+		if (s->peers[i].uid == uid) {
 			return;
 		}
 	}
-	if (s->n_links < MAX_DAEMONS) {
-		s->links[s->n_links++] = (struct link){.uid = uid, .sock = -1};
+	if (s->n_peers < MAX_DAEMONS) {
+		s->peers[s->n_peers++] = (struct peer){.uid = uid, .sock = -1};
 	}
 }
 
@@ -113,9 +117,9 @@ int top_source_create(struct top_source **ret)
 	if (s == NULL) {
 		return -ENOMEM;
 	}
-	add_link(s, RBT_UID_SYSTEM);
-	add_link(s, geteuid());
-	s->n_own = s->n_links;
+	add_peer(s, RBT_UID_SYSTEM);
+	add_peer(s, geteuid());
+	s->n_own = s->n_peers;
 	int r = probe(s);
 	if (r < 0) {
 		top_source_destroy(s);
@@ -130,15 +134,15 @@ void top_source_destroy(struct top_source *s)
 	if (s == NULL) {
 		return;
 	}
-	for (size_t i = 0; i < s->n_links; i++) {
-		rbt_close(&s->links[i].sock);
+	for (size_t i = 0; i < s->n_peers; i++) {
+		rbt_close(&s->peers[i].sock);
 	}
 	free(s->users);
 	free(s->listed);
 	free(s);
 }
 
-/* Looked up once: names may come over a network. */
+/* Looked up once: user names may come over a network. */
 static void fill_user_name(struct top_source *s, uid_t uid, char *buf, size_t size)
 {
 	for (size_t i = 0; i < s->n_names; i++) {
@@ -182,9 +186,11 @@ static void fill(struct top_source *s, const struct listed *l, struct top_readin
 	};
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;
-		uint32_t slot = gpu_slot(l->tasks[i].backend, t->gpu);
-		if ((t->valid & RBT_TASK_HAS_GPU) != 0 && slot < GPU_SLOTS) {
-			r->gpus |= UINT64_C(1) << slot;
+		int index = (t->valid & RBT_TASK_HAS_GPU) != 0
+				    ? rbt_gpu_index(&s->table, l->tasks[i].backend, t->gpu)
+				    : -1;
+		if (index >= 0) {
+			r->gpus |= UINT32_C(1) << index;
 		}
 	}
 	fill_user_name(s, l->uid, r->user, sizeof(r->user));
@@ -235,42 +241,42 @@ static int take_managed(const struct listed *l, void *data)
 	return 0;
 }
 
-static void ask_daemon(struct top_source *s, struct link *link, uint64_t now_ns)
+static void ask_daemon(struct top_source *s, struct peer *peer, uint64_t now_ns)
 {
-	if (link->sock < 0 && now_ns < link->retry_ns) {
+	if (peer->sock < 0 && now_ns < peer->retry_ns) {
 		return;
 	}
-	link->state = TOP_DAEMON_NONE;
-	if (link->sock < 0) {
-		(void)(link->uid == geteuid() ? daemon_heal() : 0);
-		link->sock = daemon_connect(link->uid);
+	peer->state = TOP_DAEMON_NONE;
+	if (peer->sock < 0) {
+		(void)(peer->uid == geteuid() ? daemon_heal() : 0);
+		peer->sock = daemon_connect(peer->uid);
 	}
-	int r = link->sock < 0 ? link->sock
-			       : listing_daemon(link->sock, link->uid, LIST_FLAGS, take_managed, s);
+	int r = peer->sock < 0 ? peer->sock
+			       : listing_daemon(peer->sock, peer->uid, LIST_FLAGS, take_managed, s);
 	if (r == 0) {
-		link->state = TOP_DAEMON_RUNS;
+		peer->state = TOP_DAEMON_RUNS;
 		return;
 	}
-	rbt_close(&link->sock);
-	link->sock = -1;
+	rbt_close(&peer->sock);
+	peer->sock = -1;
 	if (r == -ETIMEDOUT) {
-		link->state = TOP_DAEMON_MUTE;
-		link->retry_ns = now_ns + MUTE_RETRY_NS;
+		peer->state = TOP_DAEMON_MUTE;
+		peer->retry_ns = now_ns + MUTE_RETRY_NS;
 	}
 }
 
-/* One that runs, if there is one; else one that is mute. */
+/* A daemon that runs, if there is one; otherwise one that does not answer. */
 static enum top_daemon own_daemon(const struct top_source *s)
 {
 	enum top_daemon best = TOP_DAEMON_NONE;
 
 	for (size_t i = 0; i < s->n_own && best != TOP_DAEMON_RUNS; i++) {
-		best = s->links[i].state != TOP_DAEMON_NONE ? s->links[i].state : best;
+		best = s->peers[i].state != TOP_DAEMON_NONE ? s->peers[i].state : best;
 	}
 	return best;
 }
 
-/* A process, if it is one that has a GPU open and is not known yet. */
+/* Adds a process that has a GPU open and is not known yet. */
 static int meet(pid_t pid, void *data)
 {
 	struct top_source *s = data;
@@ -298,10 +304,10 @@ static int meet(pid_t pid, void *data)
 	return 0;
 }
 
-/* What we have cost so far. */
+/* The processor time that we have used so far. */
 static uint64_t cpu_now_ns(void)
 {
-	return rbt_cpu_ns() + look_cpu_ns();
+	return rbt_cpu_ns() + inspect_cpu_ns();
 }
 
 static void forget_the_dead(struct top_source *s)
@@ -326,43 +332,43 @@ static void find_users(struct top_source *s, uint64_t now_ns)
 	}
 	uint64_t cpu_ns = cpu_now_ns();
 	rbt_proc_each(meet, s);
-	s->walk_ns = now_ns + (cpu_now_ns() - cpu_ns) * REST_FACTOR;
+	s->walk_ns = now_ns + (cpu_now_ns() - cpu_ns) * COST_FACTOR;
 }
 
-struct looking {
+struct outside {
 	struct top_source *s;
 	struct user *u;
 };
 
 static int take_outside(const struct listed *l, void *data)
 {
-	struct looking *looking = data;
+	struct outside *outside = data;
 
-	fill(looking->s, l, &looking->u->reading);
-	looking->u->is_program = true;
+	fill(outside->s, l, &outside->u->reading);
+	outside->u->is_program = true;
 	return 0;
 }
 
-static void look(struct top_source *s, struct user *u, uint64_t now_ns)
+static void inspect(struct top_source *s, struct user *u, uint64_t now_ns)
 {
-	struct looking looking = {.s = s, .u = u};
+	struct outside outside = {.s = s, .u = u};
 	struct top_reading before = u->reading;
 
 	uint64_t cpu_ns = cpu_now_ns();
 
 	u->is_program = false;
-	listing_outside(before.pid, take_outside, &looking);
+	listing_outside(before.pid, take_outside, &outside);
 	if (u->reading.start_time != before.start_time) {
-		/* Another process by now: it is met as such. */
+		/* The pid belongs to another process by now, which is handled as a new one. */
 		u->is_program = false;
 		u->reading = before;
 	}
 	cpu_ns = cpu_now_ns() - cpu_ns;
-	u->rest_ns = u->rest_ns == 0 ? LOOK_AGAIN_NS : u->rest_ns * 2;
-	if (u->rest_ns > LOOK_AGAIN_MAX_S * RBT_NS_PER_S) {
-		u->rest_ns = LOOK_AGAIN_MAX_S * RBT_NS_PER_S;
+	u->interval_ns = u->interval_ns == 0 ? INSPECT_AGAIN_NS : u->interval_ns * 2;
+	if (u->interval_ns > INSPECT_AGAIN_MAX_S * RBT_NS_PER_S) {
+		u->interval_ns = INSPECT_AGAIN_MAX_S * RBT_NS_PER_S;
 	}
-	u->look_ns = now_ns + u->rest_ns + cpu_ns * REST_FACTOR * s->n_users;
+	u->inspect_ns = now_ns + u->interval_ns + cpu_ns * COST_FACTOR * s->n_users;
 }
 
 static void add_outsiders(struct top_source *s)
@@ -371,12 +377,12 @@ static void add_outsiders(struct top_source *s)
 		struct user *u = &s->users[i];
 		uint64_t now_ns = rbt_now_ns();
 		if (is_listed(s, u->reading.pid)) {
-			/* Should its daemon let it go, what was seen before is old. */
-			u->look_ns = u->rest_ns = 0;
+			/* If its daemon lets it go later, the earlier inspection is out of date. */
+			u->inspect_ns = u->interval_ns = 0;
 			continue;
 		}
-		if (now_ns >= u->look_ns) {
-			look(s, u, now_ns);
+		if (now_ns >= u->inspect_ns) {
+			inspect(s, u, now_ns);
 		}
 		struct top_reading *r = u->is_program ? top_sample_add(s->sample) : NULL;
 		if (r != NULL) {
@@ -394,14 +400,15 @@ int top_source_sample(struct top_source *s, struct top_sample **ret)
 	}
 	find_users(s, rbt_now_ns());
 	for (size_t i = 0; geteuid() == 0 && i < s->n_users; i++) {
-		add_link(s, s->users[i].reading.uid);
+		add_peer(s, s->users[i].reading.uid);
 	}
 	s->sample->now_ns = rbt_now_ns();
-	for (size_t i = 0; i < s->n_links; i++) {
-		ask_daemon(s, &s->links[i], rbt_now_ns());
+	for (size_t i = 0; i < s->n_peers; i++) {
+		ask_daemon(s, &s->peers[i], rbt_now_ns());
 	}
 	s->sample->daemon = own_daemon(s);
 	add_outsiders(s);
+	s->sample->table = s->table;
 	s->sample->n_gpus = s->n_gpus;
 	memcpy(s->sample->gpus, s->gpus, sizeof(s->gpus));
 	*ret = s->sample;

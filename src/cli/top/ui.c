@@ -70,7 +70,7 @@ static bool find_selected(struct top_ui *ui, const struct top_model *m)
 	return false;
 }
 
-void top_ui_settle(struct top_ui *ui, const struct top_model *m, size_t page)
+void top_ui_arrange(struct top_ui *ui, const struct top_model *m, size_t page)
 {
 	if (m->n_rows > ui->shown_capacity) {
 		size_t *shown = realloc(ui->shown, m->n_rows * sizeof(*shown));
@@ -85,7 +85,7 @@ void top_ui_settle(struct top_ui *ui, const struct top_model *m, size_t page)
 	if (!ui->has_chosen) {
 		select_place(ui, m, 0);
 	} else if (ui->selected_pid == 0 || !find_selected(ui, m)) {
-		/* Whoever took the place of one that has gone is selected now. */
+		/* The selected program has ended: the one in its place is selected. */
 		select_place(ui, m, ui->selected);
 	}
 	ui->page = page;
@@ -182,7 +182,7 @@ static enum top_by next_column(enum top_by by, int step)
 
 static void sort_by(struct top_ui *ui, enum top_by by)
 {
-	/* As in other tops: the same key again turns it round. */
+	/* As in other tops, the same key again reverses the order. */
 	ui->order.reverse = ui->order.by == by && !ui->order.reverse;
 	ui->order.by = by;
 }
@@ -251,7 +251,7 @@ static void ask(struct top_ui *ui, enum top_mode mode, const char *input)
 	snprintf(ui->input, sizeof(ui->input), "%s", input);
 }
 
-/* What is done to the selected program; most of it is asked about first. */
+/* Keys that act on the selected program; most of them ask first. */
 static struct top_action act_key(struct top_ui *ui, const struct top_model *m, uint32_t key)
 {
 	const struct top_row *row = top_ui_selected(ui, m);
@@ -286,7 +286,7 @@ static struct top_action act_key(struct top_ui *ui, const struct top_model *m, u
 	return none;
 }
 
-/* What is shown, and how often. */
+/* Keys that change what is shown, and how often. */
 static bool view_key(struct top_ui *ui, uint32_t key)
 {
 	switch (key) {
@@ -326,7 +326,7 @@ static struct top_action table_key(struct top_ui *ui, const struct top_model *m,
 	switch (key) {
 	case 'q':
 	case TOP_INPUT_F10:
-	case 3: /* Ctrl-C, where the terminal does not make a signal of it */
+	case 3: /* Ctrl-C, if the terminal does not turn it into a signal */
 		action.wish = TOP_WISH_QUIT;
 		break;
 	case TOP_INPUT_F5:
@@ -374,13 +374,13 @@ static void menu_key(struct top_ui *ui, uint32_t key)
 	}
 }
 
-/* One character more or less in the line that is being typed. */
+/* Adds or removes a character of the input line. */
 static void edit(struct top_ui *ui, uint32_t key)
 {
 	size_t len = strlen(ui->input);
 
 	if (key == TOP_INPUT_BACKSPACE) {
-		/* Whole characters: what follows a first byte goes with it. */
+		/* Removes a whole character: its first byte and all that follow. */
 		while (len > 0 && ((unsigned char)ui->input[--len] & 0xc0) == 0x80) {
 		}
 		ui->input[len] = '\0';
@@ -437,7 +437,7 @@ static struct top_action line_key(struct top_ui *ui, uint32_t key)
 	} else {
 		edit(ui, key);
 	}
-	/* The table narrows as one types. */
+	/* The filter applies while one types. */
 	if (ui->mode == TOP_MODE_FILTER) {
 		memcpy(ui->order.filter, ui->input, sizeof(ui->order.filter));
 	}

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * How `rubato top` is used: what is selected, what is asked, what a key does. Pure: keys in, wishes
- * out.
- */
+/* The user interface of `rubato top`: selection, prompts and keys. Pure: keys in, actions out. */
 #ifndef RBT_CLI_TOP_UI_H
 #define RBT_CLI_TOP_UI_H
 
@@ -39,28 +36,28 @@ enum top_mode {
 	TOP_MODE_TABLE,
 	TOP_MODE_HELP,
 	TOP_MODE_SORT,
-	/* a line of text is asked for */
+	/* prompts for a line of text */
 	TOP_MODE_FILTER,
 	TOP_MODE_RENICE,
 	TOP_MODE_DELAY,
-	/* yes or no */
+	/* prompts for yes or no */
 	TOP_MODE_SUSPEND,
 };
 
 enum top_wish {
 	TOP_WISH_NOTHING,
 	TOP_WISH_QUIT,
-	TOP_WISH_REFRESH, /* now */
+	TOP_WISH_REFRESH, /* take a sample now */
 	TOP_WISH_RENICE,
 	TOP_WISH_SUSPEND,
 	TOP_WISH_RESUME,
 };
 
-/* What the user wants done. */
+/* The action that the user has ordered. */
 struct top_action {
 	enum top_wish wish;
 	pid_t pid;
-	uint64_t start_time; /* of whom it was asked: pids come again */
+	uint64_t start_time; /* of the process that was meant: pids are reused */
 	unsigned priority;
 };
 
@@ -71,47 +68,46 @@ struct top_action {
 struct top_ui {
 	struct top_order order;
 	enum top_mode mode;
-	bool plain; /* nobody is there: no selection, no line of keys */
+	bool plain; /* not interactive: no selection, no line of keys */
 	bool paused;
 	uint64_t delay_ms;
 
-	bool has_chosen;    /* before the first move the first row is selected, whoever that is */
+	bool has_chosen;    /* false: the first row is selected, whichever program it is */
 	pid_t selected_pid; /* with its start time; 0: none */
 	uint64_t selected_start;
-	size_t selected; /* its place among those shown, also after it has gone */
-	size_t first;    /* shown at the top of the table */
-	size_t page;     /* rows the table has room for */
+	size_t selected; /* its place among the shown rows, also after it has ended */
+	size_t first;    /* first row of the table on the screen */
+	size_t page;     /* rows that fit on the screen */
 
 	size_t *shown; /* owned; rows in order, into the model's */
 	size_t n_shown, shown_capacity;
 
-	char input[64];  /* what is being typed */
-	pid_t asked_pid; /* whom a prompt is about: the selection may go */
+	char input[64];  /* the input line */
+	pid_t asked_pid; /* the program of a prompt: the selection may change */
 	uint64_t asked_start;
 	char asked_name[32];
 	enum top_by menu;
 	char status[256];
 	bool status_is_bad;
-	unsigned status_left; /* for so many more samples */
+	unsigned status_left; /* for how many more samples */
 };
 
 void top_ui_init(struct top_ui *ui);
 void top_ui_finish(struct top_ui *ui);
 
-/* After a sample, and whenever order or size have changed: sorts, keeps the selection with its
- * program, and scrolls it into the `page` rows there are. */
-void top_ui_settle(struct top_ui *ui, const struct top_model *m, size_t page);
-/* A sample has come: a status line grows older. */
+/* To be called after a sample, and after order or size have changed: sorts, keeps the selection
+ * with its program, and scrolls it into the `page` rows. */
+void top_ui_arrange(struct top_ui *ui, const struct top_model *m, size_t page);
+/* A sample has come: the status line ages. */
 void top_ui_tick(struct top_ui *ui);
 
-/* The program selected; NULL when there is none. */
+/* The selected program; NULL: none. */
 const struct top_row *top_ui_selected(const struct top_ui *ui, const struct top_model *m);
 
-/* A character, or an enum top_input. */
+/* `key` is a character, or an enum top_input. */
 struct top_action top_ui_key(struct top_ui *ui, const struct top_model *m, uint32_t key);
 
-/* What a text means as a priority: 0 to 15, or a class or the beginning of its name. 0 or
- * -EINVAL. */
+/* Parses a priority: 0 to 15, or a class or the beginning of its name. 0 or -EINVAL. */
 int top_parse_priority(const char *s, unsigned *ret);
 
 void top_ui_say(struct top_ui *ui, bool is_bad, const char *fmt, ...)

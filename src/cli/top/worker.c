@@ -17,9 +17,9 @@
 struct top_worker {
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t wanted; /* by the worker: something to do; and then, by us: its end */
+	pthread_cond_t wanted; /* for the worker: there is work; for us: it has ended */
 	int event_fd;
-	struct top_source *source; /* the thread's alone */
+	struct top_source *source; /* only for the thread */
 	/* under the lock */
 	bool stop, has_ended, wants_sample, wants_action, has_answer;
 	struct top_action action;
@@ -35,7 +35,7 @@ static void announce(struct top_worker *w)
 	(void)ignored;
 }
 
-/* With the lock held; it is let go meanwhile. */
+/* Called with the lock held, and releases it meanwhile. */
 static void carry_out(struct top_worker *w)
 {
 	struct top_action action = w->action;
@@ -111,7 +111,7 @@ int top_worker_create(struct top_source *source, struct top_worker **ret)
 	pthread_cond_init(&w->wanted, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	/* Signals are the other thread's: it has the terminal. */
+	/* Signals are for the other thread, which has the terminal. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int r = w->event_fd < 0 ? errno : pthread_create(&w->thread, NULL, work, w);

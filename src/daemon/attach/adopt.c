@@ -55,7 +55,7 @@ bool adopt_is_due(
 {
 	const struct said *said = byhand_find(d, k->pid, k->start_time);
 
-	if (said != NULL && said->has_wish && !said->is_wanted) {
+	if (said != NULL && said->has_treat && !said->is_wanted) {
 		return false;
 	}
 	return k->is_stale || n_files != k->n_files || now_ns >= k->next_ns;
@@ -121,8 +121,7 @@ void adopt_released(struct daemon *d, const struct program *p)
 static void let_alone(struct daemon *d, struct program *p)
 {
 	p->rule[0] = '\0';
-	p->priority = RBT_PRIORITY_NORMAL;
-	p->weight = 1;
+	program_set_treatment(p, &RBT_TREATMENT_INIT, 0);
 	program_set_group(d, p, false, "");
 	d->dirty = true;
 }
@@ -131,7 +130,7 @@ static void take_group(struct daemon *d, struct program *p, const struct scan_re
 {
 	bool is_shared = report->group_is_shared != 0;
 
-	if (strcmp(p->group_name, report->group) != 0 || p->group_is_shared != is_shared) {
+	if (strcmp(p->treat.group, report->group) != 0 || p->group_is_shared != is_shared) {
 		program_set_group(d, p, is_shared, report->group);
 	}
 }
@@ -143,8 +142,12 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 		rbt_debug("process %d: rule %s", (int)p->pid, rule->name);
 	}
 	strcpy(p->rule, rule->name);
-	p->priority = rule->priority;
-	p->weight = rule->weight != 0 ? rule->weight : 1;
+	/* The configuration has the right to raise. The right to longer slices comes with a slice
+	 * that the rule sets. */
+	bool has_slice = (rule->treat.said & RBT_TREAT_BIT(TIMESLICE)) != 0;
+	program_set_treatment(p, &rule->treat,
+		(rule->treat.said & ~RBT_TREAT_BIT(PRIORITY)) |
+			(has_slice ? RBT_TREAT_BIT(PRIORITY) : 0));
 	take_group(d, p, report);
 	d->dirty = true;
 }
@@ -289,7 +292,7 @@ static void settle(struct daemon *d)
 	if (said != NULL && said->is_wanted) {
 		settle_wanted(d, said, k, report);
 	}
-	if (said != NULL && (said->is_wanted || said->has_wish)) {
+	if (said != NULL && (said->is_wanted || said->has_treat)) {
 		/* What a user says goes before any rule, but for the group. */
 		if (report->verdict == SCAN_RULE && p != NULL) {
 			take_group(d, p, report);

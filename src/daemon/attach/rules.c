@@ -2,13 +2,14 @@
 #include "daemon/attach/rules.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sched/class.h"
-#include "util/parse.h"
 
 void rules_finish(struct rules *rules)
 {
@@ -47,7 +48,7 @@ const char *rules_begin(struct rules *rules, const char *name, unsigned line)
 	}
 	rules->list = list;
 	struct rule *rule = &list[rules->n++];
-	*rule = (struct rule){.line = line, .priority = RBT_PRIORITY_NORMAL};
+	*rule = (struct rule){.line = line, .treat = RBT_TREATMENT_INIT};
 	snprintf(rule->name, sizeof(rule->name), "%s", name);
 	return NULL;
 }
@@ -67,22 +68,7 @@ static const char *set_pattern(char *to, const char *value)
 	return NULL;
 }
 
-static const char *set_class(struct rule *rule, const char *value)
-{
-	enum rbt_class cls = RBT_CLASS_NORMAL;
-
-	if (rule->has_class || rule->is_ignored) {
-		return "given twice";
-	}
-	rule->is_ignored = strcmp(value, "ignore") == 0;
-	rule->has_class = !rule->is_ignored;
-	if (rule->has_class && rbt_class_parse(value, &cls) < 0) {
-		return "class is latency, normal, best-effort or ignore";
-	}
-	rule->class_index = cls;
-	return NULL;
-}
-
+/* NULL, or what is wrong. */
 static const char *set_group(struct rule *rule, const char *value)
 {
 	static const char *const words[] = {
@@ -90,10 +76,8 @@ static const char *set_group(struct rule *rule, const char *value)
 		[RULE_GROUP_NONE] = "none",
 		[RULE_GROUP_CGROUP] = "cgroup",
 	};
+	char why[RBT_TREAT_WHY_MAX];
 
-	if (rule->has_group) {
-		return "given twice";
-	}
 	rule->has_group = true;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		if (strcmp(value, words[i]) == 0) {
@@ -101,61 +85,80 @@ static const char *set_group(struct rule *rule, const char *value)
 			return NULL;
 		}
 	}
-	if (!is_name(value, RULE_GROUP_MAX)) {
+	if (rbt_treatment_set(&rule->treat, RBT_TREAT_GROUP, value, why) < 0) {
 		return "group is job, cgroup, none or a name of letters, digits, ., - and _";
 	}
 	rule->group = RULE_GROUP_NAMED;
-	strcpy(rule->group_name, value);
 	return NULL;
 }
 
-static const char *set_number(struct rule *rule, bool is_weight, const char *value)
+/* A key of the rule's treatment. 0, or -EINVAL with what is wrong in `why`. */
+static int set_treatment(
+	struct rule *rule, enum rbt_treat_key key, const char *value, char why[RBT_TREAT_WHY_MAX])
 {
-	uint64_t v;
+	const char *what = NULL;
 
-	if (is_weight ? rule->weight != 0 : rule->has_priority) {
-		return "given twice";
+	if ((rule->treat.said & (UINT32_C(1) << key)) != 0 ||
+		(key == RBT_TREAT_GROUP && rule->has_group) ||
+		(key == RBT_TREAT_CLASS && rule->is_ignored)) {
+		snprintf(why, RBT_TREAT_WHY_MAX, "given twice: %s", rbt_treat_key_name(key));
+		return -EINVAL;
 	}
-	if (rbt_parse_u64(value, is_weight ? 1 : 0, is_weight ? RBT_WEIGHT_MAX : RBT_PRIORITY_MAX,
-		    &v) < 0) {
-		return is_weight ? "weight is a whole number from 1 to 1000"
-				 : "priority is a whole number from 0 to 15";
+	if (key == RBT_TREAT_GROUP) {
+		what = set_group(rule, value);
+	} else if (key == RBT_TREAT_CLASS && strcmp(value, "ignore") == 0) {
+		rule->is_ignored = true;
+	} else if (rbt_treatment_set(&rule->treat, key, value, why) < 0) {
+		enum rbt_class cls;
+		what = key == RBT_TREAT_CLASS && rbt_class_parse(value, &cls) < 0
+			       ? "class is latency, normal, best-effort or ignore"
+			       : "";
 	}
-	if (is_weight) {
-		rule->weight = (uint32_t)v;
-	} else {
-		rule->priority = (unsigned)v;
-		rule->has_priority = true;
+	if (what != NULL && what[0] != '\0') {
+		snprintf(why, RBT_TREAT_WHY_MAX, "%s: %s", what, rbt_treat_key_name(key));
 	}
-	return NULL;
+	return what == NULL ? 0 : -EINVAL;
 }
 
-const char *rules_set(struct rules *rules, const char *key, const char *value)
+int rules_set(struct rules *rules, const char *key, const char *value, char *why, size_t why_size)
 {
 	struct rule *rule = &rules->list[rules->n - 1];
+	char reason[RBT_TREAT_WHY_MAX];
+	const struct {
+		const char *name;
+		char *to;
+	} patterns[] = {{"user", rule->user}, {"command", rule->command}, {"args", rule->args},
+		{"cgroup", rule->cgroup}};
 
-	if (strcmp(key, "user") == 0) {
-		return set_pattern(rule->user, value);
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+		if (strcmp(key, patterns[i].name) == 0) {
+			const char *what = set_pattern(patterns[i].to, value);
+			snprintf(why, why_size, "%s: %s", what != NULL ? what : "", key);
+			return what == NULL ? 0 : -EINVAL;
+		}
 	}
-	if (strcmp(key, "command") == 0) {
-		return set_pattern(rule->command, value);
+	int k = rbt_treat_key_find(key);
+	/* A driver is forced for one program at a time, by its user. */
+	if (k < 0 || k == RBT_TREAT_FORCE) {
+		snprintf(why, why_size, "no such key of a rule: %s", key);
+		return -EINVAL;
 	}
-	if (strcmp(key, "args") == 0) {
-		return set_pattern(rule->args, value);
+	int r = set_treatment(rule, (enum rbt_treat_key)k, value, reason);
+	if (r < 0) {
+		snprintf(why, why_size, "%s", reason);
 	}
-	if (strcmp(key, "cgroup") == 0) {
-		return set_pattern(rule->cgroup, value);
-	}
-	if (strcmp(key, "class") == 0) {
-		return set_class(rule, value);
-	}
-	if (strcmp(key, "group") == 0) {
-		return set_group(rule, value);
-	}
-	if (strcmp(key, "priority") == 0 || strcmp(key, "weight") == 0) {
-		return set_number(rule, key[0] == 'w', value);
-	}
-	return "no such key of a rule";
+	return r;
+}
+
+/* A rule that raises programs must not depend on names alone, which users choose themselves. Keys
+ * that are not listed here count as raising. */
+static bool raises(const struct rbt_treatment *t)
+{
+	const uint32_t harmless = RBT_TREAT_BIT(CLASS) | RBT_TREAT_BIT(PRIORITY) |
+				  RBT_TREAT_BIT(WEIGHT) | RBT_TREAT_BIT(GROUP);
+
+	return rbt_class_of(t->priority) == RBT_CLASS_LATENCY || t->weight > 1 ||
+	       (t->said & ~harmless) != 0;
 }
 
 const char *rules_end(struct rules *rules)
@@ -163,22 +166,15 @@ const char *rules_end(struct rules *rules)
 	struct rule *rule = &rules->list[rules->n - 1];
 
 	if (rule->is_ignored) {
-		return rule->has_priority || rule->weight != 0 || rule->has_group
+		return rule->treat.said != 0 || rule->has_group
 			       ? "what is ignored has no priority, weight or group"
 			       : NULL;
 	}
-	if (!rule->has_class && !rule->has_priority) {
+	rbt_treatment_settle(&rule->treat);
+	if ((rule->treat.said & RBT_TREAT_BIT(PRIORITY)) == 0) {
 		return "the rule has no class";
 	}
-	if (rule->has_class && !rule->has_priority) {
-		rule->priority = rbt_class_priority(rule->class_index);
-	} else if (rule->has_class && rbt_class_of(rule->priority) != rule->class_index) {
-		return "the rule's class and priority contradict";
-	}
-	/* What a program calls itself is its user's choice: it must not be all it takes to be
-	 * raised. */
-	bool raises = rbt_class_of(rule->priority) == RBT_CLASS_LATENCY || rule->weight > 1;
-	if (raises && rule->user[0] == '\0' && rule->cgroup[0] == '\0') {
+	if (raises(&rule->treat) && rule->user[0] == '\0' && rule->cgroup[0] == '\0') {
 		return "a rule that raises programs must say whose: user or cgroup (user = * for anybody)";
 	}
 	return NULL;
@@ -209,7 +205,8 @@ static bool matches(const char *list, const char *text)
 /* Each word of `list` up to `end`; in groups they stand for "@name" patterns. */
 static bool matches_any_of(const char *list, const char *words, const char *end, bool are_groups)
 {
-	char word[RULE_PATTERN_MAX * 4];
+	/* As much of a cgroup's path as the kernel shows: depth is no way round a rule. */
+	char word[PATH_MAX + 2];
 
 	while (*words != '\0') {
 		words += strspn(words, end);

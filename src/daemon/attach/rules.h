@@ -12,9 +12,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "proto/treatment.h"
+
 #define RULE_NAME_MAX    32
 #define RULE_PATTERN_MAX 256
-#define RULE_GROUP_MAX   64
 #define RULES_MAX        256
 
 /* Which programs of a rule have their turns together. */
@@ -22,7 +23,7 @@ enum rule_group {
 	RULE_GROUP_JOB,    /* ranks of one job of one user, as far as their environment tells */
 	RULE_GROUP_NONE,   /* each for itself */
 	RULE_GROUP_CGROUP, /* those in the same cgroup */
-	RULE_GROUP_NAMED,  /* all that have the rule's group_name */
+	RULE_GROUP_NAMED,  /* all that have the group that the rule names */
 };
 
 struct rule {
@@ -34,12 +35,9 @@ struct rule {
 	char args[RULE_PATTERN_MAX];
 	char cgroup[RULE_PATTERN_MAX];
 	/* What becomes of it. */
-	bool is_ignored, has_class, has_priority, has_group;
-	unsigned class_index;
-	unsigned priority;
-	uint32_t weight; /* 0: not said */
+	bool is_ignored, has_group;
+	struct rbt_treatment treat; /* its group is that of RULE_GROUP_NAMED */
 	enum rule_group group;
-	char group_name[RULE_GROUP_MAX];
 };
 
 struct rules {
@@ -62,8 +60,8 @@ void rules_finish(struct rules *rules);
 
 /* Begins a rule; the ones after it are of later lines. NULL, or what is wrong with it (static). */
 const char *rules_begin(struct rules *rules, const char *name, unsigned line);
-/* A key of the rule that was begun last. The same. */
-const char *rules_set(struct rules *rules, const char *key, const char *value);
+/* A key of the rule that was begun last: 0, or -EINVAL with what is wrong in `why`. */
+int rules_set(struct rules *rules, const char *key, const char *value, char *why, size_t why_size);
 /* When all keys of the rule that was begun last have been given. The same. */
 const char *rules_end(struct rules *rules);
 

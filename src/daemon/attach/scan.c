@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +22,12 @@
 
 #define ENVIRON_MAX (1 << 20)
 #define MAPS_MAX    (8 << 20)
+/* A dozen hierarchies of version 1, with paths as long as the kernel shows them. */
+#define CGROUPS_MAX (16 * (PATH_MAX + 64))
 
 /* What is known of the program that is looked at; one at a time. */
 static struct {
-	char user[64], groups[4096], exe[4096], argv0[4096], args[8192], cgroups[8192];
+	char user[64], groups[4096], exe[4096], argv0[4096], args[8192], cgroups[CGROUPS_MAX];
 	char environ[ENVIRON_MAX];
 	size_t environ_size;
 	char maps[MAPS_MAX];
@@ -202,6 +205,8 @@ static void name_cgroup(char name[RBT_GROUP_NAME_MAX])
 
 static void find_group(const struct rule *rule, struct scan_report *report)
 {
+	struct rbt_treatment said;
+	char why[RBT_TREAT_WHY_MAX];
 	ssize_t n;
 
 	report->group_is_shared =
@@ -211,15 +216,15 @@ static void find_group(const struct rule *rule, struct scan_report *report)
 	case RULE_GROUP_JOB:
 		n = read_proc(report->pid, "environ", buf.environ, sizeof(buf.environ));
 		buf.environ_size = n > 0 ? (size_t)n : 0;
-		if (rbt_rankgroup_find(variable, NULL, report->group) < 0) {
-			report->group[0] = '\0';
-		}
+		rbt_treatment_read_env(variable, NULL, &said, why);
+		rbt_treatment_find_group(variable, NULL, &said);
+		memcpy(report->group, said.group, sizeof(report->group));
 		return;
 	case RULE_GROUP_CGROUP:
 		name_cgroup(report->group);
 		return;
 	case RULE_GROUP_NAMED:
-		snprintf(report->group, sizeof(report->group), "%s", rule->group_name);
+		snprintf(report->group, sizeof(report->group), "%s", rule->treat.group);
 		return;
 	case RULE_GROUP_NONE:
 		return;
@@ -335,6 +340,12 @@ static const struct program *find_program(const struct daemon *d, pid_t pid)
 	return NULL;
 }
 
+/* Another user's program cannot find a daemon of one's own, which only root's can look into. */
+static bool is_others(const struct daemon *d, uid_t uid)
+{
+	return !d->is_system && uid != geteuid();
+}
+
 /* All that reads its memory, which may hang. */
 static int look_inside(struct scan *s, struct scan_report *report, const struct sighting *known)
 {
@@ -342,7 +353,8 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 
 	report->verdict = SCAN_NOTHING;
 	/* An announced program that has a device open without our library will never speak. */
-	if ((p != NULL && p->peer != NULL) || speaks_for_itself(report->pid)) {
+	if ((p != NULL && p->peer != NULL) ||
+		(!is_others(s->d, report->uid) && speaks_for_itself(report->pid))) {
 		return send_report(s, report);
 	}
 	const struct rule *rule = match(s, report->pid, report->uid);
@@ -367,13 +379,18 @@ static int look_at(pid_t pid, void *data)
 	struct scan_report report = {.verdict = SCAN_SEEN, .pid = pid};
 	uid_t uid;
 
-	if (rbt_proc_uid(pid, &uid) < 0 || is_ours(s->d, pid, uid) ||
-		(!s->d->is_system && uid != geteuid())) {
+	if (rbt_proc_uid(pid, &uid) < 0 || is_ours(s->d, pid, uid)) {
+		return 0;
+	}
+	/* Of other users' programs, those that root has spoken of. */
+	bool must_be_said = is_others(s->d, uid);
+	if (must_be_said && LIST_EMPTY(&s->d->said)) {
 		return 0;
 	}
 	report.uid = uid;
 	report.n_files = count_files(pid);
-	if (report.n_files == 0 || rbt_proc_start_time(pid, &report.start_time) < 0) {
+	if (report.n_files == 0 || rbt_proc_start_time(pid, &report.start_time) < 0 ||
+		(must_be_said && byhand_find(s->d, pid, report.start_time) == NULL)) {
 		return 0;
 	}
 	const struct sighting *known = adopt_find(s->d, pid, report.start_time);

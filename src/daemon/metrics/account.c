@@ -85,19 +85,18 @@ struct account_step account_sample(struct account *a, const struct rbt_sched_sta
 	return step;
 }
 
-bool account_set_off(struct account *a, bool is_off, bool is_wanting, uint64_t now_ns)
+bool account_set_off(struct account *a, bool was_off, bool is_off, bool is_wanting, uint64_t now_ns)
 {
-	bool is_back = a->is_off && !is_off;
+	bool is_back = was_off && !is_off;
 
 	if (is_back && a->off_ns != 0) {
 		rbt_hist_add(&a->off, since(now_ns, a->off_ns));
 		a->off_ns = 0;
 	}
-	if (is_off && !a->is_off && is_wanting) {
+	if (is_off && !was_off && is_wanting) {
 		a->n_preemptions++;
 		a->off_ns = now_ns;
 	}
-	a->is_off = is_off;
 	return is_back;
 }
 

@@ -30,7 +30,6 @@ struct account {
 	uint64_t on_ns, reserved_ns; /* as the core had them then */
 	uint64_t used_ns;            /* of a program whose idleness is known */
 	uint64_t off_ns;             /* since when it is off, having wanted the GPU; 0: not so */
-	bool is_off;                 /* by turns or a reserve, whatever it wanted */
 	bool has_board;              /* or had one */
 	uint64_t n_preemptions;      /* see struct rbt_program_account */
 	uint64_t n_suspends;
@@ -57,8 +56,10 @@ void account_begin_board(struct account *a, struct rbt_board *board, uint64_t no
 struct account_step account_sample(struct account *a, const struct rbt_sched_stats *stats,
 	bool is_known, struct rbt_board *board, uint64_t now_ns);
 
-/* Its decision has been carried out. True when it is let on again after having been off. */
-bool account_set_off(struct account *a, bool is_off, bool is_wanting, uint64_t now_ns);
+/* Its decision has been carried out: whether it was off in turns or for a reserve before, and is
+ * now. True when it is let on again after having been off. */
+bool account_set_off(
+	struct account *a, bool was_off, bool is_off, bool is_wanting, uint64_t now_ns);
 
 /* All of it but what only the caller knows. */
 void account_fill(

@@ -87,7 +87,7 @@ void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_progr
 	struct rbt_sched_stats stats = {0};
 	struct rbt_limits own = limits_in_force(d, p);
 
-	*ret = (struct rbt_program_turns){.weight = p->weight,
+	*ret = (struct rbt_program_turns){.weight = p->treat.weight,
 		.has_board = p->board != NULL,
 		.limits = rbt_sched_limits(d->sched, &own)};
 	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));
@@ -157,15 +157,14 @@ void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_boar
 	account_begin_board(&p->account, board, rbt_now_ns());
 }
 
-void accounting_applied(struct daemon *d, struct program *p, uint64_t now_ns)
+void accounting_applied(
+	struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns)
 {
-	struct hold *h;
-	bool is_off = false;
+	bool was_off = (edge->was & RBT_IS_IN_TURNS) != 0;
+	bool is_off = (edge->is & RBT_IS_IN_TURNS) != 0;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		is_off = is_off || h->off == RBT_OFF_SCHEDULING || h->off == RBT_OFF_FULL;
-	}
-	if (!account_set_off(&p->account, is_off, rbt_sched_is_wanting(p->sched), now_ns)) {
+	if (!account_set_off(
+		    &p->account, was_off, is_off, rbt_sched_is_wanting(p->sched), now_ns)) {
 		return;
 	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {

@@ -22,6 +22,7 @@
 #include "daemon/metrics/listen.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/time.h"
 
 #define SHARED_NS  (100 * RBT_NS_PER_MS)
@@ -34,9 +35,9 @@
 #define MAX_USERS 16
 
 struct server {
-	struct source source; /* first: the loop hands it back */
-	struct http *http;    /* NULL: none */
-	bool is_deaf;         /* not watched for now */
+	struct source source;
+	struct http *http; /* NULL: none */
+	bool is_deaf;      /* not watched for now */
 };
 
 struct metrics {
@@ -110,22 +111,21 @@ static const char *program_name(struct program *p, uint64_t now_ns)
 	return p->name;
 }
 
-static void take_program(
-	struct metrics *m, struct program *p, uint64_t now_ns, struct metrics_program *ret)
+static void take_program(struct metrics *m, struct program *p, const uint32_t *order,
+	uint64_t now_ns, struct metrics_program *ret)
 {
 	*ret = (struct metrics_program){
 		.pid = p->pid,
-		.priority = p->priority,
+		.priority = p->treat.priority,
 		.is_suspended = p->suspended,
 		.is_waiting = program_is_waiting(p),
 		.has_turns = p->sched != NULL,
 	};
 	snprintf(ret->name, sizeof(ret->name), "%s", program_name(p, now_ns));
 	snprintf(ret->user, sizeof(ret->user), "%s", user_name(m, p->uid));
-	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		ret->gpus |= (uint32_t)(p->params.tasks[gpu].n_compute > 0) << gpu;
+	for (uint32_t i = 0; i < m->daemon->gpu_table.n; i++) {
+		ret->gpus |= (uint32_t)(p->params.tasks[order[i]].n_compute > 0) << i;
 	}
-	ret->amd_gpus = ret->gpus & m->daemon->amd_gpus;
 	accounting_fill_turns(m->daemon, p, &ret->turns);
 	account_fill(&p->account, p->params.is_known, now_ns, &ret->account);
 	activity_account(p, &ret->account);
@@ -133,19 +133,20 @@ static void take_program(
 
 static void count_program(struct metrics_snapshot *s, const struct metrics_program *p)
 {
-	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		s->gpus[gpu].n_programs[rbt_class_of(p->priority)] += (p->gpus >> gpu) & 1;
+	for (uint32_t i = 0; i < s->n_gpus; i++) {
+		s->gpus[i].n_programs[rbt_class_of(p->priority)] += (p->gpus >> i) & 1;
 	}
 }
 
-static void take_gpus(const struct daemon *d, struct metrics_snapshot *s)
+static void take_gpus(const struct daemon *d, const uint32_t *order, struct metrics_snapshot *s)
 {
-	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		const struct gpu_account *a = &d->gpu_accounts[gpu];
+	s->n_gpus = d->gpu_table.n;
+	for (uint32_t i = 0; i < s->n_gpus; i++) {
+		const struct gpu_account *a = &d->gpu_accounts[order[i]];
 
-		s->gpus[gpu] = (struct metrics_gpu){
+		s->gpus[i] = (struct metrics_gpu){
+			.gpu = rbt_gpu_of_index(&d->gpu_table, order[i]),
 			.is_used = a->had_programs,
-			.is_amd = (d->amd_gpus >> gpu & 1) != 0,
 			.has_used = a->had_known,
 			.used_ns = a->used_ns,
 			.reserved_ns = a->reserved_ns,
@@ -157,6 +158,7 @@ static void take_gpus(const struct daemon *d, struct metrics_snapshot *s)
 static struct metrics_snapshot *snapshot_take(struct metrics *m)
 {
 	struct daemon *d = m->daemon;
+	uint32_t order[RBT_MAX_GPUS];
 	struct program *p;
 	size_t n = 0;
 
@@ -170,11 +172,12 @@ static struct metrics_snapshot *snapshot_take(struct metrics *m)
 	accounting_refresh(d);
 	s->taken_ns = rbt_now_ns();
 	snprintf(s->policy, sizeof(s->policy), "%s", schedule_policy(d));
-	take_gpus(d, s);
+	rbt_gpus_sort(&d->gpu_table, order);
+	take_gpus(d, order, s);
 	LIST_FOREACH (p, &d->programs, link) {
 		if (!p->awaited) {
 			struct metrics_program *to = &s->programs[s->n_programs++];
-			take_program(m, p, s->taken_ns, to);
+			take_program(m, p, order, s->taken_ns, to);
 			count_program(s, to);
 		}
 	}
@@ -289,7 +292,7 @@ static void on_again(struct daemon *d, struct source *s, uint32_t events)
 
 static void on_server(struct daemon *d, struct source *s, uint32_t events)
 {
-	struct server *server = (struct server *)s; /* its first member */
+	struct server *server = RBT_OWNER_OF(s, struct server, source);
 
 	run(d->metrics, server);
 	/* Who waits at the door would wake us for ever: look again later. */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "backend/backend.h"
+#include "backend/gpus.h"
 #include "proto/protocol.h"
 #include "sched/class.h"
 
@@ -22,8 +22,7 @@
 struct metrics_program {
 	pid_t pid;
 	unsigned priority;
-	uint32_t gpus;     /* a bit each */
-	uint32_t amd_gpus; /* of these; counted from the last down */
+	uint32_t gpus; /* a bit each, by their place in the snapshot */
 	bool is_suspended, is_waiting;
 	bool has_turns;
 	char name[64], user[64];
@@ -32,7 +31,7 @@ struct metrics_program {
 };
 
 struct metrics_gpu {
-	bool is_amd;
+	struct rbt_gpu gpu;
 	bool is_used;  /* had programs; all of the following is known */
 	bool has_used; /* some whose idleness is known */
 	uint64_t used_ns, reserved_ns, n_switches;
@@ -43,13 +42,14 @@ struct metrics_snapshot {
 	uint32_t refs;
 	uint64_t taken_ns;
 	char policy[16];
-	struct metrics_gpu gpus[RBT_MAX_GPUS];
+	uint32_t n_gpus;
+	struct metrics_gpu gpus[RBT_MAX_GPUS]; /* in the order of rbt_gpus_sort() */
 	size_t n_programs;
 	struct metrics_program programs[];
 };
 
 /* The largest piece: a histogram of one program, with labels at their longest. */
-#define METRICS_PIECE_MAX 16384u
+#define METRICS_PIECE_MAX 32768u
 
 /* Where a reader is. Zeroed at first. */
 struct metrics_cursor {

@@ -91,6 +91,7 @@ static const struct family {
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
 struct out {
+	const struct metrics_snapshot *snapshot;
 	char *buf;
 	size_t n;
 	size_t labels, n_labels; /* where a program's are */
@@ -134,16 +135,12 @@ static void put_escaped(struct out *o, const char *s)
 	}
 }
 
-/* As users know them: each vendor counts its own. */
-static void put_gpu_name(struct out *o, uint32_t gpu, bool is_amd)
-{
-	put(o, is_amd ? "amd%u" : "%u", is_amd ? RBT_MAX_GPUS - 1 - gpu : gpu);
-}
-
 /* All but the closing brace. They are the same for all lines of a piece, so that they are made up
  * only once and copied from there. */
 static void put_program_labels(struct out *o, const struct metrics_program *p)
 {
+	char name[RBT_GPU_NAME_MAX];
+
 	if (o->n_labels > 0) {
 		put_bytes(o, o->buf + o->labels, o->n_labels);
 		return;
@@ -155,10 +152,9 @@ static void put_program_labels(struct out *o, const struct metrics_program *p)
 	put_escaped(o, p->user);
 	put(o, "\",class=\"%s\",gpu=\"", rbt_class_name(rbt_class_of(p->priority)));
 	const char *between = "";
-	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if ((p->gpus & (UINT32_C(1) << gpu)) != 0) {
-			put(o, "%s", between);
-			put_gpu_name(o, gpu, (p->amd_gpus >> gpu & 1) != 0);
+	for (uint32_t i = 0; i < o->snapshot->n_gpus; i++) {
+		if ((p->gpus & (UINT32_C(1) << i)) != 0) {
+			put(o, "%s%s", between, rbt_gpu_name(o->snapshot->gpus[i].gpu, name));
 			between = ",";
 		}
 	}
@@ -232,28 +228,27 @@ static void put_program(struct out *o, const struct family *f, const struct metr
 	put_value(o, f, at);
 }
 
-static void put_gpu(struct out *o, const struct family *f, const struct metrics_gpu *g, size_t gpu)
+static void put_gpu(struct out *o, const struct family *f, const struct metrics_gpu *g)
 {
+	char name[RBT_GPU_NAME_MAX];
+
 	if (!g->is_used || (f->needs != 0 && !g->has_used)) {
 		return;
 	}
 	for (uint32_t i = 0; f->subject == GPU_CLASS && i < METRICS_CLASSES; i++) {
-		put(o, "%s{gpu=\"", f->name);
-		put_gpu_name(o, (uint32_t)gpu, g->is_amd);
-		put(o, "\",class=\"%s\"}", rbt_class_name((enum rbt_class)i));
+		put(o, "%s{gpu=\"%s\",class=\"%s\"}", f->name, rbt_gpu_name(g->gpu, name),
+			rbt_class_name((enum rbt_class)i));
 		put_value(o, f, &g->n_programs[i]);
 	}
 	if (f->subject == GPU) {
-		put(o, "%s{gpu=\"", f->name);
-		put_gpu_name(o, (uint32_t)gpu, g->is_amd);
-		put(o, "\"}");
+		put(o, "%s{gpu=\"%s\"}", f->name, rbt_gpu_name(g->gpu, name));
 		put_value(o, f, (const char *)g + f->offset);
 	}
 }
 
 static size_t n_subjects(const struct metrics_snapshot *s, const struct family *f)
 {
-	return f->subject == DAEMON ? 1 : f->subject == PROGRAM ? s->n_programs : RBT_MAX_GPUS;
+	return f->subject == DAEMON ? 1 : f->subject == PROGRAM ? s->n_programs : s->n_gpus;
 }
 
 static void put_subject(
@@ -266,14 +261,14 @@ static void put_subject(
 	} else if (f->subject == PROGRAM) {
 		put_program(o, f, &s->programs[i]);
 	} else {
-		put_gpu(o, f, &s->gpus[i], i);
+		put_gpu(o, f, &s->gpus[i]);
 	}
 }
 
 size_t metrics_write(
 	const struct metrics_snapshot *s, struct metrics_cursor *c, char buf[METRICS_PIECE_MAX])
 {
-	struct out o = {.buf = buf};
+	struct out o = {.snapshot = s, .buf = buf};
 
 	while (c->family < N_FAMILIES) {
 		const struct family *f = &families[c->family];

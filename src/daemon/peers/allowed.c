@@ -61,7 +61,8 @@ uint32_t program_missing_cap(struct daemon *d, const struct program *p)
 	if (!program_may(d, p, RBT_CAP_TIMESLICE)) {
 		return RBT_CAP_TIMESLICE;
 	}
-	return rbt_class_of(p->priority) == RBT_CLASS_LATENCY && !program_may(d, p, RBT_CAP_SUSPEND)
+	return rbt_class_of(p->treat.priority) == RBT_CLASS_LATENCY &&
+			       !program_may(d, p, RBT_CAP_SUSPEND)
 		       ? RBT_CAP_SUSPEND
 		       : 0;
 }

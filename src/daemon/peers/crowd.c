@@ -37,7 +37,7 @@
 /* A message costs at least the first; more than the second is the driver's doing. */
 #define MIN_COST_NS (20 * RBT_NS_PER_US)
 #define MAX_COST_NS (5 * RBT_NS_PER_MS)
-/* Lines about a user: one in so long, and a few at once. */
+/* Lines about a user, or one trouble: one in so long, and a few at once. */
 #define LINE_NS       (10 * RBT_NS_PER_S)
 #define MAX_LINES     5u
 #define LINE_BURST_NS ((MAX_LINES - 1) * LINE_NS)
@@ -66,15 +66,20 @@ static void take(uint64_t *at_ns, uint64_t now_ns, uint64_t cost_ns, uint64_t sh
 	*at_ns = (*at_ns > now_ns ? *at_ns : now_ns) + cost_ns * share;
 }
 
-bool user_may_be_named(struct user *u)
+bool line_is_due(uint64_t *said_ns)
 {
 	uint64_t now_ns = rbt_now_ns();
 
-	if (is_over(u->said_ns, now_ns, 1, LINE_BURST_NS)) {
+	if (is_over(*said_ns, now_ns, 1, LINE_BURST_NS)) {
 		return false;
 	}
-	take(&u->said_ns, now_ns, LINE_NS, 1);
+	take(said_ns, now_ns, LINE_NS, 1);
 	return true;
+}
+
+bool user_may_be_named(struct user *u)
+{
+	return line_is_due(&u->said_ns);
 }
 
 static uint32_t most_fds(const struct daemon *d, uid_t uid)

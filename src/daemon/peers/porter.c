@@ -34,6 +34,7 @@
 #include "util/fd.h"
 #include "util/fork.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/time.h"
 
 /* A porter that has said nothing for this long hangs. */
@@ -145,7 +146,7 @@ static void end_porter(struct daemon *d, struct peer *peer, bool has_ended)
 static void on_porter(struct daemon *d, struct source *s, uint32_t events)
 {
 	static struct parcel parcel;
-	struct peer *peer = (struct peer *)((char *)s - offsetof(struct peer, porter));
+	struct peer *peer = RBT_OWNER_OF(s, struct peer, porter);
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
 

@@ -93,9 +93,14 @@ static bool is_pidfd(int fd)
 
 static bool is_agent_link(int fd, const struct stat *st)
 {
-	struct rbt_record rec = {.fd = fd, .backend = RBT_BACKEND_AMD, .flags = RBT_RECORD_AGENT};
-
-	return S_ISSOCK(st->st_mode) && rbt_backend_amd.check_file(&rec) == 0;
+	for (const struct rbt_backend *const *b = rbt_backends; S_ISSOCK(st->st_mode) && *b != NULL;
+		b++) {
+		struct rbt_record rec = {.fd = fd, .backend = (*b)->id, .flags = RBT_RECORD_AGENT};
+		if ((*b)->check_file != NULL && (*b)->check_file(&rec) == 0) {
+			return true;
+		}
+	}
+	return false;
 }
 
 static void close_link(struct porter *p)

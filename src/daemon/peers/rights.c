@@ -83,15 +83,17 @@ bool limits_take_more(
 struct rbt_limits limits_in_force(const struct daemon *d, const struct program *p)
 {
 	static const struct rbt_limits none = {0};
-	struct rbt_limits own = p->limits;
+	struct rbt_limits own = p->treat.limits;
 	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
 	struct rbt_limits now = rbt_sched_limits(d->sched, &own);
 
 	/* The configuration may have been another when they were said. */
-	if (!p->is_reserve_granted && now.max_reserve_ms > all.max_reserve_ms) {
+	if ((p->granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&
+		now.max_reserve_ms > all.max_reserve_ms) {
 		own.max_reserve_ms = 0;
 	}
-	if (!p->is_share_granted && now.min_share_permille > all.min_share_permille) {
+	if ((p->granted & RBT_TREAT_BIT(MIN_SHARE)) == 0 &&
+		now.min_share_permille > all.min_share_permille) {
 		own.min_share_permille = 0;
 	}
 	return own;

@@ -17,6 +17,7 @@
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
+#include "util/owner.h"
 #include "util/proc.h"
 #include "util/time.h"
 
@@ -44,37 +45,53 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	}
 }
 
-/* Whether users have said how to treat it: that goes before what it was started with. */
-static bool was_spoken_of(const struct daemon *d, const struct program *p)
+/* What the program gets of that: a program that wants more than its user may have runs without it.
+ * *ret_refused has the keys that were refused. */
+static struct rbt_treatment allow(
+	const struct peer *peer, const struct rbt_treatment *asked, uint32_t *ret_refused)
 {
-	const struct said *said = byhand_find(d, p->pid, p->start_time);
+	struct rbt_treatment t = *asked;
 
-	return said != NULL && said->has_wish;
+	if (!may_raise(peer, t.priority)) {
+		t.priority = RBT_PRIORITY_NORMAL;
+		*ret_refused |= RBT_TREAT_BIT(PRIORITY);
+	}
+	/* A larger share takes from other users. */
+	if (t.weight > 1 && !may_raise(peer, RBT_PRIORITY_MAX)) {
+		t.weight = 1;
+		*ret_refused |= RBT_TREAT_BIT(WEIGHT);
+	}
+	return t;
 }
 
-/* What is no news makes no work: it may come as often as somebody likes. */
-static void take_wishes(struct daemon *d, const struct peer *peer, const struct rbt_msg_hello *msg)
+/* Treats the program as its shim wants. A message that changes nothing causes no work, because a
+ * program may send it as often as it likes. */
+static void take_treatment(struct daemon *d, const struct peer *peer)
 {
 	struct program *p = peer->program;
-	unsigned priority = may_raise(peer, msg->priority) ? msg->priority : RBT_PRIORITY_NORMAL;
-
-	/* What takes from other users, or reaches into a driver that is not known, is a privilege;
-	 * the program runs all the same. */
-	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
+	const struct rbt_treatment *asked = &peer->asked;
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
-	bool force = (msg->force != 0 && is_trusted) || (said != NULL && said->wish.force != 0);
+	const uint32_t group = RBT_TREAT_BIT(GROUP), force = RBT_TREAT_BIT(FORCE);
+	struct rbt_treatment t = p->treat;
+	uint32_t granted = p->granted;
+	/* Taking from other users and writing to an unknown driver are privileges. */
+	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
 
-	d->dirty = d->dirty || p->force != force;
-	p->force = force;
-	if (was_spoken_of(d, p)) {
-		return;
+	/* A renice since then goes before the options that the program was started with. */
+	if (said == NULL || !said->has_treat) {
+		p->refused = 0;
+		t = allow(peer, asked, &p->refused);
+		granted = is_trusted ? asked->said | RBT_TREAT_BIT(PRIORITY) : 0;
 	}
-	d->dirty = d->dirty || p->priority != priority || p->timeslice_us != msg->timeslice_us ||
-		   p->is_trusted != is_trusted;
-	p->priority = priority;
-	p->wants_priority = priority != msg->priority;
-	p->is_trusted = is_trusted;
-	p->timeslice_us = msg->timeslice_us;
+	if ((asked->said & group) != 0 && strcmp(p->treat.group, asked->group) != 0) {
+		program_set_group(d, p, false, asked->group);
+	}
+	memcpy(t.group, p->treat.group, sizeof(t.group));
+	t.force = (asked->force != 0 && is_trusted) || (said != NULL && said->treat.force != 0);
+	t.said = (t.said & ~(group | force)) | (p->treat.said & group) | (t.force != 0 ? force : 0);
+	d->dirty = d->dirty || granted != p->granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
+	p->treat = t;
+	p->granted = granted;
 }
 
 /*
@@ -99,9 +116,8 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
 	/* A time in the future is of another clock, as in a time namespace: it says nothing. */
 	if (said != NULL && said->said_ns < loaded_ns && loaded_ns <= rbt_now_ns()) {
-		struct wish plain = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 		byhand_forget(d, p);
-		program_set_wish(p, &plain);
+		program_set_treatment(p, &RBT_TREATMENT_INIT, 0);
 		p->suspended = false;
 		p->resume_at_ns = 0;
 	}
@@ -123,28 +139,62 @@ static bool may_speak_for(const struct peer *peer, pid_t pid)
 	return peer->uid == 0 || rbt_proc_euid(pid, &uid) < 0 || uid == peer->uid;
 }
 
-static int on_hello(struct daemon *d, struct peer *peer, const void *buf, size_t size)
+static int greet(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 {
-	struct rbt_msg_hello msg = {0};
+	if (peer->program != NULL) {
+		return 0;
+	}
+	return may_speak_for(peer, peer->pid) ? meet_program(d, peer, loaded_ns) : -EPERM;
+}
 
-	if (size != sizeof(msg) && size != offsetof(struct rbt_msg_hello, loaded_ns)) {
+static int on_hello(struct daemon *d, struct peer *peer, const void *buf)
+{
+	struct rbt_msg_hello msg;
+
+	memcpy(&msg, buf, sizeof(msg));
+	return greet(d, peer, msg.loaded_ns);
+}
+
+static int on_treat(struct daemon *d, struct peer *peer, const void *buf, size_t size)
+{
+	const size_t head = offsetof(struct rbt_msg_treat, treat);
+	struct rbt_treatment t;
+
+	if (peer->program == NULL || size < head ||
+		rbt_treatment_decode((const char *)buf + head, size - head, &t) < 0) {
 		return -EBADMSG;
 	}
-	memcpy(&msg, buf, size);
-	if (msg.priority > RBT_PRIORITY_MAX || msg.timeslice_us > RBT_TIMESLICE_MAX_US) {
-		return -EBADMSG;
-	}
-	if (peer->program == NULL && !may_speak_for(peer, peer->pid)) {
-		return -EPERM;
-	}
-	if (peer->program == NULL) {
-		int r = meet_program(d, peer, msg.loaded_ns);
-		if (r < 0) {
-			return r;
-		}
-	}
-	take_wishes(d, peer, &msg);
+	peer->asked = t;
+	peer->asked.reset = 0;
+	take_treatment(d, peer);
 	return 0;
+}
+
+/* HELLO, WEIGHT, LIMITS or GROUP. */
+static int on_older(struct daemon *d, struct peer *peer, const void *buf, size_t size)
+{
+	struct rbt_treatment over;
+	uint64_t loaded_ns;
+	bool is_hello = false;
+	int r = older_decode(buf, size, &over, &is_hello, &loaded_ns);
+
+	r = r == 0 && is_hello ? greet(d, peer, loaded_ns) : r;
+	if (r < 0 || peer->program == NULL) {
+		return r < 0 ? r : -EBADMSG;
+	}
+	peer->is_older = peer->is_older || is_hello;
+	rbt_treatment_merge(&peer->asked, &over);
+	peer->asked.reset = 0;
+	take_treatment(d, peer);
+	return 0;
+}
+
+/* A pid is another one where the program lives. */
+static uint32_t client_of(const struct peer *peer, uint32_t backend, uint32_t client)
+{
+	const struct rbt_backend *b = rbt_backend_by_id(backend);
+
+	return b != NULL && b->client_is_pid ? (uint32_t)peer->pid : client;
 }
 
 static int on_record(
@@ -159,9 +209,7 @@ static int on_record(
 	if (r < 0) {
 		return r;
 	}
-	if (rec.backend == RBT_BACKEND_AMD) {
-		rec.client = (uint32_t)peer->pid; /* whatever it is called where it lives */
-	}
+	rec.client = client_of(peer, rec.backend, rec.client);
 	rec.fd = n_fds == 1 ? fds[0] : -1;
 	fds[0] = -1;
 	return program_put_record(d, peer->program, &rec, true);
@@ -175,10 +223,8 @@ static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, 
 		return -EBADMSG;
 	}
 	memcpy(&msg, buf, sizeof(msg));
-	if (msg.backend == RBT_BACKEND_AMD) {
-		msg.client = (uint32_t)peer->pid;
-	}
-	program_drop_client(d, peer->program, msg.backend, msg.client);
+	program_drop_client(
+		d, peer->program, msg.backend, client_of(peer, msg.backend, msg.client));
 	return 0;
 }
 
@@ -194,72 +240,6 @@ static int on_board(struct daemon *d, struct peer *peer, size_t size, const int 
 		return 0;
 	}
 	return r;
-}
-
-static int on_weight(struct daemon *d, struct peer *peer, const void *buf, size_t size)
-{
-	struct rbt_msg_weight msg;
-
-	if (peer->program == NULL || size != sizeof(msg)) {
-		return -EBADMSG;
-	}
-	memcpy(&msg, buf, sizeof(msg));
-	if (msg.weight < 1 || msg.weight > RBT_WEIGHT_MAX) {
-		return -EBADMSG;
-	}
-	/* A share taken from other users is a privilege; the program runs all the same. */
-	uint32_t weight = may_raise(peer, RBT_PRIORITY_MAX) ? msg.weight : 1;
-	if (was_spoken_of(d, peer->program)) {
-		return 0;
-	}
-	d->dirty = d->dirty || peer->program->weight != weight;
-	peer->program->weight = weight;
-	peer->program->wants_weight = weight != msg.weight;
-	return 0;
-}
-
-static int on_limits(struct daemon *d, struct peer *peer, const void *buf, size_t size)
-{
-	struct program *p = peer->program;
-	struct rbt_msg_limits msg;
-
-	if (p == NULL || size != sizeof(msg)) {
-		return -EBADMSG;
-	}
-	memcpy(&msg, buf, sizeof(msg));
-	if (!rbt_limits_are_right(&msg.limits)) {
-		return -EBADMSG;
-	}
-	if (was_spoken_of(d, p)) {
-		return 0;
-	}
-	d->dirty = d->dirty || memcmp(&p->limits, &msg.limits, sizeof(p->limits)) != 0;
-	p->limits = msg.limits;
-	p->is_reserve_granted = p->is_share_granted = may_raise(peer, RBT_PRIORITY_MAX);
-	return 0;
-}
-
-static int on_group(struct daemon *d, struct peer *peer, const void *buf, size_t size)
-{
-	struct rbt_msg_group msg;
-
-	if (peer->program == NULL || size != sizeof(msg)) {
-		return -EBADMSG;
-	}
-	memcpy(&msg, buf, sizeof(msg));
-	size_t n = strnlen(msg.name, sizeof(msg.name));
-	if (n == 0 || n == sizeof(msg.name)) {
-		return -EBADMSG;
-	}
-	for (size_t i = 0; i < n; i++) {
-		if (msg.name[i] <= ' ' || msg.name[i] > '~') {
-			return -EBADMSG;
-		}
-	}
-	if (strcmp(peer->program->group_name, msg.name) != 0) {
-		program_set_group(d, peer->program, false, msg.name);
-	}
-	return 0;
 }
 
 static int on_await(struct daemon *d, struct peer *peer)
@@ -291,19 +271,20 @@ static int dispatch(
 	}
 	switch (h.type) {
 	case RBT_MSG_HELLO:
-		return on_hello(d, peer, buf, size);
+		return size == sizeof(struct rbt_msg_hello) ? on_hello(d, peer, buf)
+							    : on_older(d, peer, buf, size);
+	case RBT_MSG_WEIGHT:
+	case RBT_MSG_LIMITS:
+	case RBT_MSG_GROUP:
+		return on_older(d, peer, buf, size);
+	case RBT_MSG_TREAT:
+		return on_treat(d, peer, buf, size);
 	case RBT_MSG_RECORD:
 		return on_record(d, peer, buf, size, fds, n_fds);
 	case RBT_MSG_CLIENT_GONE:
 		return on_client_gone(d, peer, buf, size);
 	case RBT_MSG_AWAIT:
 		return on_await(d, peer);
-	case RBT_MSG_WEIGHT:
-		return on_weight(d, peer, buf, size);
-	case RBT_MSG_LIMITS:
-		return on_limits(d, peer, buf, size);
-	case RBT_MSG_GROUP:
-		return on_group(d, peer, buf, size);
 	case RBT_MSG_BOARD:
 		return on_board(d, peer, size, fds, n_fds);
 	default:
@@ -334,7 +315,7 @@ void peer_take(
 static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 {
 	static char buf[RBT_MSG_MAX];
-	struct peer *peer = (struct peer *)s; /* its first member */
+	struct peer *peer = RBT_OWNER_OF(s, struct peer, source);
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
 
@@ -429,6 +410,7 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 		peer->source = (struct source){.fd = fd, .ready = on_peer};
 		peer->porter.fd = -1;
 		peer->pidfd = -ESRCH;
+		peer->asked = RBT_TREATMENT_INIT;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)); /* for rbt_head() */
 	if (peer == NULL || let_in(d, peer) < 0) {

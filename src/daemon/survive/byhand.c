@@ -18,18 +18,22 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-#define BYHAND_MAGIC 0x33646e68u
+#define BYHAND_MAGIC 0x34646e68u
+/* No version has a larger treatment. */
+#define TREAT_SIZE_MAX 4096
 
-/* On disk. */
+/* On disk. A treatment follows, which begins with its size. */
 struct entry {
 	uint32_t magic;
 	int32_t pid;
 	uint64_t start_time;
 	uint64_t said_ns;
-	struct wish wish;
 	uint64_t resume_at_ns;
-	uint32_t has_wish, is_suspended;
+	uint32_t granted;
+	uint32_t has_treat, is_suspended;
+	uint32_t pad;
 };
+static_assert(sizeof(struct entry) == 48, "file");
 
 struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
@@ -50,6 +54,7 @@ static struct said *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 	if (said == NULL && (said = calloc(1, sizeof(*said))) != NULL) {
 		said->pid = pid;
 		said->start_time = start_time;
+		said->treat = RBT_TREATMENT_INIT;
 		LIST_INSERT_HEAD(&d->said, said, link);
 	}
 	return said;
@@ -104,7 +109,7 @@ bool byhand_is_wanting(const struct daemon *d)
 	return false;
 }
 
-void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_wish)
+void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_treat)
 {
 	struct said *said = obtain(d, pid, start_time);
 	struct program *p = program_find(d, pid);
@@ -115,19 +120,19 @@ void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_wish)
 	if (said == NULL) {
 		return;
 	}
-	/* A program that is back to normal may have been let go of. */
-	struct wish plain = {.priority = RBT_PRIORITY_NORMAL, .weight = 1};
 	said->said_ns = rbt_now_ns();
 	/* A program that is resumed before it was found may have been reniced, too. */
-	said->is_wanted = said->is_wanted && p == NULL && !is_wish;
-	said->has_wish = said->has_wish || is_wish;
-	if (p != NULL || is_wish) {
-		said->wish = p != NULL ? program_wish(p) : plain;
+	said->is_wanted = said->is_wanted && p == NULL && !is_treat;
+	said->has_treat = said->has_treat || is_treat;
+	if (p != NULL || is_treat) {
+		/* A program that is back to normal may have been let go of. */
+		said->treat = p != NULL ? p->treat : RBT_TREATMENT_INIT;
+		said->granted = p != NULL ? p->granted : 0;
 	}
 	said->is_suspended = p != NULL && p->suspended;
 	said->resume_at_ns = p != NULL ? p->resume_at_ns : 0;
 	byhand_write(d);
-	if (p != NULL && is_wish && p->rule[0] != '\0') {
+	if (p != NULL && is_treat && p->rule[0] != '\0') {
 		p->rule[0] = '\0';
 		d->dirty = true; /* it may have been kept for the rule alone */
 	}
@@ -141,15 +146,15 @@ bool byhand_apply(struct daemon *d, struct program *p)
 		return false;
 	}
 	said->is_wanted = false;
-	if (said->has_wish) {
-		program_set_wish(p, &said->wish);
+	if (said->has_treat) {
+		program_set_treatment(p, &said->treat, said->granted);
 	}
 	if (said->is_suspended && (said->resume_at_ns == 0 || said->resume_at_ns > rbt_now_ns())) {
 		p->suspended = true;
 		p->resume_at_ns = said->resume_at_ns;
 	}
 	d->dirty = true;
-	return said->has_wish;
+	return said->has_treat;
 }
 
 static int write_all(const struct daemon *d, FILE *f)
@@ -162,12 +167,13 @@ static int write_all(const struct daemon *d, FILE *f)
 			.pid = said->pid,
 			.start_time = said->start_time,
 			.said_ns = said->said_ns,
-			.wish = said->wish,
 			.resume_at_ns = said->resume_at_ns,
-			.has_wish = said->has_wish,
+			.granted = said->granted,
+			.has_treat = said->has_treat,
 			.is_suspended = said->is_suspended,
 		};
-		if (fwrite(&e, sizeof(e), 1, f) != 1) {
+		if (fwrite(&e, sizeof(e), 1, f) != 1 ||
+			fwrite(&said->treat, sizeof(said->treat), 1, f) != 1) {
 			return -EIO;
 		}
 	}
@@ -195,7 +201,7 @@ void byhand_write(struct daemon *d)
 		r = -errno;
 	}
 	bool is_written = r == 0 && rename(tmp, path) == 0;
-	if (!is_written && !d->byhand_is_lost) {
+	if (!is_written && !d->byhand_is_lost && line_is_due(&d->lost_said_ns)) {
 		rbt_warn("%s cannot be written: what users say is forgotten if rubatod is killed",
 			path);
 	}
@@ -207,32 +213,41 @@ void byhand_write(struct daemon *d)
 	d->byhand_is_lost = !is_written;
 }
 
-static bool is_good(const struct entry *e)
+/* Returns false at the end of the file, and at an entry that is damaged or of another version. */
+static bool read_entry(FILE *f, struct entry *ret, struct rbt_treatment *ret_treat)
 {
-	const struct wish *w = &e->wish;
+	static char buf[TREAT_SIZE_MAX];
+	uint32_t size;
 
-	return e->magic == BYHAND_MAGIC && w->priority <= RBT_PRIORITY_MAX && w->weight >= 1 &&
-	       w->weight <= RBT_WEIGHT_MAX && w->timeslice_us <= RBT_TIMESLICE_MAX_US &&
-	       rbt_limits_are_right(&w->limits);
+	if (fread(ret, sizeof(*ret), 1, f) != 1 || ret->magic != BYHAND_MAGIC ||
+		fread(&size, sizeof(size), 1, f) != 1 || size < sizeof(size) ||
+		size > sizeof(buf)) {
+		return false;
+	}
+	memcpy(buf, &size, sizeof(size));
+	return fread(buf + sizeof(size), size - sizeof(size), 1, f) == 1 &&
+	       rbt_treatment_decode(buf, size, ret_treat) == 0;
 }
 
 void byhand_read(struct daemon *d)
 {
+	struct rbt_treatment treat;
 	struct entry e;
 	char path[160];
 
 	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
 	FILE *f = NULL;
 	(void)rbt_fopen_plain(path, false, &f);
-	while (f != NULL && fread(&e, sizeof(e), 1, f) == 1 && is_good(&e)) {
+	while (f != NULL && read_entry(f, &e, &treat)) {
 		struct said *said = obtain(d, e.pid, e.start_time);
 		if (said == NULL) {
 			continue;
 		}
 		said->said_ns = e.said_ns;
-		said->wish = e.wish;
+		said->treat = treat;
+		said->granted = e.granted;
 		said->resume_at_ns = e.resume_at_ns;
-		said->has_wish = e.has_wish != 0;
+		said->has_treat = e.has_treat != 0;
 		said->is_suspended = e.is_suspended != 0;
 		said->is_wanted = true;
 	}

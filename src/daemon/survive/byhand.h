@@ -13,8 +13,9 @@ struct said {
 	pid_t pid;
 	uint64_t start_time;
 	uint64_t said_ns; /* when they last did */
-	bool has_wish;    /* how to treat it: then no rule is for it */
-	struct wish wish;
+	bool has_treat;   /* how to treat it: then no rule is for it */
+	struct rbt_treatment treat;
+	uint32_t granted;
 	bool is_suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	bool is_wanted;        /* it was said to a daemon before us; its tasks are to be found */
@@ -22,9 +23,9 @@ struct said {
 };
 
 struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time);
-/* A user has said something, and it was done; is_wish: how the program is to be treated, rather
+/* A user has said something, and it was done; is_treat: how the program is to be treated, rather
  * than that it is suspended or resumed. The program may have been let go of since. */
-void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_wish);
+void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_treat);
 /* A program has come, or come back: what was said of it holds. True: also how it is treated. */
 bool byhand_apply(struct daemon *d, struct program *p);
 /* It is another program by now. */

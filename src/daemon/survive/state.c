@@ -88,7 +88,8 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 			.pid = p->pid,
 			.start_time = p->start_time,
 			.size = (uint32_t)n,
-			.is_left = !h->in_hand && (mine->suspended || mine->slices_changed),
+			.is_left = !h->in_hand &&
+				   (mine->applied.is_off || mine->applied.slices_changed),
 		};
 		if (fwrite(&e, sizeof(e), 1, f) != 1 || fwrite(buf, (size_t)n, 1, f) != 1) {
 			return -EIO;
@@ -151,8 +152,9 @@ void state_write(struct daemon *d)
 		r = -errno;
 	}
 	/* A full disk only costs the safety net below two others: go on without. It is said once,
-	 * for the file is written again with every change. */
-	if (r < 0 && !d->state_is_lost) {
+	 * for the file is written again with every change; and not with every other change, for
+	 * what is unlinked below makes room for the next one. */
+	if (r < 0 && !d->state_is_lost && line_is_due(&d->lost_said_ns)) {
 		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
 	}
 	d->state_is_lost = r < 0;
@@ -177,8 +179,8 @@ static int heal_one(struct daemon *d, const struct unhealed *u)
 		rbt_record_finish(&rec);
 		return r;
 	}
-	struct rbt_holding h = {
-		.rec = rec, .force = true, .slices_changed = true, .suspended = true};
+	struct rbt_holding h = {.rec = rec, .force = true};
+	rbt_holding_assume_changed(&h);
 	r = rbt_holding_restore(&h);
 	rbt_record_finish(&h.rec);
 	return r;

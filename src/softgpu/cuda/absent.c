@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the interface has and this front has not: exported, so that programs that link it start, and
- * answered with CUDA_ERROR_NOT_SUPPORTED whatever the arguments are.
+ * Functions that the interface has and this front lacks. They are exported, so that programs that
+ * link them start, and return CUDA_ERROR_NOT_SUPPORTED whatever the arguments are.
  */
 #include "softgpu/cuda/cuda_abi.h"
 #include "softgpu/cuda/names.h"

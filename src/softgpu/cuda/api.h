@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls of the CUDA driver interface that the front answers, a paragraph a file. Each is as the
- * interface's documentation says, as far as docs/softgpu-cuda.md does not say otherwise.
+ * The calls of the CUDA driver interface that the front answers, one paragraph per file. Each
+ * behaves as in the interface's documentation, unless docs/softgpu-cuda.md says otherwise.
  */
 #ifndef RBT_SOFTGPU_CUDA_API_H
 #define RBT_SOFTGPU_CUDA_API_H

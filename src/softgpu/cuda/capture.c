@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stream capture: what streams are given becomes nodes of a graph. A capture begins at one stream;
- * others join by waiting for an event that was recorded in it, and must be joined again, likewise,
- * before it ends. All under front.lock but for the look whether a stream captures at all.
+ * Stream capture: the work of streams becomes nodes of a graph. A capture begins at one stream;
+ * others join by waiting for an event that was recorded in it, and must be joined again in the same
+ * way before it ends. All under front.lock, except for the check whether a stream captures at all.
  */
 #include "softgpu/cuda/capture.h"
 
@@ -27,7 +27,7 @@ static struct front_capture_group *find_group(uint64_t id)
 	return NULL;
 }
 
-/* The stream takes part, after these nodes. */
+/* The stream joins the capture, after these nodes. */
 static CUresult join(struct front_stream *s, struct front_capture_group *g,
 	struct front_node *const *nodes, size_t n)
 {
@@ -131,7 +131,7 @@ static void mark_before(struct front_node *node, bool *seen, struct front_node *
 	}
 }
 
-/* Every stream that joined must lie before where the origin stands. */
+/* Every stream that joined must come before the origin's current place. */
 static CUresult check_joined(struct front_capture_group *g, const struct front_capture *origin)
 {
 	bool *seen = calloc(g->graph->n + 1, sizeof(bool));
@@ -201,7 +201,7 @@ void front_capture_drop(struct front_stream *s)
 	pthread_mutex_unlock(&front.lock);
 }
 
-/* An event's place in a capture becomes the stream's, beside its own. */
+/* An event's place in a capture is added to the stream's own. */
 static CUresult merge(struct front_capture *c, const struct front_event *event)
 {
 	size_t n = c->n_tail + event->n_nodes;
@@ -270,7 +270,7 @@ static CUresult add_node(struct front_capture *c, const struct front_op *op)
 	return r;
 }
 
-/* The legacy stream would wait for a stream that captures: the capture cannot hold that. */
+/* The legacy stream would wait for a stream that captures, which a capture cannot represent. */
 static CUresult check_implicit(const struct front_stream *s)
 {
 	struct front_capture_group *g;

@@ -23,7 +23,7 @@ struct front_capture_group {
 	LIST_HEAD(, front_capture) streams;
 };
 
-/* Into a graph of the program's, or a new one (NULL). */
+/* Captures into the program's graph, or into a new one (NULL). */
 CUresult front_capture_begin(struct front_stream *s, struct front_graph *graph,
 	struct front_node *const *deps, size_t n_deps, int mode);
 CUresult front_capture_end(struct front_stream *s, struct front_graph **ret);

@@ -65,7 +65,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *ret_graph)
 		return r;
 	}
 	r = front_capture_end(s, &graph);
-	/* NULL for a capture that failed: as documented. */
+	/* NULL if the capture failed, as documented. */
 	*ret_graph = graph;
 	return r;
 }
@@ -162,7 +162,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, int *ret_status, unsigned lo
 		handle, ret_status, ret_id, ret_graph, ret_deps, ret_n_deps);
 
 	if (r == CUDA_SUCCESS && ret_edges != NULL) {
-		*ret_edges = NULL; /* all are plain */
+		*ret_edges = NULL; /* all edges are plain */
 	}
 	return r;
 }
@@ -172,7 +172,7 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, int *ret_status, unsigned long 
 	return cuStreamGetCaptureInfo_v2(handle, ret_status, ret_id, NULL, NULL, NULL);
 }
 
-/* Under front.lock. flags: 0 adds to what comes before the next node, 1 replaces it. */
+/* Under front.lock. flags: 0 adds to the dependencies of the next node, 1 replaces them. */
 static CUresult update(
 	struct front_capture *c, const CUgraphNode *deps, size_t n_deps, unsigned flags)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts: making and ending them, and which one a thread works in. */
+/* Contexts: creation, destruction, and the current one of a thread. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,8 +8,8 @@
 
 #define MAX_STACK 64
 
-/* A thread's stack of contexts; the last is current. A context may be destroyed while it is on
- * one, and its memory be another's then: the number tells. */
+/* A thread's stack of contexts; the last is current. A context may be destroyed while it is on a
+ * stack, and its memory may be reused: the number tells. */
 static __thread struct {
 	struct front_context *ctx;
 	uint64_t id;
@@ -28,7 +28,7 @@ CUresult front_current_get(struct front_context **ret)
 	}
 	struct front_context *ctx = stack[n_stack - 1].ctx;
 
-	/* A primary context has its handle for good, and comes back with another number. */
+	/* A primary context keeps its handle for good, and gets another number each time. */
 	if (!front_is(ctx, FRONT_CONTEXT) ||
 		(!ctx->is_primary && ctx->id != stack[n_stack - 1].id)) {
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -90,7 +90,7 @@ static void init_state(struct front_context *ctx)
 	ctx->id = atomic_fetch_add(&front.next_id, 1) + 1;
 }
 
-/* `ctx` has its kind; for a primary context it may have lived before. */
+/* `ctx` has its kind; a primary context may have lived before. */
 CUresult front_context_create(struct front_device *dev, unsigned flags, struct front_context *ctx)
 {
 	if (front_link_is_lost(dev)) {
@@ -130,8 +130,8 @@ static void unlink_context(struct front_context *ctx)
 	pthread_mutex_unlock(&front.lock);
 }
 
-/* What the program still holds of it becomes invalid. Work that is under way is waited for, as the
- * real driver does; a context that failed, or lost its device, has none. */
+/* Handles that the program still holds become invalid. Work under way is waited for, as in the real
+ * driver; a context that failed, or lost its device, has none. */
 void front_context_destroy(struct front_context *ctx)
 {
 	struct front_deferred *d;
@@ -195,7 +195,7 @@ CUresult cuCtxCreate_v2(CUcontext *ret_ctx, unsigned flags, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* Affinity to a share of the SMs is not there. */
+/* Affinity to a share of the SMs is not supported. */
 CUresult cuCtxCreate_v3(
 	CUcontext *ret_ctx, void *affinity, int n_affinity, unsigned flags, CUdevice device)
 {
@@ -218,7 +218,7 @@ CUresult cuCtxCreate_v4(
 	return cuCtxCreate_v2(ret_ctx, flags, device);
 }
 
-/* A handle that lives; a primary context's handle outlives the context. */
+/* The handle must be alive; a primary context's handle outlives the context. */
 static CUresult check_handle(CUcontext ctx)
 {
 	CUresult r = front_check_init();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be asked of a context, and primary contexts. */
+/* Queries of a context, and primary contexts. */
 #include <string.h>
 
 #include "softgpu/cuda/front.h"
@@ -14,7 +14,7 @@ static CUresult current(struct front_context **ret)
 	return r != CUDA_SUCCESS ? r : front_current_get(ret);
 }
 
-/* The context named, or the current one when none is. */
+/* The named context, or the current one if none is named. */
 static CUresult named(CUcontext handle, struct front_context **ret)
 {
 	if (handle == NULL) {
@@ -152,8 +152,8 @@ CUresult cuCtxGetLimit(size_t *ret_value, int limit)
 	return CUDA_SUCCESS;
 }
 
-/* The stack's size is brought into range, as CUDA may, and holds for launches from now on. Others
- * are kept to be read again. */
+/* The stack's size is clamped, as CUDA may do, and applies to launches from now on. Other limits
+ * are only stored. */
 CUresult cuCtxSetLimit(int limit, size_t value)
 {
 	struct front_context *ctx;
@@ -250,7 +250,7 @@ CUresult cuCtxResetPersistingL2Cache(void)
 	return front_enter(&ctx);
 }
 
-/* Held while a primary context is made or ended: two threads that come first get the same. */
+/* Held while a primary context is made or ended: two threads that come first get the same one. */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_ctx, CUdevice device)

@@ -2,7 +2,7 @@
 /* Copies, in all their forms. All become a struct front_copy. */
 #include "softgpu/cuda/front.h"
 
-/* `sync`: nothing goes on before it is done, where CUDA promises that. */
+/* `sync`: wait until it is done, if CUDA promises that. */
 static CUresult copy(CUstream handle, const struct front_copy *c, bool sync)
 {
 	struct front_op op = {.kind = FRONT_OP_COPY, .copy = *c};
@@ -27,7 +27,7 @@ static CUresult copy(CUstream handle, const struct front_copy *c, bool sync)
 	if (to.kind == FRONT_DEVICE && from.kind == FRONT_DEVICE) {
 		return front_do(s, &op); /* asynchronous to the host also on a GPU */
 	}
-	/* The device would only make it slower: it has nothing else to do on this stream. */
+	/* The device would only be slower: it has nothing else to do on this stream. */
 	r = front_wait_stream(s);
 	if (r == CUDA_SUCCESS) {
 		r = front_copy_now(s->ctx, c);
@@ -49,7 +49,7 @@ static CUresult copy_line(CUstream handle, uint64_t to, uint64_t from, size_t si
 	return copy(handle, &c, sync);
 }
 
-/* The typed forms: the device side must be the device's. */
+/* The typed forms: the device side must be device memory. */
 static CUresult copy_typed(CUstream handle, uint64_t to, uint64_t from, size_t size, bool sync,
 	bool to_device, bool from_device)
 {
@@ -209,7 +209,7 @@ static CUresult side_address(
 	return CUDA_SUCCESS;
 }
 
-/* A copy of one row may leave its pitch out, one of one slice its height. */
+/* A copy of one row may omit its pitch, a copy of one slice its height. */
 static void complete(struct side *side, const struct front_copy *c)
 {
 	side->pitch = side->pitch == 0 ? side->x + c->width : side->pitch;

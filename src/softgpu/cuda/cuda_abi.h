@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The types and numbers of the CUDA driver interface that the front answers, declared from its
- * public documentation. Names are the interface's own, so that its documentation can be read
- * beside this; only what is used here is declared.
+ * public documentation. Names are the interface's own, so that its documentation applies; only what
+ * is used here is declared.
  */
 #ifndef RBT_SOFTGPU_CUDA_CUDA_ABI_H
 #define RBT_SOFTGPU_CUDA_CUDA_ABI_H
@@ -27,6 +27,7 @@ typedef enum {
 	CUDA_ERROR_INVALID_CONTEXT = 201,
 	CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
 	CUDA_ERROR_UNSUPPORTED_LIMIT = 215,
+	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
 	CUDA_ERROR_INVALID_PTX = 218,
 	CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
 	CUDA_ERROR_INVALID_SOURCE = 300,
@@ -255,7 +256,7 @@ struct CUDA_MEMCPY2D {
 	size_t WidthInBytes, Height;
 };
 
-/* The form for one device has `reserved` members where that for peers has contexts. */
+/* The form for one device has `reserved` members in place of the contexts of the form for peers. */
 struct CUDA_MEMCPY3D {
 	size_t srcXInBytes, srcY, srcZ, srcLOD;
 	int srcMemoryType;
@@ -314,7 +315,7 @@ struct CUmemPoolProps {
 	unsigned char reserved[54];
 };
 
-/* Until CUDA 12 the members behind kernelParams, extra were not there. */
+/* Until CUDA 12 the members after kernelParams and extra did not exist. */
 struct CUDA_KERNEL_NODE_PARAMS {
 	CUfunction func;
 	unsigned gridDimX, gridDimY, gridDimZ;

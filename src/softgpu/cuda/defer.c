@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must wait for a command that may still be under way: memory freed in stream order, the slots
- * of events' time stamps. */
+/* Actions that must wait for a command that may still be under way: freeing memory in stream order,
+ * releasing the slots of events' time stamps. */
 #include <stdlib.h>
 
 #include "softgpu/cuda/front.h"
@@ -24,7 +24,7 @@ CUresult front_defer(struct front_context *ctx, struct front_deferred *d)
 	return CUDA_SUCCESS;
 }
 
-/* Under the lock: one whose command is done, off the list; or NULL. */
+/* Under the lock: takes an action whose command is done off the list; or NULL. */
 static struct front_deferred *take_ready(struct front_context *ctx)
 {
 	struct front_deferred *d;
@@ -52,7 +52,7 @@ void front_defer_reap(struct front_context *ctx)
 			free(d);
 			continue;
 		}
-		/* Freeing asks the server: not with the lock held. */
+		/* Freeing makes a request to the server, so not with the lock held. */
 		pthread_mutex_unlock(&ctx->lock);
 		(void)front_memory_free(ctx, d->free);
 		free(d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices: numbers, names, and what they can do. */
+/* Devices: numbers, names, and capabilities. */
 #include <stdio.h>
 #include <string.h>
 
@@ -91,8 +91,9 @@ CUresult cuDeviceTotalMem_v2(size_t *ret_bytes, CUdevice device)
 	return r;
 }
 
-/* What does not depend on the device. What is not listed is 0: textures, surfaces, sharing between
- * processes, clusters, stream memory operations and the like are not there. */
+/* Attributes that are the same for all devices. Attributes that are not listed are 0: textures,
+ * surfaces, sharing between processes, clusters, stream memory operations and so on are not
+ * supported. */
 static const struct {
 	int attribute, value;
 } attributes[] = {
@@ -269,7 +270,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *ret_device, const char *id)
 	return CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* Each device has its memory at the same addresses: none reaches another's. */
+/* All devices have their memory at the same addresses, so none can access another's. */
 CUresult cuDeviceCanAccessPeer(int *ret_can, CUdevice device, CUdevice peer)
 {
 	struct front_device *a, *b;
@@ -310,10 +311,10 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
-	if (!front_is(peer, FRONT_CONTEXT)) {
+	if (!front_is(peer, FRONT_CONTEXT) || peer == ctx) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
-	return flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+	return flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peer)

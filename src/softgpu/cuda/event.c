@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events. One is a command's number; one with timing is also a stamp that the device writes, of its
- * virtual clock. An event recorded in a stream that is captured is a place in the graph instead.
+ * Events. An event is the number of a command; one with timing also has a stamp that the device
+ * writes, of its virtual clock. An event that is recorded in a captured stream is a place in the
+ * graph instead.
  */
 #include <stdlib.h>
 
@@ -21,7 +22,7 @@ static uint32_t take_slot(struct front_context *ctx)
 	return FRONT_NO_SLOT;
 }
 
-/* Under the lock: the slot of a stamp that may still be written is not used again before that. */
+/* Under the lock: the slot of a stamp that may still be written is not reused before that. */
 static void leave_slot(struct front_context *ctx, struct front_event *event)
 {
 	struct front_deferred *d;
@@ -103,8 +104,9 @@ CUresult front_event_record(struct front_stream *s, struct front_event *event)
 		r = front_submit(s, &stamp, NULL, 0, &number);
 	} else {
 		r = front_submit_order(s);
-		/* Nothing of its own to wait for: what the channel has. Of a stream that takes part
-		 * in the legacy stream's order, others' commands may be part of what is before. */
+		/* If the stream has no command of its own, the event is the channel's last one. For
+		 * a stream that takes part in the legacy stream's order, other streams' commands
+		 * may come before it. */
 		number = (s->flags & CU_STREAM_NON_BLOCKING) != 0
 				 ? atomic_load(&s->last)
 				 : atomic_load(&ctx->channels[s->channel].n_commands);
@@ -120,7 +122,7 @@ CUresult front_event_record(struct front_stream *s, struct front_event *event)
 	return r;
 }
 
-/* What an event stands for now. False: never recorded. */
+/* The command that an event stands for. False: never recorded. */
 static bool read_event(struct front_event *event, unsigned *ret_channel, uint64_t *ret_number)
 {
 	pthread_mutex_lock(&event->ctx->lock);
@@ -140,7 +142,7 @@ CUresult front_event_wait(struct front_stream *s, struct front_event *event)
 	if (!read_event(event, &channel, &number)) {
 		return CUDA_SUCCESS;
 	}
-	/* A channel cannot wait for another context's: the caller does. */
+	/* A channel cannot wait for another context's: the caller waits. */
 	return event->ctx == s->ctx ? front_submit_wait(s, channel, number)
 				    : front_wait(event->ctx, channel, number);
 }
@@ -175,7 +177,7 @@ CUresult cuEventCreate(CUevent *ret_event, unsigned flags)
 	return CUDA_SUCCESS;
 }
 
-/* An event's handle, and that its context is well. */
+/* Checks an event's handle, and that its context works. */
 static CUresult enter_event(CUevent event)
 {
 	CUresult r = front_check_init();

@@ -46,7 +46,7 @@ static uint64_t shape_of(const struct front_node *node)
 {
 	uint64_t sum = mix(0xcbf29ce484222325ull, node->op.kind);
 
-	/* A sum: the order of the list says nothing. */
+	/* A sum, because the order of the list has no meaning. */
 	for (size_t i = 0; i < node->n_deps; i++) {
 		sum += mix(node->n_deps, node->deps[i]->index + 1);
 	}
@@ -201,7 +201,7 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 	return r != CUDA_SUCCESS ? r : check_exec(exec);
 }
 
-/* Into a stream that is captured itself: its nodes become nodes there. */
+/* In a stream that is captured itself, the nodes become nodes there. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 {
 	struct front_stream *s;
@@ -331,7 +331,7 @@ CUresult cuGraphExecHostNodeSetParams(
 	return CUDA_SUCCESS;
 }
 
-/* Kernels, copies and fills can be left out. */
+/* Kernels, copies and fills can be disabled. */
 static struct exec_item *find_optional(CUgraphExec exec, CUgraphNode node, CUresult *ret_result)
 {
 	static const enum front_op_kind kinds[] = {FRONT_OP_KERNEL, FRONT_OP_COPY, FRONT_OP_FILL};
@@ -366,7 +366,7 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned *ret
 	return CUDA_SUCCESS;
 }
 
-/* The first node that another graph has not in the same place; NULL: all are the same. */
+/* The first node that differs from the other graph's at the same place; NULL: all are the same. */
 static struct front_node *compare(const struct front_exec *a, const struct front_exec *b)
 {
 	for (size_t i = 0; i < a->n && i < b->n; i++) {
@@ -377,8 +377,8 @@ static struct front_node *compare(const struct front_exec *a, const struct front
 	return NULL;
 }
 
-/* The same graph with other parameters: the operations are exchanged. The handles by which the
- * program knows the nodes stay those of the first graph. */
+/* The same graph with other parameters: the operations are replaced. The program's handles of the
+ * nodes stay those of the first graph. */
 CUresult cuGraphExecUpdate_v2(
 	CUgraphExec exec, CUgraph graph, struct CUgraphExecUpdateResultInfo *ret_info)
 {

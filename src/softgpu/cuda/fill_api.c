@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory set to a value. The synchronous forms too return before the device has done it, as the
+/* Sets memory to a value. The synchronous forms also return before the device has done it, as the
  * real ones do for device memory. */
 #include "softgpu/cuda/front.h"
 

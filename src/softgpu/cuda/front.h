@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The front: the CUDA driver interface on the software GPU. This header is what its files share;
- * cuda_abi.h has the interface's types, api.h its calls, device/abi.h what lies in shared memory.
+ * The front: the CUDA driver interface on the software GPU. This header is shared by its files;
+ * cuda_abi.h has the interface's types, api.h its calls, device/abi.h the shared memory.
  *
  *   link.c              the connection to the device server; requests
  *   rm.c                libcuda's dialogue with /dev/nvidiactl
  *   ring.c              commands into a channel's ring; waiting for them
- *   op.c                what streams and graphs do: kernels, copies, fills, host functions
- *   the rest            a file a chapter of the interface
+ *   op.c                operations of streams and graphs: kernels, copies, fills, host functions
+ *   the rest            one file per chapter of the interface
  *
  * Locks, outermost first: front.lock, a context's, a channel's two, a connection's. None is held
  * while a callback of the program runs.
  *
- * Handles are objects of a pool that is never given back (pool.c): one that was destroyed can be
- * told from one that lives.
+ * Handles are objects of a pool that is never freed (pool.c): so a destroyed object can be
+ * distinguished from a live one.
  */
 #ifndef RBT_SOFTGPU_CUDA_FRONT_H
 #define RBT_SOFTGPU_CUDA_FRONT_H
@@ -32,7 +32,7 @@
 #include "softgpu/ptx/ptx.h"
 
 #define FRONT_MAX_DEVICES       32
-#define FRONT_STATIC_MAX        (48u << 10) /* shared memory of a block, unless asked for more */
+#define FRONT_STATIC_MAX        (48u << 10) /* shared memory of a block, unless more is requested */
 #define FRONT_PRIORITY_LEAST    0
 #define FRONT_PRIORITY_GREATEST (-5)
 #define FRONT_LOG_PREFIX        "libcuda (software GPU): "
@@ -57,7 +57,7 @@ struct front_head {
 	uint32_t kind;
 };
 
-/* Zeroed, with its kind set; NULL without memory. */
+/* Zeroed, with its kind set; NULL: no memory. */
 void *front_pool_take(enum front_kind kind, size_t size);
 void front_pool_give(void *object, size_t size); /* accepts NULL */
 static inline bool front_is(const void *object, enum front_kind kind)
@@ -71,8 +71,8 @@ struct front_device {
 	int ordinal;
 	struct front_card card;
 	int sock;
-	_Atomic bool lost;        /* the server has gone; for good */
-	_Atomic uint64_t seen_ns; /* when it was last known to be there */
+	_Atomic bool lost;        /* the server has ended; for good */
+	_Atomic uint64_t seen_ns; /* when the server was last known to run */
 	pthread_mutex_t lock;     /* one request at a time */
 	uint64_t cookie;
 	uint32_t n_sms;
@@ -105,8 +105,8 @@ struct front_channel {
 	_Atomic uint64_t n_commands; /* submitted */
 	_Atomic uint64_t n_blocking; /* the last command that the legacy stream waits for */
 	unsigned n_streams;          /* under the context's lock */
-	/* host.c. A lock of its own: who submits may hold the other one until the ring has room,
-	 * and the ring may wait for a host part. */
+	/* host.c. A lock of its own: a thread that submits may hold the other one until the ring
+	 * has room, and the ring may wait for a host part. */
 	pthread_mutex_t host_lock;
 	struct front_host_part *first, **last;
 	pthread_cond_t changed;
@@ -123,9 +123,9 @@ struct front_stream {
 	struct front_context *ctx;
 	unsigned channel;
 	bool is_legacy;
-	_Atomic int owner;               /* a thread's default stream: its thread; 0: anybody's */
+	_Atomic int owner;               /* a thread's default stream: its thread; 0: free */
 	_Atomic uint64_t last;           /* its last command's number */
-	uint64_t seen[GPU_MAX_CHANNELS]; /* under the channel's lock: waited for already */
+	uint64_t seen[GPU_MAX_CHANNELS]; /* under the channel's lock: commands waited for already */
 	uint64_t id;
 	struct front_capture *_Atomic capture; /* capture.c */
 	LIST_ENTRY(front_stream) next;
@@ -140,9 +140,9 @@ struct front_event {
 	struct front_context *ctx;
 	bool recorded;
 	unsigned channel;
-	uint64_t number; /* done when this is */
+	uint64_t number; /* done when this command is */
 	uint32_t slot;   /* of its time stamp, or FRONT_NO_SLOT */
-	/* Recorded in a capture: which, and after what. */
+	/* Recorded in a capture: which one, and after which nodes. */
 	uint64_t capture_id;
 	struct front_node **nodes;
 	size_t n_nodes;
@@ -170,7 +170,7 @@ struct front_module {
 	LIST_ENTRY(front_module) next;
 };
 
-/* What is to be done once a command is done; under the context's lock. */
+/* An action to be done after a command; under the context's lock. */
 struct front_deferred {
 	LIST_ENTRY(front_deferred) next;
 	unsigned channel;
@@ -208,7 +208,6 @@ struct front_context {
 struct front {
 	pthread_mutex_t lock;
 	_Atomic int state; /* enum front_state */
-	CUresult init_result;
 	int n_devices;
 	struct front_device devices[FRONT_MAX_DEVICES];
 	struct front_rm rm;
@@ -219,18 +218,18 @@ struct front {
 enum front_state { FRONT_COLD, FRONT_READY, FRONT_FORKED };
 extern struct front front;
 
-/* init.c: the checks that nearly every call begins with. */
+/* init.c: the checks at the begin of nearly every call. */
 CUresult front_check_init(void);
 CUresult front_check_device(CUdevice device, struct front_device **ret);
-/* The current context, which is alive and well. */
+/* The current context, which must be alive and without an error. */
 CUresult front_enter(struct front_context **ret);
-/* Whether that context, which may be a handle of old, can be used: not destroyed, no error, a
- * device behind it. */
+/* Whether that context, which may be an old handle, can be used: not destroyed, no error, with a
+ * device. */
 CUresult front_check_context(struct front_context *ctx);
 CUresult front_from_errno(int error); /* negative errno */
 void __attribute__((format(printf, 1, 2))) front_say(const char *fmt, ...);
 
-/* link.c. All return 0 or -errno; -ENODEV: the server has gone. */
+/* link.c. All return 0 or -errno; -ENODEV: the server has ended. */
 int front_link_open(struct front_device *dev);
 void front_link_forked(struct front_device *dev);
 bool front_link_is_lost(struct front_device *dev);   /* asks at most every 50 ms */

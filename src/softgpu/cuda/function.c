@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions: what they need, and how many of their blocks an SM takes. */
+/* Functions: the resources they need, and how many of their blocks fit on an SM. */
 #include "softgpu/cuda/front.h"
 
 #define WARP     32u
 #define MAX_REGS 64 /* of 1024 threads, an SM's registers are enough for */
 #define MIN_REGS 8
 
-/* Registers are no limit here, but programs calculate with them: what is said must let every launch
- * that works look as if it could. */
+/* Registers are no limit here, but programs calculate with them: every launch that works must seem
+ * possible by the reported number. */
 static int count_registers(const struct rbt_ptx_function *f)
 {
 	uint64_t n = f->nregs32 + 2ull * f->nregs64;
@@ -103,7 +103,7 @@ struct front_function *front_function_of(struct front_context *ctx, CUfunction h
 	if (front_is(handle, FRONT_FUNCTION)) {
 		return handle;
 	}
-	/* A kernel of a library may be given where a function is asked for. */
+	/* A kernel of a library may be given in place of a function. */
 	if (ctx != NULL && front_is(handle, FRONT_KERNEL) &&
 		front_kernel_function(ctx, (CUkernel)(void *)handle, &f) == CUDA_SUCCESS) {
 		return f;
@@ -288,7 +288,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *ret_grid, int *ret_block
 	if (limit > 0 && (uint32_t)limit < top) {
 		top = (uint32_t)limit;
 	}
-	/* The largest first: of equally busy SMs, the fewest blocks. */
+	/* The largest first: if SMs are equally busy, fewer blocks are better. */
 	for (uint32_t t = (top + WARP - 1) / WARP * WARP; t > 0; t -= WARP) {
 		uint32_t threads = t < top ? t : top;
 		uint64_t bytes = dynamic_of != NULL ? dynamic_of((int)threads) : dynamic;

@@ -183,7 +183,7 @@ CUresult front_graph_clone(const struct front_graph *graph, struct front_graph *
 	return CUDA_SUCCESS;
 }
 
-/* For each node, which come after it: out[start[i]] to out[start[i + 1]]. */
+/* For each node, the nodes after it: out[start[i]] to out[start[i + 1]]. */
 static void find_followers(const struct front_graph *graph, size_t *start, size_t *out)
 {
 	for (size_t i = 0; i < graph->n; i++) {
@@ -194,7 +194,7 @@ static void find_followers(const struct front_graph *graph, size_t *start, size_
 	for (size_t i = 0; i < graph->n; i++) {
 		start[i + 1] += start[i];
 	}
-	/* Each follower moves its dependency's start on; then they are one too far. */
+	/* Each follower advances its dependency's start; afterwards all are one too far. */
 	for (size_t i = 0; i < graph->n; i++) {
 		for (size_t j = 0; j < graph->nodes[i]->n_deps; j++) {
 			out[start[graph->nodes[i]->deps[j]->index]++] = i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs: nodes, each with what it does and which nodes it comes after. An executable graph is the
- * nodes' operations in an order that keeps that; launched, they go to the stream one after another.
- * As in CUDA, a graph belongs to one thread at a time.
+ * Graphs: nodes, each with its operation and its dependencies. An executable graph is the nodes'
+ * operations in an order that keeps the dependencies; when it is launched, they go to the stream
+ * one after another. As in CUDA, a graph belongs to one thread at a time.
  */
 #ifndef RBT_SOFTGPU_CUDA_GRAPH_H
 #define RBT_SOFTGPU_CUDA_GRAPH_H
@@ -17,7 +17,7 @@ struct front_node {
 	size_t n_deps;
 	size_t index;              /* in the graph */
 	struct front_node *origin; /* of a clone */
-	struct front_context *ctx; /* whose addresses and functions it has; NULL: the stream's */
+	struct front_context *ctx; /* of its addresses and functions; NULL: the stream's */
 	void **params;             /* pointers into the launch's params, once asked for */
 };
 
@@ -38,7 +38,7 @@ void front_node_remove(struct front_node *node);
 CUresult front_graph_clone(const struct front_graph *graph, struct front_graph **ret);
 CUresult front_node_depend(struct front_node *node, struct front_node *on);
 bool front_node_independ(struct front_node *node, const struct front_node *of);
-/* The nodes' indices in an order that keeps the dependencies; freed by the caller. NULL: there is
+/* The nodes' indices in an order that keeps the dependencies; the caller frees it. NULL: there is
  * none (a circle), or no memory. */
 size_t *front_graph_order(const struct front_graph *graph);
 
@@ -46,7 +46,7 @@ size_t *front_graph_order(const struct front_graph *graph);
 CUresult front_op_copy(const struct front_op *op, struct front_op *ret);
 void front_op_free(struct front_op *op);
 
-/* The parameters of nodes, as the program gives them, to operations. */
+/* Makes operations from the parameters of nodes that the program gives. */
 CUresult front_op_from_kernel(struct front_context *ctx, const struct CUDA_KERNEL_NODE_PARAMS *p,
 	bool is_v2, void *buffer, struct front_op *ret);
 CUresult front_op_from_memset(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs made by hand: nodes of all kinds, and what they do. */
+/* Graphs made by the program: nodes of all kinds, and their parameters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static CUresult check_node(CUgraphNode node, enum front_op_kind kind)
 	if (r == CUDA_SUCCESS && (!front_is(node, FRONT_NODE) || node->op.kind != kind)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
-	/* A graph may outlive the context that its nodes are about. */
+	/* A graph may outlive the context of its nodes. */
 	if (r == CUDA_SUCCESS && node->ctx != NULL) {
 		r = front_check_context(node->ctx);
 	}
@@ -148,7 +148,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *ret_node, CUgraph graph, const CUg
 	return add_kernel(ret_node, graph, deps, n_deps, params, true);
 }
 
-/* A context that is given, or the current one. */
+/* The given context, or the current one. */
 static CUresult enter_given(CUcontext given, struct front_context **ret)
 {
 	CUresult r = front_check_init();

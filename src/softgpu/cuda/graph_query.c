@@ -9,7 +9,7 @@ static CUresult check(const void *object, enum front_kind kind)
 	return r == CUDA_SUCCESS && !front_is(object, kind) ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
-/* A list that is handed out in part or as a whole: room before, how many it has after. Unused
+/* A list that is returned in part or as a whole: room on input, number of entries on output. Unused
  * entries become NULL. */
 struct list {
 	CUgraphNode *nodes;
@@ -29,11 +29,11 @@ static void list_end(struct list *list, size_t *ret_n)
 	for (size_t i = list->n; list->nodes != NULL && i < list->room; i++) {
 		list->nodes[i] = NULL;
 	}
-	/* What was written, or, when nothing was asked for, what there is. */
+	/* The number of written entries; or, if none were requested, of all entries. */
 	*ret_n = list->nodes == NULL || list->n < list->room ? list->n : list->room;
 }
 
-/* What every query of an object begins with: is it one, and where its answer goes. */
+/* The begin of every query: checks the object, and prepares the list. */
 static CUresult list_begin(const void *object, enum front_kind kind, CUgraphNode *nodes,
 	const size_t *n, struct list *ret)
 {

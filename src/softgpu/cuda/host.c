@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of the program that run between commands. A channel that meets GPU_CMD_HOST stands
- * until host_done says that the function has returned; a thread for each channel that ever had one
- * sees to that. (One thread for all could wait for a channel that waits for another's function.)
+ * Functions of the program that run between commands. A channel waits at GPU_CMD_HOST until
+ * host_done says that the function has returned. Each channel that ever had such a function has a
+ * thread for them. (One thread for all could wait for a channel that waits for another's function.)
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ void front_host_queue(struct front_channel *ch, struct front_host_part *part)
 	pthread_mutex_unlock(&ch->host_lock);
 }
 
-/* Returns what the channel's state was; the function has run unless it says otherwise. */
+/* Waits for the commands before it, then runs the callback, the function or the copy. */
 static void run_part(struct front_context *ctx, unsigned channel, struct front_host_part *part)
 {
 	CUresult r = front_wait(ctx, channel, part->number - 1);
@@ -31,7 +31,7 @@ static void run_part(struct front_context *ctx, unsigned channel, struct front_h
 	if (part->callback != NULL) {
 		part->callback(part->stream, r, part->user);
 	} else if (part->fn != NULL && r == CUDA_SUCCESS) {
-		/* A host function is not called on a context that has failed: as documented. */
+		/* A host function is not called on a context that has failed, as documented. */
 		part->fn(part->user);
 	} else if (part->copy != NULL && r == CUDA_SUCCESS) {
 		(void)front_copy_now(ctx, part->copy);
@@ -57,7 +57,7 @@ static void *work(void *data)
 	while ((part = next_part(ch)) != NULL) {
 		pthread_mutex_unlock(&ch->host_lock);
 		run_part(w.ctx, w.channel, part);
-		/* Release: what the function wrote is there for the commands after it. */
+		/* Release: what the function wrote is visible to the commands after it. */
 		__atomic_fetch_add(&ch->ring->host_done, 1, __ATOMIC_RELEASE);
 		front_ring_bell(w.ctx->dev);
 		pthread_mutex_lock(&ch->host_lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of the host that the device reaches: pinned, at one address for both. Managed memory is
- * the same thing by another name. Registered memory is only remembered: the device cannot reach
- * it, and copies of it are made by the host.
+ * Host memory that the device can access: pinned, at one address for both. Managed memory is the
+ * same under another name. Registered memory is only noted: the device cannot access it, and the
+ * host makes copies of it.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ static CUresult pin(struct front_context *ctx, size_t size, unsigned kind, void 
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	size_t whole = (size + page - 1) / page * page;
-	/* An address that nothing else gets before the memory is there. */
+	/* Reserves an address range until the memory is there. */
 	void *p = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED) {
@@ -197,7 +197,7 @@ CUresult cuMemHostUnregister(void *p)
 	return CUDA_SUCCESS;
 }
 
-/* Hints about managed memory: it is where everybody reaches it, whatever is said. */
+/* Hints about managed memory have no effect: both sides can always access it. */
 static CUresult check_managed(struct front_context *ctx, CUdeviceptr address, size_t size)
 {
 	struct front_entry entry;

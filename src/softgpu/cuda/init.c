@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process's side of the driver: before cuInit nothing at all happens. */
+/* The process's side of the driver. Nothing happens before cuInit. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -98,8 +98,8 @@ CUresult front_enter(struct front_context **ret)
 }
 
 /*
- * A forked child has the parent's handles and none of its connections: every call fails from here
- * on, and the parent's rings are left alone. Only what a signal handler may do is done.
+ * A forked child has the parent's handles but none of its connections: every call fails from here
+ * on, and the parent's rings are left alone. Only async-signal-safe functions are called.
  */
 static void forked(void)
 {
@@ -117,7 +117,7 @@ static void init_device(struct front_device *dev, int ordinal)
 	dev->sock = -1;
 }
 
-/* The session first: where there is none, a real driver's nodes are not for us to touch. */
+/* The session first: if there is none, a real driver's nodes must not be touched. */
 static CUresult open_devices(void)
 {
 	static bool said;
@@ -189,8 +189,8 @@ CUresult cuDriverGetVersion(int *ret_version)
 }
 
 /*
- * NVIDIA's runtime asks here for tables by which it knows NVIDIA's driver, and this is not that.
- * Whoever asks cannot run here, and should know what can.
+ * NVIDIA's runtime asks here for tables by which it recognises NVIDIA's driver, which this is not.
+ * Such a program cannot run here, and gets a message that says what can.
  */
 CUresult cuGetExportTable(const void **ret_table, const struct CUuuid *id)
 {

@@ -41,7 +41,7 @@ CUresult front_params_pack(
 	if (ptx->nparams == 0) {
 		return CUDA_SUCCESS;
 	}
-	/* The gaps between parameters, too, are the same for the same launch. */
+	/* Gaps between parameters are zeroed, so that equal launches are equal bytes. */
 	memset(buffer, 0, ptx->param_size);
 	if (extra != NULL) {
 		CUresult r = take_buffer(extra, &given, &size);
@@ -76,7 +76,7 @@ static bool dims_fit(const struct front_launch *l)
 	       (uint64_t)b[0] * b[1] * b[2] <= GPU_MAX_BLOCK;
 }
 
-/* .reqntid and .maxntid are promises that the launch must keep. */
+/* The launch must have the dimensions that .reqntid and .maxntid promise. */
 static bool dims_are_as_promised(const struct front_launch *l)
 {
 	const struct rbt_ptx_function *f = l->function->ptx;
@@ -161,7 +161,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigne
 	return launch(&c, GPU_LAUNCH_COOPERATIVE, function, params, NULL);
 }
 
-/* What changes how fast a kernel runs can be ignored; what changes what it does cannot. */
+/* An attribute that changes only the speed of a kernel can be ignored; one that changes its effect
+ * cannot. */
 static CUresult take_attribute(const struct CUlaunchAttribute *a, uint32_t *flags)
 {
 	switch (a->id) {

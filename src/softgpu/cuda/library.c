@@ -127,7 +127,7 @@ CUresult cuLibraryLoadData(CUlibrary *ret_library, const void *code, const int *
 	if (r == CUDA_SUCCESS) {
 		r = front_jit_parse(n_jit, jit_options, jit_values, &jit);
 	}
-	/* The text is copied: whether the program keeps its own does not matter. */
+	/* The text is copied, so the program need not keep its own. */
 	if (r == CUDA_SUCCESS && n_options > 0 && options == NULL) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
@@ -158,7 +158,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret_library, const char *path, const i
 	return r;
 }
 
-/* Called when a module goes, with its library or with its context. */
+/* Called when a module is unloaded, with its library or with its context. */
 void front_library_forget(struct front_module *module)
 {
 	struct front_library *library = module->library;
@@ -219,7 +219,7 @@ static void take_over(struct front_library *library, struct front_module *module
 	}
 }
 
-/* The library's module in a context; loaded when it is first asked for. */
+/* The library's module in a context; loaded at its first use. */
 static CUresult module_in(
 	struct front_context *ctx, struct front_library *library, struct front_module **ret)
 {
@@ -402,7 +402,7 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *ret_offset,
 	return r;
 }
 
-/* A function that stands for the kernel before any context has it. */
+/* A function that represents the kernel before any context has loaded it. */
 static struct front_function abstract(const struct front_kernel *kernel)
 {
 	uint32_t shared = kernel->ptx->shared_size;

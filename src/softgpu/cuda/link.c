@@ -50,7 +50,7 @@ bool front_link_is_lost(struct front_device *dev)
 	return front_link_check_now(dev);
 }
 
-/* The answer to one request; fds that are not wanted are closed. Returns its size or -errno. */
+/* Receives the answer to one request; unexpected fds are closed. Returns its size or -errno. */
 static ssize_t receive(struct front_device *dev, struct gpu_reply *reply, size_t room, int *ret_fds,
 	size_t want_fds)
 {
@@ -119,7 +119,7 @@ static int ask_value(
 	return r;
 }
 
-/* Maps a memfd of the server's, which must have that size at least; closes it. */
+/* Maps a memfd of the server, which must have at least that size; closes it. */
 static int map_shared(int fd, size_t size, void *at, void **ret)
 {
 	struct stat st;
@@ -159,7 +159,7 @@ static int greet(struct front_device *dev)
 		munmap(arena, a.memory_bytes);
 		return r < 0 ? r : -EPROTO;
 	}
-	/* A forked child has no use for them. */
+	/* A forked child does not need them. */
 	(void)madvise(arena, a.memory_bytes, MADV_DONTFORK);
 	dev->arena = arena;
 	dev->bell = bell;
@@ -184,7 +184,7 @@ int front_link_open(struct front_device *dev)
 
 void front_link_forked(struct front_device *dev)
 {
-	/* Our copy would keep the parent's connection up when the parent has died. */
+	/* Our copy would keep the parent's connection open after the parent's death. */
 	rbt_close(&dev->sock);
 }
 
@@ -265,7 +265,7 @@ int front_link_free(struct front_context *ctx, CUdeviceptr address)
 	return ask_value(ctx->dev, &m, sizeof(m), GPU_FREE, &value);
 }
 
-/* The text in a file without a name. */
+/* Puts the text into an unnamed file. */
 static int text_file(const char *text, size_t size)
 {
 	int fd = memfd_create("ptx", MFD_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The linker: one PTX text goes in and comes out. Several cannot be joined here. */
+/* The linker: passes one PTX text through. It cannot join several. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,7 +103,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, int type, const char *path, unsigne
 	return r;
 }
 
-/* The result lives until the linker is destroyed. It is checked when a module is made of it. */
+/* The result lives until the linker is destroyed. It is checked when it is loaded as a module. */
 CUresult cuLinkComplete(CUlinkState state, void **ret_image, size_t *ret_size)
 {
 	CUresult r = check_state(state);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which memory is where and whose; and device memory. */
+/* The table of memory, and device memory. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@ static bool is_device_address(const struct front_device *dev, uint64_t address)
 	return address >= GPU_MEMORY_VA && address - GPU_MEMORY_VA < dev->memory_bytes;
 }
 
-/* The table that an address, and memory of a kind, belongs to. */
+/* The table for an address, or for memory of a kind. */
 static struct front_table *table_of(struct front_device *dev, uint64_t address)
 {
 	return is_device_address(dev, address) ? &dev->table : &front.host;
@@ -60,7 +60,7 @@ void *front_place_host(const struct front_device *dev, const struct front_place 
 					   : (void *)(uintptr_t)place->address;
 }
 
-/* RM is told how much the context has, for those who ask it. */
+/* Tells RM how much memory the context has, for tools that ask RM. */
 static void account(struct front_context *ctx, uint64_t more, uint64_t less)
 {
 	pthread_mutex_lock(&ctx->lock);
@@ -108,8 +108,8 @@ CUresult front_memory_free(struct front_context *ctx, uint64_t base)
 	if (entry.kind == FRONT_ENTRY_MEMORY) {
 		account(ctx, 0, entry.size);
 	} else {
-		/* Last: whoever maps something new must not get this address while it is known
-		 * as pinned. */
+		/* Last: a new mapping must not get this address while it is still listed as
+		 * pinned. */
 		munmap((void *)(uintptr_t)base, entry.size);
 	}
 	return front_from_errno(r);
@@ -144,7 +144,7 @@ static CUresult alloc_device(struct front_context *ctx, size_t size, CUdeviceptr
 	int r = front_link_alloc(ctx, size, &address);
 
 	if (r == -ENOMEM && !LIST_EMPTY(&ctx->deferred)) {
-		/* Memory freed in stream order may be on its way. */
+		/* Stream-ordered frees may be under way. */
 		(void)front_wait_context(ctx);
 		front_defer_reap(ctx);
 		r = front_link_alloc(ctx, size, &address);
@@ -212,7 +212,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 		(entry.kind == FRONT_ENTRY_MEMORY && entry.flags != 0)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	/* What still runs may use it: as the real driver does, wait. */
+	/* Running work may use it: wait, as the real driver does. */
 	r = front_wait_context(entry.owner);
 	if (r != CUDA_SUCCESS) {
 		return r;
@@ -260,7 +260,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_size, CUdevi
 	return CUDA_SUCCESS;
 }
 
-/* The pointer is good at once, which is more than is asked. */
+/* The pointer is valid at once, which is more than CUDA promises. */
 CUresult cuMemAllocAsync(CUdeviceptr *ret_address, size_t size, CUstream handle)
 {
 	struct front_stream *s;
@@ -275,7 +275,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *ret_address, size_t size, CUstream handle)
 	return r != CUDA_SUCCESS ? r : alloc_device(s->ctx, size, ret_address);
 }
 
-/* Memory of the context that nobody has freed yet. */
+/* Marks an allocation of the context as freed; false: it is none, or is marked already. */
 static bool mark_freed(struct front_context *ctx, CUdeviceptr address)
 {
 	pthread_mutex_lock(&front.lock);

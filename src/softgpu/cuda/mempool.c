@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory pools: handles with attributes. Memory comes from, and goes back to, the device as it is
- * asked for; a pool keeps none. */
+/* Memory pools: handles with attributes. Memory is allocated from the device and returned to it
+ * directly; a pool keeps none. */
 #include "softgpu/cuda/front.h"
 
 #define N_ATTRIBUTES 8 /* 1 to 8: reuse policies, threshold, and how much there is and was */
@@ -90,7 +90,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret_pool, const struct CUmemPoolProps *pr
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
-	/* Pinned memory of a device, shared with nobody. */
+	/* Only pinned memory of a device that is not shared. */
 	if (ret_pool == NULL || props == NULL || props->allocType != 1) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -146,8 +146,13 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
 {
 	CUresult r = check_pool(pool);
 
-	if (r == CUDA_SUCCESS && (value == NULL || attribute < 1 || attribute > 4)) {
-		r = CUDA_ERROR_INVALID_VALUE; /* the rest are read only, but for being reset */
+	if (r == CUDA_SUCCESS && (value == NULL || attribute < 1 || attribute > N_ATTRIBUTES)) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	/* The rest are read only, but for high-water marks, which can be put back to zero. */
+	if (r == CUDA_SUCCESS && attribute > 4 &&
+		((attribute != 6 && attribute != 8) || *(uint64_t *)value != 0)) {
+		r = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (r == CUDA_SUCCESS) {
 		pool->values[attribute] =

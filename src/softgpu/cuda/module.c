@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules: PTX text, parsed here for names, parameters and sizes, and by the server to be run. */
+/* Modules: PTX text, parsed here for names, parameters and sizes, and parsed again by the server,
+ * which runs it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ CUresult front_jit_parse(
 	return CUDA_SUCCESS;
 }
 
-/* The logs, and how much of them was filled: where the program asked for that. */
+/* Fills the logs, and their sizes, if the program asked for them. */
 static void write_logs(const struct front_jit *jit, const char *error)
 {
 	size_t length = 0;
@@ -97,7 +98,7 @@ static void write_logs(const struct front_jit *jit, const char *error)
 	}
 }
 
-/* Of parsing, here or there. */
+/* The result of parsing, here or in the server. */
 static CUresult load_result(int error)
 {
 	switch (error) {
@@ -110,7 +111,7 @@ static CUresult load_result(int error)
 	}
 }
 
-/* From the pool, as all that a program holds: a handle may outlive the module. */
+/* From the pool, like everything that a program holds: a handle may outlive the module. */
 static struct front_function *make_function(struct front_module *m, uint32_t index)
 {
 	const struct rbt_ptx_function *ptx = &m->ptx->functions[index];
@@ -149,7 +150,7 @@ static int make_functions(struct front_module *m)
 static void add_variables(struct front_module *m)
 {
 	for (uint32_t i = 0; i < m->ptx->nvariables; i++) {
-		/* Should it not fit into the table, it cannot be copied to: no more than that. */
+		/* If it does not fit into the table, it only cannot be copied to. */
 		if (m->ptx->variables[i].size > 0) {
 			(void)front_memory_add(m->ctx, m->addresses[i], m->ptx->variables[i].size,
 				FRONT_ENTRY_VARIABLE);
@@ -335,7 +336,7 @@ static CUresult enter_module(CUmodule module)
 	return r != CUDA_SUCCESS ? r : front_check_context(module->ctx);
 }
 
-/* What was launched before still needs it: waits. */
+/* Kernels that were launched before still need it, so this waits. */
 CUresult cuModuleUnload(CUmodule module)
 {
 	CUresult r = enter_module(module);

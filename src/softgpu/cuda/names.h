@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every name of the driver interface that is known here: the name that a program asks for, the
- * version of CUDA that brought this form of it, and the symbol. X: it is there; XP: with another
- * form for threads' own default streams; XA: it is not, and answers CUDA_ERROR_NOT_SUPPORTED. Names
- * and versions are the interface's; forms from before CUDA 3.2 are left out.
+ * version of CUDA that brought this form of it, and the symbol. X: supported; XP: with another form
+ * for threads' own default streams; XA: not supported, returns CUDA_ERROR_NOT_SUPPORTED. Names and
+ * versions are the interface's; forms from before CUDA 3.2 are omitted.
  */
 #ifndef RBT_SOFTGPU_CUDA_NAMES_H
 #define RBT_SOFTGPU_CUDA_NAMES_H

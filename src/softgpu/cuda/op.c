@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stream does, or a graph's node: one command each where the device can do it alone. A copy
- * from or to memory that the device cannot reach is made by the host, when the stream has come to
- * that point.
+ * The operations of a stream, or of a graph's node: one command each if the device can do it alone.
+ * A copy from or to memory that the device cannot access is made by the host, when the stream has
+ * reached that point.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +122,7 @@ static CUresult submit_copy(struct front_stream *s, const struct front_copy *cop
 	return r;
 }
 
-/* A graph's copy comes when its turn has come, not now. */
+/* A graph's copy is made when its turn comes, not now. */
 static CUresult queue_copy(struct front_stream *s, const struct front_copy *copy)
 {
 	struct front_host_part *part = calloc(1, sizeof(*part));
@@ -230,7 +230,7 @@ static CUresult run_launch(struct front_stream *s, const struct front_launch *la
 	const struct front_function *f = launch->function;
 	uint32_t size = launch->param_size;
 
-	/* A graph's: its module may have been unloaded since. */
+	/* In a graph, the module may have been unloaded since. */
 	if (!front_launch_is_good(launch) || f->module->ctx != s->ctx) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}

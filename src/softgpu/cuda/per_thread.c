@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The forms for programs whose default stream is each thread's own: no stream means that one. (The
- * synchronous copies' are with the copies, cuLaunchKernelEx's with the launches.)
+ * The forms for programs whose default stream is each thread's own: stream 0 means that one. (Those
+ * of the synchronous copies are in copy_api.c, that of cuLaunchKernelEx in launch.c.)
  */
 #include "softgpu/cuda/front.h"
 

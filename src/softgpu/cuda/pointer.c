@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pointer points to. */
+/* Queries about pointers. */
 #include <string.h>
 
 #include "softgpu/cuda/front.h"
 
-/* Bytes of an attribute's value; 0: there is no such attribute. */
+/* Size of an attribute's value; 0: there is no such attribute. */
 static size_t value_size(int attribute)
 {
 	switch (attribute) {
@@ -36,7 +36,7 @@ static bool is_device(const struct front_entry *entry)
 	return entry->kind == FRONT_ENTRY_MEMORY || entry->kind == FRONT_ENTRY_VARIABLE;
 }
 
-/* The value as a number; false: this memory has no such thing. */
+/* The value as a number; false: this memory does not have the attribute. */
 static bool value_of(
 	const struct front_entry *entry, CUdeviceptr pointer, int attribute, uint64_t *ret)
 {
@@ -75,6 +75,9 @@ static bool value_of(
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		*ret = 3; /* read and write */
 		return true;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*ret = entry->sync_memops;
+		return true;
 	default:
 		*ret = 0;
 		return true;
@@ -105,7 +108,7 @@ CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr pointer)
 	return CUDA_SUCCESS;
 }
 
-/* An unknown pointer is no error here: everything about it is zero. */
+/* An unknown pointer is no error here: all its attributes are zero. */
 CUresult cuPointerGetAttributes(unsigned n, const int *attributes, void **data, CUdeviceptr pointer)
 {
 	struct front_context *ctx;
@@ -144,13 +147,22 @@ CUresult cuPointerGetAttributes(unsigned n, const int *attributes, void **data, 
 CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr pointer)
 {
 	struct front_context *ctx;
-	struct front_entry entry;
 	CUresult r = front_enter(&ctx);
 
-	if (r == CUDA_SUCCESS &&
-		(value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
-			!front_entry_find(ctx, pointer, &entry) || !is_device(&entry))) {
+	if (r == CUDA_SUCCESS && (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
+	if (r != CUDA_SUCCESS) {
+		return r;
+	}
+	pthread_mutex_lock(&front.lock);
+	struct front_entry *entry = front_table_find(&ctx->dev->table, pointer);
+
+	if (entry == NULL || !is_device(entry)) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	} else {
+		entry->sync_memops = *(const unsigned *)value != 0;
+	}
+	pthread_mutex_unlock(&front.lock);
 	return r;
 }

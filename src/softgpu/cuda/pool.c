@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects that the program holds handles of. Their memory stays the pool's for good, and is used
- * again for objects of the same size, the one given back first: a program that uses a handle after
- * destroying the object is told so, as long as that memory has not become a new object.
+ * Objects whose handles the program holds. The pool keeps their memory for good, and reuses it for
+ * objects of the same size, in the order in which they were released. So if a program uses a handle
+ * after destroying the object, that is detected, as long as the memory has not become a new object.
  */
 #include <stdlib.h>
 #include <string.h>

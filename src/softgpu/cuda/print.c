@@ -9,7 +9,7 @@ static bool is_empty(const struct gpu_text *text)
 	       __atomic_load_n(&text->tail, __ATOMIC_RELAXED);
 }
 
-/* With the context's lock for it. */
+/* Called with the context's lock for it. */
 static void drain(struct gpu_text *text, const uint8_t *bytes, size_t room, FILE *out)
 {
 	uint64_t head = __atomic_load_n(&text->head, __ATOMIC_ACQUIRE);

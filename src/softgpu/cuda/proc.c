@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls by name: what a program, or a runtime, asks for instead of linking. */
+/* Calls by name, for programs and runtimes that look them up instead of linking. */
 #include <string.h>
 
 #include "softgpu/cuda/front.h"
@@ -12,7 +12,7 @@ struct name {
 	void (*per_thread)(void); /* NULL: the same */
 };
 
-/* Calls that are not there: the same function for all. */
+/* Unsupported calls: the same function for all. */
 CUresult front_absent(void);
 
 #define NAME(name, version, symbol) {#name, version, (void (*)(void))(symbol), NULL},
@@ -24,7 +24,7 @@ static const struct name names[] = {FRONT_NAMES(NAME, NAME_PT, NAME_ABSENT)};
 
 #define N_NAMES (sizeof(names) / sizeof(names[0]))
 
-/* The newest form that is not newer than the version asked for. */
+/* The newest form that is not newer than the requested version. */
 static const struct name *find(const char *name, int version, bool *ret_known)
 {
 	const struct name *best = NULL;
@@ -91,7 +91,7 @@ CUresult cuGetProcAddress_v2_ptsz(
 	return r;
 }
 
-/* Until CUDA 12: what is not found is an error. */
+/* The form until CUDA 12: a missing name is an error. */
 CUresult cuGetProcAddress(const char *symbol, void **ret_fn, int version, uint64_t flags)
 {
 	int status = CU_GET_PROC_ADDRESS_SUCCESS;

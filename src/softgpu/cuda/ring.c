@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Submission, and waiting. A command's number is its position in its channel, from 1; it is done
- * when the channel's `done` has reached it. Everything that depends on something refers to a number
- * that was given out before: no circle of waits can arise.
+ * when the channel's `done` has reached it. Every dependency refers to a number that was assigned
+ * before, so no circle of waits can arise.
  */
 #include <errno.h>
 #include <limits.h>
@@ -41,8 +41,8 @@ static void futex_wait(uint32_t *word, uint32_t value, uint64_t timeout_ns)
 
 void front_ring_bell(struct front_device *dev)
 {
-	/* What was published before must be visible to a device that goes to sleep before we read
-	 * `asleep`, which looks at the rings once more after setting it. */
+	/* The published commands must be visible to a device that goes to sleep before we read
+	 * `asleep`: it checks the rings once more after setting it. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&dev->bell->asleep, __ATOMIC_RELAXED) != 0) {
 		__atomic_fetch_add(&dev->bell->rung, 1, __ATOMIC_RELEASE);
@@ -52,7 +52,7 @@ void front_ring_bell(struct front_device *dev)
 
 static uint64_t load_done(const struct gpu_channel *ring)
 {
-	/* Acquire: what the commands wrote is visible once they are seen to be done. */
+	/* Acquire: the effects of commands are visible once they are seen to be done. */
 	return __atomic_load_n(&ring->done, __ATOMIC_ACQUIRE);
 }
 
@@ -66,11 +66,11 @@ bool front_is_done(struct front_context *ctx, unsigned channel, uint64_t number)
 	return load_done(ctx->channels[channel].ring) >= number;
 }
 
-/* Sleeps until `done` moves on from what was seen, or for that long. */
+/* Sleeps until `done` differs from `seen`, or for that long. */
 static void sleep_on(struct gpu_channel *ring, uint64_t seen, uint64_t timeout_ns)
 {
 	__atomic_fetch_add(&ring->waiting, 1, __ATOMIC_SEQ_CST);
-	/* The device looks at `waiting` after it has stored `done`; the futex compares again. */
+	/* The device reads `waiting` after it has stored `done`; the futex compares again. */
 	if (__atomic_load_n(&ring->done, __ATOMIC_SEQ_CST) == seen) {
 		futex_wait((uint32_t *)&ring->done, (uint32_t)seen, timeout_ns);
 	}
@@ -106,7 +106,7 @@ CUresult front_wait(struct front_context *ctx, unsigned channel, uint64_t number
 	return room_error(ctx);
 }
 
-/* Under the channel's lock: until n slots are free. */
+/* Under the channel's lock: waits until n slots are free. */
 static CUresult wait_for_slots(struct front_context *ctx, struct front_channel *ch, unsigned n)
 {
 	struct gpu_channel *ring = ch->ring;
@@ -121,7 +121,7 @@ static CUresult wait_for_slots(struct front_context *ctx, struct front_channel *
 		if (used + n <= GPU_RING_SLOTS) {
 			return CUDA_SUCCESS;
 		}
-		/* rptr has no futex of its own; when `done` does not move, look again soon. */
+		/* rptr has no futex of its own; if `done` does not move, check again soon. */
 		sleep_on(ring, load_done(ring), FULL_NS);
 		if (front_link_is_lost(ctx->dev)) {
 			return CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -144,14 +144,14 @@ static void put(struct front_channel *ch, const void *bytes, size_t size)
 	}
 }
 
-/* Under the lock: the device may see all that was put. */
+/* Under the lock: the device may see all commands that were put. */
 static void publish(struct front_channel *ch, uint64_t n_commands)
 {
 	__atomic_store_n(&ch->ring->wptr, ch->wptr, __ATOMIC_RELEASE);
 	atomic_store_explicit(&ch->n_commands, ch->n_commands + n_commands, memory_order_release);
 }
 
-/* Under the lock: one wait for another channel, unless it is over or was waited for before. */
+/* Under the lock: puts a wait for another channel, unless it is over or was waited for before. */
 static CUresult put_wait(struct front_stream *s, unsigned channel, uint64_t number)
 {
 	struct front_context *ctx = s->ctx;
@@ -175,8 +175,8 @@ static CUresult put_wait(struct front_stream *s, unsigned channel, uint64_t numb
 }
 
 /*
- * Under the lock. The legacy stream begins after all that blocking streams were given before, and
- * they after it.
+ * Under the lock. The legacy stream begins after all earlier work of blocking streams, and they
+ * begin after its work.
  */
 static CUresult put_order(struct front_stream *s)
 {
@@ -285,7 +285,7 @@ CUresult front_submit_wait(struct front_stream *s, unsigned channel, uint64_t nu
 	if (r == CUDA_SUCCESS) {
 		r = put_wait(s, channel, number);
 	}
-	/* Only if there is one: the channel's last may be another stream's. */
+	/* Only if there is one: the channel's last command may belong to another stream. */
 	if (atomic_load_explicit(&ch->n_commands, memory_order_relaxed) != before) {
 		note_last(s);
 	}
@@ -299,7 +299,7 @@ CUresult front_submit_order(struct front_stream *s)
 	return front_submit_wait(s, s->channel, 0);
 }
 
-/* For each command that the stream's next one would begin after: until fn says otherwise. */
+/* Calls fn for each command that must precede the stream's next one, until it returns an error. */
 static CUresult each_before(struct front_stream *s,
 	CUresult (*fn)(struct front_context *ctx, unsigned channel, uint64_t number))
 {

@@ -17,7 +17,7 @@
 #define BUSY_RETRY_MS       100
 #define FIRST_3_BYTES       575 /* GPFIFO_SCHEDULE's parameters grew with this driver */
 
-/* RM's verdicts as errno; what decides something for a program is told apart. */
+/* RM's status as an errno; statuses that matter to a program are distinguished. */
 static int from_status(uint32_t status)
 {
 	switch (status) {
@@ -49,7 +49,7 @@ static int control(struct front_rm *rm, uint32_t object, uint32_t cmd, void *par
 		if (ioctl(rm->ctl, NV_IOCTL_CONTROL, &c) < 0) {
 			return -errno;
 		}
-		/* "Later": how RM, or who stands in for it, admits programs one by one. */
+		/* "Later": RM, or an admission policy in its place, admits programs one by one. */
 		if (c.status != NV_ERR_BUSY_RETRY) {
 			return from_status(c.status);
 		}
@@ -127,7 +127,7 @@ static int open_client(struct front_rm *rm, struct front_card cards[FRONT_RM_GPU
 	return r < 0 ? r : n;
 }
 
-/* A GPU's node, device and subdevice, and what it is called. */
+/* A GPU's node, device and subdevice, and its name. */
 static int open_gpu(struct front_rm *rm, int gpu, struct front_card *card)
 {
 	struct nv_device_params device = {.device_id = (uint32_t)gpu};
@@ -191,7 +191,7 @@ struct group {
 	int n_channels;
 };
 
-/* Group, channels, engines, tokens, and only then: on to the runlist. */
+/* Group, channels, engines, tokens, and only then the runlist. */
 static int make_group(struct front_rm *rm, int gpu, const struct group *g, uint32_t *ret_tsg,
 	uint32_t *ret_channels)
 {
@@ -244,7 +244,7 @@ static int make_groups(struct front_rm *rm, struct front_rm_context *x)
 		r = control(rm, rm->subdevice[x->gpu], NV_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, &ctxsw,
 			sizeof(ctxsw));
 	}
-	/* Last of all, as libcuda does: a slice set by anybody before is lost. */
+	/* Last of all, as libcuda does: a slice that was set before is lost. */
 	if (r == 0) {
 		r = control(rm, x->tsgs[0], NV_CTRL_TSG_SET_TIMESLICE, &slice, sizeof(slice));
 	}
@@ -270,7 +270,7 @@ void front_rm_context_free(struct front_rm *rm, struct front_rm_context *x)
 {
 	front_rm_memory(rm, x, 0);
 	pthread_mutex_lock(&rm->lock);
-	/* Channels and engines go with their group. */
+	/* Channels and engines are freed with their group. */
 	for (int i = FRONT_RM_TSGS; i > 0; i--) {
 		free_object(rm, rm->device[x->gpu], x->tsgs[i - 1]);
 	}
@@ -289,7 +289,7 @@ void front_rm_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t b
 		free_object(rm, device, x->memory[x->n_memory].handle);
 	}
 	if (want > x->memory_bytes && x->n_memory == FRONT_RM_OBJECTS) {
-		/* One object for the last two. */
+		/* Replaces the last two objects by one. */
 		x->n_memory--;
 		x->memory_bytes -= x->memory[x->n_memory].size;
 		free_object(rm, device, x->memory[x->n_memory].handle);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libcuda's dialogue with the driver (RM), in libcuda's order: what makes a program of the software
- * GPU look like a CUDA program to everything that watches or controls one. Calls go through libc's
+ * libcuda's dialogue with the driver (RM), in libcuda's order. It makes a program of the software
+ * GPU look like a CUDA program to everything that observes or controls one. Calls go through libc's
  * ioctl(), so that a preloaded library sees them.
  */
 #ifndef RBT_SOFTGPU_CUDA_RM_H
@@ -50,15 +50,15 @@ struct front_rm_context {
 /* cuInit: nodes, version, cards, the client. Returns the number of GPUs, or -errno: -ENOENT: no
  * driver; -EIO: it does not answer. */
 int front_rm_open(struct front_rm *rm, struct front_card cards[FRONT_RM_GPUS]);
-/* In a forked child: the parent's files are closed, nothing is said. */
+/* In a forked child: closes the parent's files without a call. */
 void front_rm_forked(struct front_rm *rm);
 
 /* A context's groups, channels, slice. 0 or -errno. */
 int front_rm_context_make(struct front_rm *rm, int gpu, struct front_rm_context *ret);
 void front_rm_context_free(struct front_rm *rm, struct front_rm_context *x);
 
-/* The context now has so many bytes: as libcuda, RM is told in steps of FRONT_RM_CHUNK. What RM
- * does not want to hear is left out: it is for accounting alone. */
+/* Tells RM how many bytes the context has, in steps of FRONT_RM_CHUNK, as libcuda does. Refusals
+ * are ignored: this is for accounting only. */
 void front_rm_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t bytes);
 
 #endif

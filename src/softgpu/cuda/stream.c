@@ -9,7 +9,7 @@
 
 #include "softgpu/cuda/front.h"
 
-/* A thread's default stream in the context it used last. */
+/* A thread's default stream in the context that it used last. */
 static __thread struct {
 	uint64_t context_id;
 	struct front_stream *stream;
@@ -29,7 +29,7 @@ static unsigned choose_channel(const struct front_context *ctx)
 {
 	unsigned best = 1;
 
-	/* The first channel last: what waits there holds up the legacy stream. */
+	/* The first channel last: work that waits there delays the legacy stream. */
 	for (unsigned i = 2; i <= GPU_MAX_CHANNELS; i++) {
 		unsigned c = i % GPU_MAX_CHANNELS;
 
@@ -78,7 +78,7 @@ void front_streams_destroy(struct front_context *ctx)
 	ctx->legacy.kind = FRONT_NONE;
 }
 
-/* A thread has ended: its default streams are for others. */
+/* A thread has ended: its default streams may be reused by others. */
 static void thread_ended(void *tid)
 {
 	if (front_check_init() != CUDA_SUCCESS) {
@@ -116,7 +116,8 @@ static struct front_stream *find_owned(struct front_context *ctx, int owner)
 	return NULL;
 }
 
-/* The calling thread's default stream: its own of earlier, one that a thread left, a new one. */
+/* The calling thread's default stream: an earlier one of its own, one that an ended thread left, or
+ * a new one. */
 static struct front_stream *own_stream(struct front_context *ctx)
 {
 	int tid = gettid();
@@ -215,7 +216,7 @@ CUresult cuStreamCreate(CUstream *ret_stream, unsigned flags)
 	return cuStreamCreateWithPriority(ret_stream, flags, 0);
 }
 
-/* What was submitted goes on; only the handle ends. */
+/* Submitted work goes on; only the handle ends. */
 CUresult cuStreamDestroy_v2(CUstream handle)
 {
 	struct front_stream *s;
@@ -309,7 +310,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *ret_ctx)
 	return r;
 }
 
-/* Green contexts are not there: the stream is of none. */
+/* Green contexts are not supported, so the stream belongs to none. */
 CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *ret_ctx, void **ret_green)
 {
 	CUresult r = cuStreamGetCtx(handle, ret_ctx);
@@ -375,7 +376,7 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *u
 	return r != CUDA_SUCCESS ? r : front_do(s, &op);
 }
 
-/* Managed memory belongs to everybody at all times. */
+/* Managed memory is always accessible to both sides. */
 CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t size, unsigned flags)
 {
 	struct front_stream *s;

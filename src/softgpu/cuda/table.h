@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges of memory by address: sorted, not overlapping. The owner locks. */
+/* Ranges of memory by address: sorted, not overlapping. The caller locks. */
 #ifndef RBT_SOFTGPU_CUDA_TABLE_H
 #define RBT_SOFTGPU_CUDA_TABLE_H
 
@@ -12,7 +12,7 @@ enum front_entry_kind {
 	FRONT_ENTRY_VARIABLE,   /* of a module */
 	FRONT_ENTRY_HOST,       /* pinned */
 	FRONT_ENTRY_MANAGED,    /* pinned, and called managed */
-	FRONT_ENTRY_REGISTERED, /* the program's own; nothing but its name is pinned */
+	FRONT_ENTRY_REGISTERED, /* the program's own; only noted, not really pinned */
 };
 
 struct front_context;
@@ -21,6 +21,7 @@ struct front_entry {
 	struct front_context *owner;
 	enum front_entry_kind kind;
 	unsigned flags;
+	bool sync_memops; /* as set on the pointer */
 	uint64_t id;
 };
 
@@ -31,9 +32,9 @@ struct front_table {
 
 /* 0, -ENOMEM, or -EEXIST: it overlaps another. */
 int front_table_add(struct front_table *t, const struct front_entry *entry);
-/* The entry that holds the address, or NULL; until the table changes. */
+/* The entry that contains the address, or NULL; valid until the table changes. */
 struct front_entry *front_table_find(const struct front_table *t, uint64_t address);
-/* The entry at that base; false when there is none. */
+/* Removes the entry at that base; false: there is none. */
 bool front_table_remove(struct front_table *t, uint64_t base);
 /* Any entry of that owner, or NULL. */
 const struct front_entry *front_table_any(const struct front_table *t, const void *owner);

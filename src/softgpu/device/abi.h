@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program and the software GPU share: memory that both map, and the commands in it. The
- * program's side is the libcuda front (softgpu/cuda), the device's is the engine (device.h).
+ * The interface between a program and the software GPU: memory that both map, and the commands in
+ * it. The program's side is the libcuda front (softgpu/cuda), the device's is the engine
+ * (device.h).
  *
  *   the arena       device memory; every program maps all of it, as if there were no IOMMU, to copy
- *                   to and from it when its own streams are still
+ *                   to and from it while its own streams are idle
  *   the bell        one page for all programs: wakes the device when it sleeps
- *   the room        one memfd a context: its channels with their rings, its events, its error, what
- *                   its kernels print
- *   pinned memory   one memfd an allocation, at the same address in the program and for its kernels
+ *   the room        one memfd per context: its channels with their rings, its events, its error,
+ *                   and the output of its kernels
+ *   pinned memory   one memfd per allocation, at the same address in the program and in its kernels
  *
- * All are memfds made by the device and sealed against a change of size. The device trusts nothing
- * in them: it copies a command out of the ring, then checks it, then uses it.
+ * All are memfds that the device makes and seals against a change of size. The device trusts
+ * nothing in them: it copies a command out of the ring, then checks it, then uses it.
  *
- * Submission needs no system call while the device is awake: write the slots, publish wptr, look
+ * Submission needs no system call while the device is awake: write the slots, publish wptr, check
  * whether the device sleeps. Little-endian machines only (futexes are on the low half of counters).
  */
 #ifndef RBT_SOFTGPU_DEVICE_ABI_H
@@ -26,9 +27,11 @@
 #define GPU_ABI_VERSION 2u
 
 /* A device address is this plus the offset in the arena. */
-#define GPU_MEMORY_VA  0x100000000000ull
-#define GPU_PINNED_MAX 0xf00000000000ull /* pinned memory lies below, and not where the arena is */
-#define GPU_ALIGN      512u              /* of allocations, at least */
+#define GPU_MEMORY_VA 0x100000000000ull
+#define GPU_PINNED_MAX                                                                             \
+	0xf00000000000ull /* pinned memory is below this, and not where the arena
+                                          * is */
+#define GPU_ALIGN 512u    /* smallest alignment of allocations */
 
 #define GPU_MAX_CHANNELS   8u /* of a context's compute group, as libcuda makes them */
 #define GPU_RING_SLOTS     1024u
@@ -58,8 +61,8 @@ enum gpu_command {
 	GPU_CMD_HOST,        /* struct gpu_host: until the program has done its part */
 };
 
-/* The first slot of every command. `slots`: how many it takes, itself included. A command that is
- * not well-formed is the context's death by GPU_ERROR_INVALID. */
+/* The first slot of every command. `slots`: how many it takes, including this one. A malformed
+ * command kills the context with GPU_ERROR_INVALID. */
 struct gpu_head {
 	uint16_t command, slots;
 	uint32_t zero;
@@ -69,13 +72,13 @@ struct gpu_head {
 
 struct gpu_launch {
 	struct gpu_head h;
-	uint32_t module;   /* as GPU_MODULE answered */
-	uint32_t function; /* index in the module, as rbt_ptx_parse() orders them; an entry */
+	uint32_t module;   /* as in the reply to GPU_MODULE */
+	uint32_t function; /* index of an entry in the module, in the order of rbt_ptx_parse() */
 	uint32_t grid[3], block[3];
 	uint32_t shared; /* dynamic, bytes */
 	uint32_t param_size;
 	uint32_t flags;
-	uint32_t stack; /* bytes a thread, for calls; at most GPU_MAX_STACK. 0: GPU_STACK */
+	uint32_t stack; /* bytes per thread, for calls; at most GPU_MAX_STACK. 0: GPU_STACK */
 	uint32_t zero[2];
 };
 
@@ -117,33 +120,33 @@ struct gpu_slot {
 };
 
 /*
- * One ring. Counters only grow; slot i lies at ring[i % GPU_RING_SLOTS]. The device looks at wptr
- * when it runs, and reads all that lies between. Command number n (from 1) of a channel is done
- * when done >= n: commands of a channel start in order and end in order.
+ * One ring. Counters only grow; slot i is at ring[i % GPU_RING_SLOTS]. The device checks wptr when
+ * it runs, and reads all slots up to it. Command number n (from 1) of a channel is done when done
+ * >= n: commands of a channel start in order and end in order.
  */
 struct gpu_channel {
 	_Alignas(64) uint64_t wptr; /* program: slots written */
 	uint64_t host_done;         /* program: host parts done (GPU_CMD_HOST) */
 	uint32_t waiting;           /* program: threads that sleep on `done`; wake them */
-	_Alignas(64) uint64_t rptr; /* device: slots read; they may be written anew */
+	_Alignas(64) uint64_t rptr; /* device: slots read; they may be written again */
 	uint64_t done;              /* device: commands done; a futex is on its low half */
 	_Alignas(64) struct gpu_slot ring[GPU_RING_SLOTS];
 };
 
-/* Text for the program, as bytes in a ring that follows; offsets only grow. When it is full, what
- * comes is lost. */
+/* Text for the program, as bytes in a ring that follows; offsets only grow. When it is full,
+ * further text is lost. */
 struct gpu_text {
 	_Alignas(64) uint64_t head; /* device */
 	uint64_t lost;              /* device: bytes */
 	_Alignas(64) uint64_t tail; /* program */
 };
 
-/* A context's room. */
+/* The shared memory of a context. */
 struct gpu_room {
 	uint32_t version, n_channels;
-	uint32_t error; /* device: CUresult that killed the context, 0 while it lives */
+	uint32_t error; /* device: CUresult that killed the context, 0: it lives */
 	uint32_t zero;
-	struct gpu_text print;                          /* what kernels print: to standard output */
+	struct gpu_text print;                          /* output of kernels: to standard output */
 	struct gpu_text complain;                       /* failed assertions: to standard error */
 	_Alignas(64) uint64_t event_ns[GPU_MAX_EVENTS]; /* device: the virtual clock */
 	_Alignas(4096) uint8_t print_bytes[GPU_PRINT_BYTES];
@@ -152,22 +155,22 @@ struct gpu_room {
 };
 
 /*
- * After wptr is published (release) and a full fence, a program that reads asleep != 0 adds 1 to
- * rung and wakes it. The device sets asleep, fences, looks at all rings once more, and sleeps on
- * rung; never for long, so that a program that plays with this page only delays.
+ * After publishing wptr (release) and a full fence, a program that reads asleep != 0 adds 1 to rung
+ * and wakes it. The device sets asleep, fences, checks all rings once more, and sleeps on rung;
+ * never for long, so that a program that corrupts this page only causes delays.
  */
 struct gpu_bell {
 	uint32_t rung, asleep;
 };
 
-/* CUresults that the device gives. */
+/* CUresults that the device returns. */
 enum gpu_error {
 	GPU_ERROR_INVALID = 1,
 	GPU_ERROR_NO_MEMORY = 2,
-	GPU_ERROR_UNAVAILABLE = 46, /* the front's: the device server has gone */
+	GPU_ERROR_UNAVAILABLE = 46, /* set by the front: the device server has ended */
 	GPU_ERROR_ILLEGAL_ADDRESS = 700,
 	GPU_ERROR_OUT_OF_RESOURCES = 701,
-	GPU_ERROR_LAUNCH_TIMEOUT = 702, /* every thread waits for one that never comes */
+	GPU_ERROR_LAUNCH_TIMEOUT = 702, /* every thread waits for another */
 	GPU_ERROR_ASSERT = 710,
 	GPU_ERROR_STACK = 714,
 	GPU_ERROR_ILLEGAL_INSTRUCTION = 715,

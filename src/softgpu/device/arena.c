@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory: a sparse file, and which parts of it are free. */
+/* Device memory: a sparse file, and the list of its free parts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -10,7 +10,7 @@
 
 #include "softgpu/device/device_impl.h"
 
-/* Pages of smaller parts are kept: giving them back costs a system call. */
+/* Smaller parts keep their pages: releasing them costs a system call. */
 #define PUNCH_MIN (256u << 10)
 #define PAGE      4096u
 
@@ -86,8 +86,8 @@ static void insert_extent(struct dev_arena *arena, size_t k, struct dev_extent e
 }
 
 /*
- * Free parts are never adjacent, so there is at most one more than there are parts in use. Room for
- * them is made when one is taken, so that giving it back cannot fail.
+ * Free parts are never adjacent, so there is at most one more than there are used parts. Room for
+ * them is made when a part is taken, so that releasing it cannot fail.
  */
 static int reserve_extents(struct dev_arena *arena)
 {
@@ -140,7 +140,7 @@ static void punch(struct dev_arena *arena, uint64_t at, uint64_t size)
 	uint64_t from = (at + PAGE - 1) / PAGE * PAGE, to = (at + size) / PAGE * PAGE;
 
 	if (to > from) {
-		/* Cannot fail on a memfd; and if it did, memory would merely stay in use. */
+		/* Cannot fail on a memfd; if it did, memory would merely stay in use. */
 		(void)fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
 			(off_t)(to - from));
 	}

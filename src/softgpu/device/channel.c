@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rings. A program may write to them at any moment, and anything: what is read is copied once, with
- * plain loads of words that the compiler cannot repeat, and only the copy is looked at.
+ * Rings. A program may write anything to them at any moment. So a command is copied once, with
+ * plain loads of words that the compiler cannot repeat, and only the copy is used.
  */
 #include <limits.h>
 #include <linux/futex.h>
@@ -33,7 +33,7 @@ static bool all_zero(const uint32_t *words, size_t n)
 	return any == 0;
 }
 
-/* Is the command in the slot one that the ABI knows? How many slots it must have. */
+/* Whether the command in the slot is part of the ABI, and how many slots it must have. */
 static bool check_command(const struct dev_channel *ch, uint32_t *ret_slots)
 {
 	*ret_slots = 1;
@@ -64,8 +64,8 @@ static void malformed(struct rbt_context *ctx, uint32_t index, const char *what)
 	dev_context_die(ctx, GPU_ERROR_INVALID);
 }
 
-/* How far the ring has been written; a recording says so itself. */
-static void look(struct rbt_context *ctx, struct dev_channel *ch)
+/* How far the ring has been written; in a recording, the recording says so. */
+static void poll_ring(struct rbt_context *ctx, struct dev_channel *ch)
 {
 	if (!dev_replaying(ctx->dev)) {
 		ch->wptr = __atomic_load_n(&ch->shared->wptr, __ATOMIC_ACQUIRE);
@@ -81,21 +81,21 @@ void dev_channel_fetch(struct rbt_context *ctx, uint32_t index)
 	if (ch->state != DEV_EMPTY) {
 		return;
 	}
-	look(ctx, ch);
+	poll_ring(ctx, ch);
 	left = ch->wptr - ch->rptr;
 	if (left == 0) {
-		/* The program may have seen what its kernels did: they are not to be run again. */
-		dev_channel_settle(ch);
+		/* The program may have seen results of its kernels: they must not run again. */
+		dev_channel_commit(ch);
 		return;
 	}
 	if (left > GPU_RING_SLOTS) {
-		malformed(ctx, index, "more in the ring than it holds");
+		malformed(ctx, index, "more slots written than the ring has");
 		return;
 	}
 	copy_slot(ch->shared, ch->rptr, &ch->slot);
 	if (ch->head.zero != 0 || !check_command(ch, &slots) || ch->head.slots != slots ||
 		slots > left) {
-		malformed(ctx, index, "a command that is none");
+		malformed(ctx, index, "an invalid command");
 		return;
 	}
 	for (uint32_t k = 1; k < slots; k++) {
@@ -104,7 +104,7 @@ void dev_channel_fetch(struct rbt_context *ctx, uint32_t index)
 	ch->rptr += slots;
 	ch->command++;
 	ch->state = DEV_FETCHED;
-	/* Nothing of these slots is read any more: the program may use them again. */
+	/* These slots are not read any more: the program may use them again. */
 	__atomic_store_n(&ch->shared->rptr, ch->rptr, __ATOMIC_RELEASE);
 }
 
@@ -113,7 +113,7 @@ bool dev_channel_enabled(const struct rbt_context *ctx, uint32_t index)
 	return ctx->error == 0 && ctx->schedule.scheduled && ctx->schedule.enabled >> index & 1;
 }
 
-/* A wait that is over, or any other command. */
+/* Whether the command is a wait that is over, or any other command. */
 static bool can_start(const struct rbt_context *ctx, const struct dev_channel *ch)
 {
 	switch (ch->head.command) {
@@ -145,7 +145,7 @@ bool dev_channel_ready(const struct rbt_context *ctx, uint32_t index)
 
 void dev_channel_wake(struct gpu_channel *shared)
 {
-	/* Either the sleeper's look at `done` comes after our store, or we see that it waits. */
+	/* Either the sleeper reads `done` after our store, or we see that it waits. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&shared->waiting, __ATOMIC_RELAXED) != 0) {
 		syscall(SYS_futex, &shared->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -159,7 +159,7 @@ void dev_channel_complete(struct rbt_context *ctx, uint32_t index)
 	ch->state = DEV_EMPTY;
 	ch->done++;
 	dev_trace(ctx->dev, ch->time_ns, RBT_DEVICE_COMMAND_DONE, ctx, index, ch->done);
-	/* Whoever sees it sees all that the command did. */
+	/* A reader that sees it sees all effects of the command. */
 	__atomic_store_n(&ch->shared->done, ch->done, __ATOMIC_RELEASE);
 	dev_channel_wake(ch->shared);
 	dev_channel_fetch(ctx, index);
@@ -177,7 +177,7 @@ uint64_t dev_channel_pending(struct rbt_context *ctx, uint32_t index)
 	if (ch->state == DEV_FETCHED && ch->head.command == GPU_CMD_LAUNCH) {
 		pending++;
 	}
-	look(ctx, ch);
+	poll_ring(ctx, ch);
 	while (at != ch->wptr && ch->wptr - at <= GPU_RING_SLOTS) {
 		copy_slot(ch->shared, at, &u.slot);
 		if (u.head.slots == 0 || u.head.slots > ch->wptr - at) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands start. */
+/* Starts commands. */
 #include "softgpu/device/device_impl.h"
 
-/* A kernel of the ring, or one that must run again. */
+/* A kernel from the ring, or one that must run again. */
 static void start_kernel(struct rbt_context *ctx, uint32_t index)
 {
 	struct dev_channel *ch = &ctx->channels[index];
@@ -18,13 +18,13 @@ static void start_kernel(struct rbt_context *ctx, uint32_t index)
 	}
 	error = error ? error : dev_launch_start(ctx, index);
 	if (error) {
-		dev_log(ctx->dev, "context %llu, channel %u: a launch that cannot be: error %u",
+		dev_log(ctx->dev, "context %llu, channel %u: an invalid launch: error %u",
 			(unsigned long long)ctx->id, index, error);
 		dev_context_die(ctx, error);
 	}
 }
 
-/* Never before what it waited for. */
+/* Not before the command that it waited for. */
 static void end_wait(struct rbt_context *ctx, uint32_t index)
 {
 	struct dev_channel *ch = &ctx->channels[index];
@@ -51,8 +51,8 @@ void dev_command_start(struct rbt_context *ctx, uint32_t index)
 		start_kernel(ctx, index);
 		return;
 	}
-	/* The program may look at what kernels did before this: they are not to be run again. */
-	dev_channel_settle(ch);
+	/* The program may see results of earlier kernels: they must not run again. */
+	dev_channel_commit(ch);
 	switch (ch->head.command) {
 	case GPU_CMD_COPY:
 	case GPU_CMD_FILL:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts come, are scheduled, die and go. */
+/* Contexts: creation, scheduling, death and destruction. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ int rbt_context_create(
 	return 0;
 }
 
-/* All that it had to do is forgotten. */
+/* Drops all of its work. */
 static void stop(struct rbt_context *ctx)
 {
 	dev_preempt_drop(ctx);
@@ -111,7 +111,7 @@ void rbt_context_destroy(struct rbt_context *ctx)
 	dev = ctx->dev;
 	dev_watch_forget(dev, ctx);
 	dev_replay_forget(dev, ctx);
-	/* So that nothing of it starts any more. */
+	/* So that no further command of it starts. */
 	ctx->error = ctx->error ? ctx->error : GPU_ERROR_UNAVAILABLE;
 	stop(ctx);
 	dev->last = dev->last == ctx ? NULL : dev->last;
@@ -121,7 +121,7 @@ void rbt_context_destroy(struct rbt_context *ctx)
 	dev->n_contexts--;
 	dev_module_finish(ctx);
 	dev_memory_finish(ctx);
-	/* The context's own reference; all others went with what held them. */
+	/* The context's own reference; all others are gone by now. */
 	dev_map_put(ctx, ctx->map);
 	munmap(ctx->room, sizeof(struct gpu_room));
 	close(ctx->room_fd);
@@ -138,7 +138,7 @@ void rbt_context_set_schedule(struct rbt_context *ctx, const struct rbt_context_
 	ctx->schedule = *s;
 	ctx->schedule.timeslice_ns = dev_max(1, dev_min(s->timeslice_ns, DEV_MAX_NS));
 	ctx->schedule.interleave = s->interleave > 2 ? 2 : s->interleave;
-	dev_context_look(ctx);
+	dev_context_poll(ctx);
 	rbt_device_wake(ctx->dev);
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The device: memory, contexts with their channels, a runlist, SMs. A library without sockets and
- * threads: whoever calls rbt_device_step() is the device's one thread at that moment, and nothing
- * else may be called meanwhile (the server has a lock for that; tests have one thread).
+ * threads: the caller of rbt_device_step() is the device's only thread at that moment, and no other
+ * function may be called meanwhile (the server has a lock for that; tests have one thread).
  *
  * Time is virtual: one warp instruction takes GPU_INSTRUCTION_NS on its SM, copies and context
- * switches take what the configuration says, and an idle device's clock stands still. With one
- * program that submits to one stream, or with arrivals given beforehand, the same input gives the
- * same schedule and the same result; rbt_device_trace shows the schedule.
+ * switches take the configured time, and the clock of an idle device stands still. With one program
+ * that submits to one stream, or with arrivals given beforehand, the same input gives the same
+ * schedule and the same result; rbt_device_trace shows the schedule.
  *
- * The runlist: contexts (one compute group each) that have work and may run. One has the SMs at a
- * time, for its timeslice; its channels' kernels run side by side as far as SMs have room. When the
- * slice is over and somebody else has work, the mechanism takes the SMs away. Groups of interleave
- * level 1 and 2 come up 2 and 4 times as often as those of level 0.
+ * The runlist: contexts (one compute group each) that have work and may run. One context has the
+ * SMs at a time, for its timeslice; the kernels of its channels run side by side as far as SMs have
+ * room. When the slice is over and another context has work, the mechanism takes the SMs away.
+ * Groups of interleave level 1 and 2 get 2 and 4 times as many turns as those of level 0.
  */
 #ifndef RBT_SOFTGPU_DEVICE_DEVICE_H
 #define RBT_SOFTGPU_DEVICE_DEVICE_H
@@ -73,7 +73,7 @@ struct rbt_device_config {
 #define RBT_DEVICE_SAVE_NS_PER_KIB 100
 #define RBT_DEVICE_COPY_NS_PER_KIB 100
 
-/* The arena is sparse: memory that no kernel touched takes none. 0 or -errno. */
+/* The arena is sparse: memory that no kernel has used takes none. 0 or -errno. */
 int rbt_device_create(const struct rbt_device_config *config, struct rbt_device **ret);
 void rbt_device_destroy(struct rbt_device *dev);       /* with all contexts; accepts NULL */
 int rbt_device_arena_fd(const struct rbt_device *dev); /* the device's; borrow */
@@ -85,14 +85,14 @@ void rbt_device_memory(const struct rbt_device *dev, uint64_t *ret_free, uint64_
 
 /*
  * Fetches, schedules, runs: until about `instructions` warp instructions are done, or nothing can
- * run. Returns whether there is more to do now. Wakes programs that sleep on a channel as commands
- * end, not later.
+ * run. Returns whether there is more to do now. Programs that sleep on a channel are woken when the
+ * command ends, not later.
  */
 bool rbt_device_step(struct rbt_device *dev, uint64_t instructions);
 
-/* Sleeps on the bell until a program rings, `timeout_ms` pass or, without sleeping, a ring has
- * something new. The only call that may run beside others: it touches only the bell and the list of
- * rings that `step` left behind. */
+/* Sleeps on the bell until a program rings or `timeout_ms` pass; returns at once if a ring has a
+ * new command. The only call that may run beside others: it uses only the bell and the list of
+ * rings that `step` left. */
 void rbt_device_sleep(struct rbt_device *dev, int timeout_ms);
 /* Ends a sleep, from any thread. */
 void rbt_device_wake(struct rbt_device *dev);
@@ -101,7 +101,7 @@ void rbt_device_wake(struct rbt_device *dev);
  * room's fd is borrowed; it is sealed. 0 or -errno. */
 int rbt_context_create(
 	struct rbt_device *dev, uint32_t n_channels, uint64_t id, struct rbt_context **ret);
-/* Ends all it has, off the SMs first; frees its memory. Accepts NULL. */
+/* Takes it off the SMs, ends all it has, and frees its memory. Accepts NULL. */
 void rbt_context_destroy(struct rbt_context *ctx);
 int rbt_context_room_fd(const struct rbt_context *ctx);
 
@@ -109,55 +109,55 @@ struct rbt_context_schedule {
 	uint64_t timeslice_ns; /* > 0 */
 	uint32_t interleave;   /* 0…2 */
 	bool scheduled;        /* on the runlist at all */
-	bool copies_wait;      /* neither start nor go on: their engine is not looking */
-	uint32_t enabled;      /* channels, a bit each: may start and go on with commands */
+	bool copies_wait;      /* copies neither start nor go on: their engine does not run them */
+	uint32_t enabled;      /* one bit per channel: may start and continue commands */
 };
-/* What RM's controls changed. Takes effect at the next decision; a context that has the SMs and
- * lost all its channels keeps them to the end of its slice ("scheduling only"). */
+/* Applies changes by RM's controls, at the next decision. A context that has the SMs and lost all
+ * its channels keeps the SMs to the end of its slice ("scheduling only"). */
 void rbt_context_set_schedule(struct rbt_context *ctx, const struct rbt_context_schedule *s);
-/* Off the SMs now, by the device's mechanism (timeslice: exactly); for drain and flag, which wait
- * in virtual time, when it returns they have. A kernel that they wait for in vain (some 8 M
- * instructions) is saved exactly. */
+/* Takes the context off the SMs now, by the device's mechanism (timeslice: exactly). For drain and
+ * flag, which wait in virtual time, the wait is over on return. If a kernel does not end (within
+ * some 8 M instructions), it is saved exactly. */
 void rbt_context_preempt(struct rbt_context *ctx);
-/* Whoever owns the context died or was found lying: it stops for good, its programs see `error`. */
+/* The context's owner died or misbehaved: it stops for good, and its programs see `error`. */
 void rbt_context_kill(struct rbt_context *ctx, uint32_t error);
 
 /* Memory. Zeroed pages are not promised. 0, -ENOMEM, -EINVAL. */
 int rbt_context_alloc(struct rbt_context *ctx, uint64_t size, uint64_t *ret_va);
 /*
- * Pinned memory at the program's address (page-aligned, free there). *ret_fd is the caller's to
- * close. Freed like the rest. Each is a mapping of this process, which may have 65530 by default
- * (vm.max_map_count) and ends when it has no more: so there are at most so many a context, and of
- * all contexts of all devices; then -ENOMEM.
+ * Pinned memory at the program's address (page-aligned, free there). The caller closes *ret_fd.
+ * Freed like other memory. Each is a mapping of this process, which may have 65530 by default
+ * (vm.max_map_count) and would die without more. So there are limits per context, and for all
+ * contexts of all devices; beyond them -ENOMEM.
  */
 #define RBT_CONTEXT_MAX_PINS 4096u
 #define RBT_DEVICE_MAX_PINS  32768u
 int rbt_context_pin(struct rbt_context *ctx, uint64_t size, uint64_t address, int *ret_fd);
-/* -EINVAL: not the address of an allocation. Kernels that run keep seeing the old memory map. */
+/* -EINVAL: not the address of an allocation. Running kernels keep the old memory map. */
 int rbt_context_free(struct rbt_context *ctx, uint64_t va);
 
 /*
  * Modules. `text` is PTX. Variables are in device memory, initialised; ret_vas gets up to max of
- * their addresses, in the module's order. *ret_nvars: how many there are. `error`, when not NULL,
- * gets one line on failure. -EINVAL, -ENOTSUP (no such PTX here), -E2BIG, -ENOMEM.
+ * their addresses, in the module's order. *ret_nvars: how many there are. If `error` is not NULL,
+ * it gets one line on failure. -EINVAL, -ENOTSUP (such PTX is not supported), -E2BIG, -ENOMEM.
  */
 struct rbt_ptx_error;
 int rbt_context_load(struct rbt_context *ctx, const char *text, size_t size, uint32_t *ret_module,
 	uint64_t *ret_vas, size_t max, size_t *ret_nvars, struct rbt_ptx_error *error);
-/* -ENOENT. Of its kernels, those that run are run to their end; those in the ring fail when it is
- * their turn. */
+/* -ENOENT. Running kernels of the module run to their end; those in the ring fail when their turn
+ * comes. */
 int rbt_context_unload(struct rbt_context *ctx, uint32_t module);
 
-/* What happened, since the beginning. */
+/* Counters since the beginning. */
 struct rbt_context_stats {
 	uint64_t id;
 	uint64_t busy_ns;  /* had the SMs, virtual */
 	uint64_t launches; /* kernels done */
 	uint64_t instructions;
 	uint64_t slices;   /* times it got the SMs */
-	uint64_t preempts; /* times they were taken with blocks on them, or kernels drained */
+	uint64_t preempts; /* times the SMs were taken with blocks on them, or kernels drained */
 	uint64_t saved_bytes, restored_bytes;
-	uint64_t repeated_instructions; /* done again after a reset or flag */
+	uint64_t repeated_instructions; /* repeated after a reset or flag */
 	uint64_t lost_instructions;     /* of blocks that were killed */
 	uint64_t pending_cleared;       /* kernels that a reset found waiting */
 	uint64_t memory_bytes;
@@ -166,7 +166,7 @@ struct rbt_context_stats {
 };
 void rbt_context_get_stats(const struct rbt_context *ctx, struct rbt_context_stats *ret);
 
-/* The schedule, event by event, for tests and for recordings. */
+/* The schedule, event by event, for tests and recordings. */
 enum rbt_device_event {
 	RBT_DEVICE_SWITCH,       /* the context gets the SMs */
 	RBT_DEVICE_KERNEL,       /* a kernel starts; a: channel, b: command number */
@@ -175,8 +175,8 @@ enum rbt_device_event {
 	RBT_DEVICE_BLOCK_DONE,   /* a: SM, b: block number */
 	RBT_DEVICE_COMMAND_DONE, /* a: channel, b: command number */
 	RBT_DEVICE_FAULT,        /* a: the error */
-	RBT_DEVICE_LEAVE,        /* is to leave the SMs, with blocks on them */
-	RBT_DEVICE_GO,           /* its slice begins: what was saved is on SMs again */
+	RBT_DEVICE_LEAVE,        /* must leave the SMs, with blocks on them */
+	RBT_DEVICE_GO,           /* its slice begins: saved blocks are on SMs again */
 };
 void rbt_device_trace(struct rbt_device *dev,
 	void (*fn)(void *user, uint64_t now_ns, enum rbt_device_event event, uint64_t context,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the device. A context has channels; a channel has at most one command under way, read
- * from its ring; a kernel under way is a launch; a launch has blocks on SMs, or saved ones, or
+ * Internals of the device. A context has channels; a channel has at most one command under way,
+ * read from its ring; a kernel under way is a launch; a launch has blocks on SMs, or saved ones, or
  * both. Only the current context has blocks on SMs.
  *
  * Everything that has a time (an SM with blocks, a channel with a copy or a command to start) is
  * run in the order of these times, the earliest first, for a quantum each. So no clock is further
- * ahead than a quantum, and who runs next depends on nothing but what came before.
+ * ahead than a quantum, and the order depends only on earlier events.
  */
 #ifndef RBT_SOFTGPU_DEVICE_DEVICE_IMPL_H
 #define RBT_SOFTGPU_DEVICE_DEVICE_IMPL_H
@@ -18,36 +18,39 @@
 #include "softgpu/ptx/ptx.h"
 
 #define DEV_MAX_SMS     64u
-#define DEV_MAX_ALLOCS  32768u /* of a context: a launch copies their list */
+#define DEV_MAX_ALLOCS  32768u /* per context: a launch copies their list */
 #define DEV_MAX_MODULES 4096u
 #define DEV_MAX_PINNED  (1ull << 36)
 #define DEV_NEVER       UINT64_MAX
-#define DEV_MAX_NS      (1ull << 60) /* of slices and arrivals: sums do not overflow */
+#define DEV_MAX_NS                                                                                 \
+	(1ull << 60) /* limit of slices and arrivals, so that sums do not
+                                      * overflow */
 
 /*
- * Instructions of an SM before another's, and of a block before its neighbour's on the same SM: a
- * block that stays keeps the caches warm (256^3 matmul: 67 ms, and 78 with turns of a quantum).
- * Blocks of a cooperative launch wait for each other, so their turns are short.
+ * Instructions of one SM before those of another, and of a block before its neighbour's on the same
+ * SM: a block that stays keeps the caches warm (256^3 matmul: 67 ms, and 78 with turns of a
+ * quantum). Blocks of a cooperative launch wait for each other, so their turns are short.
  */
 #define DEV_QUANTUM             2048u
 #define DEV_TURN                32768u
 #define DEV_QUANTUM_COOPERATIVE 512u
-/* How much is done before rings are looked at again: the more of them, the more. */
+/* How much is done between two checks of the rings: more if there are many rings. */
 #define DEV_POLL         4096u
 #define DEV_POLL_CONTEXT 256u
-/* What a command takes beside what it does: virtual, and in instructions of a step's budget. */
+/* The overhead of a command: in virtual time, and in instructions of a step's budget. */
 #define DEV_COMMAND_NS   500u
 #define DEV_COMMAND_COST 64u
 #define DEV_BLOCK_COST   64u
-#define DEV_KIB_COST     16u /* of a KiB saved, restored or copied */
-/* What is copied before others' turn. */
+#define DEV_KIB_COST     16u /* per KiB saved, restored or copied */
+/* Bytes copied before others get their turn. */
 #define DEV_PIECE_BYTES (64u << 10)
 #define DEV_PIECE_ROWS  512u
-#define DEV_ROW_BYTES   64u /* a row counts as this many at least */
-/* Registers, local and shared memory of the blocks on an SM: of the host's memory, so it is
+#define DEV_ROW_BYTES   64u /* a row counts as at least this many bytes */
+/* Registers, local and shared memory of the blocks on an SM. This is the host's memory, so it is
  * limited, whatever a kernel declares. */
 #define DEV_SM_STATE (64u << 20)
-/* A kernel that a preemption by command waits for is saved after so many instructions. */
+/* If a preemption by command waits for a kernel, the kernel is saved after this many
+ * instructions. */
 #define DEV_DRAIN_MAX (8u << 20)
 
 struct dev_extent {
@@ -60,7 +63,7 @@ struct dev_arena {
 	uint64_t size, free_bytes;
 	struct dev_extent *free; /* sorted, never adjacent */
 	size_t n, room;
-	size_t used; /* parts that are not free */
+	size_t used; /* parts in use */
 };
 
 /* Memory of a context: from the arena, or pinned. */
@@ -70,12 +73,12 @@ struct dev_alloc {
 	uint64_t reserved; /* bytes of the arena; pinned: 0 */
 	bool read_only;    /* for kernels */
 	bool of_module;
-	uint64_t generation; /* in limbo: of the last map that has it */
+	uint64_t generation; /* in limbo: of the last map that contains it */
 };
 
-/* What kernels that started at some moment see. */
+/* The memory that kernels see which started at some moment. */
 struct dev_map {
-	struct dev_map *next; /* of the context's, all that are in use */
+	struct dev_map *next; /* of the context's maps in use */
 	uint32_t refs;
 	uint64_t generation;
 	size_t n;
@@ -86,7 +89,7 @@ struct dev_module {
 	uint32_t id, refs;
 	struct rbt_ptx_module *ptx;
 	uint64_t *variable_va;
-	bool *polls;        /* of each function: looks at the preempt flag */
+	bool *polls;        /* per function: whether it polls the preempt flag */
 	uint64_t memory[2]; /* addresses of its allocations, or 0 */
 	uint32_t *flag;     /* in the arena; NULL: has none */
 };
@@ -110,18 +113,18 @@ struct dev_launch {
 	uint64_t index;   /* among the kernels of its channel, from 0 */
 	uint64_t command; /* its number */
 	uint64_t order;   /* of start, among all: blocks of earlier ones are placed first */
-	uint64_t blocks, placed, done; /* placed: of `blocks`, from 0, made so far */
+	uint64_t blocks, placed, done; /* placed: how many of `blocks` were made so far */
 	uint32_t resident;
 	struct dev_saved *saved, **saved_end;
 	uint32_t n_saved;
 	uint32_t threads, shared; /* of a block, as SMs count them */
-	uint64_t state;           /* of the host's memory, about */
+	uint64_t state;           /* bytes of the host's memory, estimated */
 	uint64_t start_ns, end_ns;
-	uint64_t executed, repeat_left; /* instructions; those that were done before */
+	uint64_t executed, repeat_left; /* instructions executed; those to be repeated */
 	bool cooperative, polls;
-	bool published; /* its command is done: it runs once more after a reset */
-	bool draining;  /* was on SMs when they were to be left: goes on to its end */
-	bool left;      /* a block has gone that may not have done its work */
+	bool published; /* its command is done: it runs again after a reset */
+	bool draining;  /* was on SMs when they had to be left: runs to its end */
+	bool left;      /* a block has left that may not have finished */
 	uint64_t params[GPU_MAX_PARAMS / 8];
 };
 
@@ -134,8 +137,8 @@ struct dev_resident {
 struct dev_sm {
 	struct rbt_exec_sm *exec;
 	uint64_t time_ns;
-	uint32_t n, turn;   /* turn: whose, in blocks */
-	uint64_t turn_used; /* instructions of it */
+	uint32_t n, turn;   /* turn: the block whose turn it is */
+	uint64_t turn_used; /* instructions used in this turn */
 	uint32_t threads, shared;
 	uint64_t state;
 	struct dev_resident blocks[GPU_SM_BLOCKS];
@@ -143,7 +146,7 @@ struct dev_sm {
 
 enum dev_channel_state {
 	DEV_EMPTY,
-	DEV_FETCHED, /* a command, not started */
+	DEV_FETCHED, /* read, but not started */
 	DEV_KERNEL,  /* in todo[] */
 	DEV_COPYING,
 };
@@ -154,15 +157,15 @@ struct dev_transfer {
 	uint8_t *to;
 	const uint8_t *from; /* NULL: a fill */
 	uint64_t width, to_pitch, from_pitch;
-	uint64_t row, column, rows; /* where it is */
+	uint64_t row, column, rows; /* current position */
 	uint32_t value, element;
 };
 
 struct dev_channel {
 	struct gpu_channel *shared;
 	enum dev_channel_state state;
-	uint64_t wptr, rptr, done; /* what is believed of, and was written to, the shared ones */
-	uint64_t command;          /* number of the one in `slot` */
+	uint64_t wptr, rptr, done; /* our values of the shared counters */
+	uint64_t command;          /* number of the command in `slot` */
 	uint64_t time_ns;          /* when the last command ended */
 	union {
 		struct gpu_head head;
@@ -187,7 +190,7 @@ struct dev_channel {
 	uint64_t kernel_offset; /* no reset goes back further */
 };
 
-/* What was written to a struct gpu_text: what is there now is the program's word. */
+/* Our values of a struct gpu_text, which the program can change. */
 struct dev_text {
 	uint64_t head, lost;
 };
@@ -206,13 +209,13 @@ struct rbt_context {
 
 	struct dev_alloc *allocs; /* sorted by address */
 	size_t n_allocs, allocs_room;
-	struct dev_alloc *limbo; /* freed, and still seen by a map */
+	struct dev_alloc *limbo; /* freed, but still in a map */
 	size_t n_limbo, limbo_room;
-	struct dev_map *map; /* the present one; NULL: to be made */
+	struct dev_map *map; /* the current one; NULL: must be made */
 	struct dev_map *maps;
 	uint64_t generation;
 	uint64_t memory_bytes, pinned_bytes;
-	size_t n_pins; /* mapped: also those that are freed and still seen by a map */
+	size_t n_pins; /* mapped, including freed ones that are still in a map */
 
 	struct dev_module **modules; /* sorted by id */
 	size_t n_modules, modules_room;
@@ -221,20 +224,20 @@ struct rbt_context {
 	struct dev_launch *running[GPU_MAX_CHANNELS]; /* active ones, in order of start */
 	uint32_t n_running;
 
-	bool has_work;     /* as of the last look */
-	bool arrived;      /* has had none before, and has not had the SMs since */
-	uint64_t pass;     /* of the runlist: the lowest is next */
-	uint64_t turn;     /* when it last was */
-	uint64_t since_ns; /* has had the SMs */
+	bool has_work;     /* at the last check */
+	bool arrived;      /* got work after having none, and has not had the SMs since */
+	uint64_t pass;     /* in the runlist: the lowest is next */
+	uint64_t turn;     /* when it was last next */
+	uint64_t since_ns; /* since when it has the SMs */
 	bool flagged;      /* its preempt flags are set */
 	struct rbt_context_stats stats;
 };
 
-/* Whether a context gives the SMs up by itself. */
+/* Whether a context gives up the SMs by itself. */
 enum dev_leaving {
 	DEV_STAYS = 0,
 	DEV_DRAINS,  /* as soon as its kernels end */
-	DEV_FLAGGED, /* the same, and those that look at the flag end soon */
+	DEV_FLAGGED, /* the same, and kernels that poll the flag end soon */
 };
 
 struct dev_watch {
@@ -252,11 +255,11 @@ struct rbt_device {
 	struct rbt_context *contexts; /* in the order in which they were made */
 	uint32_t n_contexts;
 	struct rbt_context *current; /* has the SMs */
-	struct rbt_context *last;    /* had them last; NULL: it has gone */
+	struct rbt_context *last;    /* had them last; NULL: it was destroyed */
 	enum dev_leaving leaving;    /* the current one */
 	uint64_t now_ns, slice_end_ns;
 	uint64_t pass, turns, order;
-	uint64_t spent, polled; /* of budgets, ever */
+	uint64_t spent, polled; /* total budget used; at the last poll */
 	struct dev_launch *pool;
 
 	struct rbt_device_arrival *arrivals;
@@ -268,7 +271,7 @@ struct rbt_device {
 	void (*log)(void *user, const char *line);
 	void *log_user;
 
-	/* For sleep(), which may run beside all else. */
+	/* For rbt_device_sleep(), which may run beside everything else. */
 	pthread_mutex_t watch_lock;
 	struct dev_watch *watches;
 	size_t n_watches, watches_room;
@@ -308,10 +311,10 @@ int dev_memory_alloc(struct rbt_context *ctx, uint64_t size, uint64_t align, boo
 	bool of_module, uint64_t *ret_va);
 int dev_memory_free(struct rbt_context *ctx, uint64_t va, bool of_module);
 void dev_memory_finish(struct rbt_context *ctx);
-/* The present map, with a reference for the caller. NULL without memory. */
+/* The current map, with a reference for the caller. NULL: no memory. */
 struct dev_map *dev_map_get(struct rbt_context *ctx);
 void dev_map_put(struct rbt_context *ctx, struct dev_map *map);
-/* The host's address of `size` bytes that lie in one window; NULL: they do not. */
+/* The host's address of `size` bytes that are in one window; NULL: they are not. */
 uint8_t *dev_map_at(const struct dev_map *map, uint64_t va, uint64_t size);
 
 /* module.c */
@@ -321,9 +324,9 @@ void dev_module_finish(struct rbt_context *ctx);
 void dev_flags_set(struct rbt_context *ctx, uint32_t value);
 
 /* channel.c */
-/* Reads the next command if there is none; what is wrong with it is the context's death. */
+/* Reads the next command if there is none; a malformed one kills the context. */
 void dev_channel_fetch(struct rbt_context *ctx, uint32_t index);
-/* Is there something that could go on now? */
+/* Whether the channel could go on now. */
 bool dev_channel_ready(const struct rbt_context *ctx, uint32_t index);
 bool dev_channel_enabled(const struct rbt_context *ctx, uint32_t index);
 /* The command under way is done, at time_ns. */
@@ -331,12 +334,12 @@ void dev_channel_complete(struct rbt_context *ctx, uint32_t index);
 /* Kernels in the ring that have not started. */
 uint64_t dev_channel_pending(struct rbt_context *ctx, uint32_t index);
 void dev_channel_wake(struct gpu_channel *shared);
-/* For the program, which reads them when it likes. */
+/* Output for the program, which reads it at any time. */
 void dev_print(void *user, const char *text, size_t size);
 void dev_complain(void *user, const char *text, size_t size);
 
 /* command.c */
-/* Starts what the channel has to start. */
+/* Starts the channel's next command. */
 void dev_command_start(struct rbt_context *ctx, uint32_t index);
 /* transfer.c */
 void dev_transfer_start(struct rbt_context *ctx, uint32_t index);
@@ -350,20 +353,21 @@ uint32_t dev_launch_create(struct rbt_context *ctx, uint32_t index, struct dev_l
 uint32_t dev_launch_start(struct rbt_context *ctx, uint32_t index);
 /* Its last block has ended. */
 void dev_launch_end(struct dev_launch *launch);
-/* No longer under way; to its first block again. Its blocks are off the SMs. */
+/* The launch is no longer under way, and starts again at its first block. Its blocks are off the
+ * SMs. */
 void dev_launch_rewind(struct dev_launch *launch);
 void dev_launch_drop(struct dev_launch *launch);
-/* All that ended is settled: no reset goes back beyond here. */
-void dev_channel_settle(struct dev_channel *ch);
+/* No reset goes back beyond the kernels that have ended by now. */
+void dev_channel_commit(struct dev_channel *ch);
 void dev_launch_save(struct dev_launch *launch, struct dev_saved *saved);
 
 /* dispatch.c */
-/* Blocks of the context's launches onto SMs, as many as there is room for. */
+/* Puts blocks of the context's launches onto SMs, as many as there is room for. */
 void dev_dispatch(struct rbt_context *ctx);
 /* Runs the next block of an SM. */
 void dev_sm_run(struct rbt_device *dev, uint32_t index);
 void dev_sm_remove(struct rbt_device *dev, struct dev_sm *sm, uint32_t slot);
-/* How many blocks of the launch an empty SM takes. */
+/* How many blocks of the launch fit on an empty SM. */
 uint32_t dev_sm_capacity(const struct dev_launch *launch);
 bool dev_has_blocks(const struct rbt_device *dev);
 
@@ -372,30 +376,31 @@ bool dev_has_blocks(const struct rbt_device *dev);
  * at_once: not because its slice is over. */
 void dev_preempt(struct rbt_device *dev, bool at_once);
 void dev_preempt_exact(struct rbt_device *dev);
-/* Is the current context still about to leave? Once it has, its kernels are as they must be. */
+/* Whether the current context has yet to leave. Once it has, its kernels are in a consistent
+ * state. */
 bool dev_preempt_waits(struct rbt_device *dev);
-/* It has not left in time. */
+/* The context has not left in time. */
 void dev_preempt_force(struct rbt_device *dev);
-/* The blocks of this context's launches vanish. Counts what is lost. */
+/* Drops the blocks of this context's launches, and counts what is lost. */
 void dev_preempt_drop(struct rbt_context *ctx);
 
 /* runlist.c */
-/* Looks at the context's rings; has_work and arrived say what was found. */
-void dev_context_look(struct rbt_context *ctx);
-void dev_look_at_all(struct rbt_device *dev);
+/* Checks the context's rings; sets has_work and arrived. */
+void dev_context_poll(struct rbt_context *ctx);
+void dev_poll_all(struct rbt_device *dev);
 bool dev_others_wait(const struct rbt_device *dev);
-/* Makes sure that a context with work has the SMs; false: there is none. */
+/* Gives the SMs to a context with work; false: there is none. */
 bool dev_schedule(struct rbt_device *dev);
-/* The current context gives the SMs up; nothing of it is on them. */
+/* The current context gives up the SMs; it has no blocks on them. */
 void dev_switch_off(struct rbt_device *dev);
 
 /* engine.c */
-/* The earliest that the current context could go on at, and where: a channel, or after them an SM.
- * DEV_NEVER: it cannot. */
+/* The earliest time at which the current context could go on, and where: a channel, or after them
+ * an SM. DEV_NEVER: it cannot. */
 uint64_t dev_earliest(const struct rbt_device *dev, uint32_t *ret_where);
 void dev_advance(struct rbt_device *dev);
-/* The clock, when nothing is under way any more. */
-void dev_clock_settle(struct rbt_device *dev);
+/* Sets the clock when nothing is under way any more. */
+void dev_clock_catch_up(struct rbt_device *dev);
 
 /* context.c */
 void dev_context_die(struct rbt_context *ctx, uint32_t error);
@@ -406,7 +411,7 @@ void dev_watch_all(struct rbt_device *dev);
 void dev_watch_forget(struct rbt_device *dev, const struct rbt_context *ctx);
 
 /* replay.c */
-/* Arrivals up to `time_ns` come; false: there were none. */
+/* Applies arrivals up to `time_ns`; false: there were none. */
 bool dev_replay_until(struct rbt_device *dev, uint64_t time_ns);
 static inline bool dev_replaying(const struct rbt_device *dev)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks onto SMs, and a quantum of one of them at a time. */
+/* Puts blocks onto SMs, and runs a quantum of one of them at a time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ bool dev_has_blocks(const struct rbt_device *dev)
 	return false;
 }
 
-/* How many more blocks of the launch the SM takes. */
+/* How many more blocks of the launch fit on the SM. */
 static uint32_t room_on(const struct dev_sm *sm, const struct dev_launch *launch)
 {
 	uint64_t room = GPU_SM_BLOCKS - sm->n;
@@ -37,7 +37,7 @@ uint32_t dev_sm_capacity(const struct dev_launch *launch)
 	return room_on(&empty, launch);
 }
 
-/* Where a block starts: on the emptiest SM, and of these on the earliest. */
+/* The SM for a new block: the emptiest, and of these the earliest. */
 static struct dev_sm *choose_sm(struct rbt_device *dev, const struct dev_launch *launch)
 {
 	struct dev_sm *best = NULL;
@@ -145,7 +145,7 @@ static int restore_block(struct rbt_device *dev, struct dev_sm *sm, struct dev_l
 }
 
 /*
- * The saved blocks of a context go each one SM further than they were. Those that were on SMs
+ * Each saved block of a context goes to the SM after its earlier one. Blocks that were on an SM
  * together fit again, whatever their sizes.
  */
 static int restore_blocks(struct rbt_device *dev, struct dev_launch *launch)
@@ -166,7 +166,7 @@ static int restore_blocks(struct rbt_device *dev, struct dev_launch *launch)
 	return 0;
 }
 
-/* All that is left of a cooperative launch must come onto SMs together. */
+/* The rest of a cooperative launch must be placed on SMs together. */
 static bool may_place(const struct rbt_device *dev, const struct dev_launch *launch)
 {
 	uint64_t wanted = launch->n_saved + launch->blocks - launch->placed, room = 0;
@@ -180,7 +180,7 @@ static bool may_place(const struct rbt_device *dev, const struct dev_launch *lau
 	return room >= wanted;
 }
 
-/* Was asked to leave by the flag, and looks at it. */
+/* Whether the kernel was asked to leave by the flag, and polls it. */
 static bool is_leaving(const struct rbt_device *dev, const struct dev_launch *launch)
 {
 	return dev->leaving == DEV_FLAGGED && launch->polls;
@@ -192,8 +192,8 @@ static bool may_go_on(const struct dev_launch *launch)
 }
 
 /*
- * Saved blocks first. Then new ones, of the kernel that started first; a later one gets what that
- * one leaves. So a large block never starves behind small ones.
+ * Saved blocks first. Then new ones of the kernel that started first; later kernels get the
+ * remaining room. So a large block never starves behind small ones.
  */
 void dev_dispatch(struct rbt_context *ctx)
 {
@@ -269,7 +269,7 @@ static void fail(struct rbt_device *dev, const struct dev_resident *r, enum rbt_
 	dev_context_die(ctx, error_of(f->kind));
 }
 
-/* No further than to the end of the slice when others wait, nor past the next arrival. */
+/* Up to the end of the slice if others wait, and not past the next arrival. */
 static uint64_t quantum(const struct rbt_device *dev, const struct dev_sm *sm)
 {
 	const struct dev_launch *launch = sm->blocks[sm->turn].launch;
@@ -310,7 +310,7 @@ static void end_block(struct rbt_device *dev, struct dev_sm *sm, uint32_t slot)
 	dev_sm_remove(dev, sm, slot);
 	launch->done++;
 	launch->end_ns = dev_max(launch->end_ns, sm->time_ns);
-	/* One that was asked to leave may not have done its work: it begins anew. */
+	/* A kernel that was asked to leave may not have finished its work: it starts again. */
 	launch->left = launch->left || is_leaving(dev, launch);
 	if (launch->done == launch->blocks && !launch->left) {
 		dev_launch_end(launch);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device as a whole: it comes, steps, and goes. */
+/* The device as a whole: creation, steps, destruction. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -118,7 +118,8 @@ uint64_t rbt_device_now_ns(const struct rbt_device *dev)
 	return dev->now_ns;
 }
 
-/* Less what the free byte behind an allocation takes: so that all that is free can be had. */
+/* Without the byte that stays free behind an allocation, so that all memory reported as free can be
+ * allocated. */
 void rbt_device_memory(const struct rbt_device *dev, uint64_t *ret_free, uint64_t *ret_total)
 {
 	*ret_free = dev->arena.free_bytes - dev_min(dev->arena.free_bytes, GPU_ALIGN);
@@ -154,7 +155,7 @@ void dev_log(struct rbt_device *dev, const char *format, ...)
 	dev->log(dev->log_user, line);
 }
 
-void dev_clock_settle(struct rbt_device *dev)
+void dev_clock_catch_up(struct rbt_device *dev)
 {
 	for (uint32_t k = 0; k < dev->config.n_sms; k++) {
 		dev->now_ns = dev_max(dev->now_ns, dev->sms[k].time_ns);
@@ -217,7 +218,7 @@ void dev_advance(struct rbt_device *dev)
 	}
 }
 
-/* Whoever began to sleep while its context died would sleep on: wake it again. */
+/* A program that went to sleep while its context died would sleep on: it is woken again. */
 static void wake_the_dead(struct rbt_device *dev)
 {
 	for (struct rbt_context *ctx = dev->contexts; ctx; ctx = ctx->next) {
@@ -227,7 +228,7 @@ static void wake_the_dead(struct rbt_device *dev)
 	}
 }
 
-/* Recorded arrivals that are due come. True: look again who runs. */
+/* Applies recorded arrivals that are due. True: decide again which context runs. */
 static bool replay(struct rbt_device *dev, bool idle)
 {
 	uint64_t time_ns = dev->now_ns;
@@ -239,7 +240,7 @@ static bool replay(struct rbt_device *dev, bool idle)
 	if (idle) {
 		struct rbt_context *ctx = dev->current;
 
-		dev_clock_settle(dev);
+		dev_clock_catch_up(dev);
 		time_ns = dev_max(dev->now_ns, dev->arrivals[dev->next_arrival].at_ns);
 		if (ctx) {
 			ctx->stats.busy_ns += dev->now_ns - ctx->since_ns;
@@ -259,7 +260,7 @@ bool rbt_device_step(struct rbt_device *dev, uint64_t instructions)
 	__atomic_store_n(
 		&dev->wakes_seen, __atomic_load_n(&dev->wakes, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
 	wake_the_dead(dev);
-	dev_look_at_all(dev);
+	dev_poll_all(dev);
 	end = instructions > UINT64_MAX - dev->spent ? UINT64_MAX : dev->spent + instructions;
 	for (;;) {
 		bool busy = dev_schedule(dev);
@@ -270,17 +271,17 @@ bool rbt_device_step(struct rbt_device *dev, uint64_t instructions)
 		if (!busy) {
 			break;
 		}
-		/* At least once, whatever the switch cost: or whoever preempts after each step
-		 * would stop everything. */
+		/* At least once, whatever the switch cost: otherwise a caller that preempts after
+		 * each step would stop everything. */
 		dev_advance(dev);
 		if (dev->spent - dev->polled >= DEV_POLL + dev->n_contexts * DEV_POLL_CONTEXT) {
-			dev_look_at_all(dev);
+			dev_poll_all(dev);
 		}
 		if (dev->spent >= end) {
 			return true;
 		}
 	}
-	dev_clock_settle(dev);
+	dev_clock_catch_up(dev);
 	dev_watch_all(dev);
 	return false;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels of a channel: from the command to their last block; and again, after a reset. */
+/* Kernels of a channel: from the command to their last block; and again after a reset. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,7 +97,7 @@ static bool grid_ok(const struct gpu_launch *c, const struct rbt_ptx_function *k
 	return threads <= GPU_MAX_BLOCK && (!kernel->max_ntid[0] || threads <= max_threads);
 }
 
-/* Of the host's memory for one block, about. */
+/* An estimate of the host's memory for one block. */
 static uint64_t state_bytes(
 	const struct rbt_ptx_function *fn, uint32_t threads, uint32_t shared, uint32_t stack)
 {
@@ -105,7 +105,7 @@ static uint64_t state_bytes(
 			(uint64_t)(fn->nregs64 + fn->nconsts64) * 8 + fn->frame_size +
 			fn->local_size;
 
-	/* Only what calls functions or has local memory gets a stack. */
+	/* Only kernels that call functions or have local memory get a stack. */
 	if (fn->local_size > 0 || fn->ncalls > 0) {
 		lane += stack;
 	}
@@ -249,14 +249,14 @@ void dev_launch_end(struct dev_launch *launch)
 	}
 }
 
-void dev_channel_settle(struct dev_channel *ch)
+void dev_channel_commit(struct dev_channel *ch)
 {
 	uint32_t kept = 0;
 
 	while (ch->n_history > 0) {
 		dev_launch_drop(ch->history[--ch->n_history]);
 	}
-	/* What is under way, and what has never ended, must still run. */
+	/* Kernels that are under way or have never ended must still run. */
 	for (uint32_t k = 0; k < ch->n_todo; k++) {
 		if (ch->todo[k]->published && !(k == 0 && ch->active)) {
 			dev_launch_drop(ch->todo[k]);

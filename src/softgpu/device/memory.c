@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context's memory, and maps of it. A kernel keeps the map of the moment when it started, so what
- * is freed meanwhile goes to limbo, and to the arena only when no map has it any more: nobody else
- * gets memory that a kernel may still write to.
+ * A context's memory, and maps of it. A kernel keeps the map of the moment when it started. So
+ * freed memory goes to limbo, and returns to the arena only when no map contains it any more: no
+ * other program gets memory that a kernel may still write to.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -52,7 +52,7 @@ static int grow(struct dev_alloc **list, size_t n, size_t *room)
 	return 0;
 }
 
-/* The present map no longer holds; those who have it keep it. */
+/* The current map is out of date; kernels that use it keep it. */
 static void change_map(struct rbt_context *ctx)
 {
 	struct dev_map *map = ctx->map;
@@ -74,7 +74,7 @@ static void release(struct rbt_context *ctx, const struct dev_alloc *a)
 	}
 }
 
-/* Releases what no map has any more. */
+/* Releases memory that is in no map any more. */
 static void empty_limbo(struct rbt_context *ctx)
 {
 	uint64_t oldest = DEV_NEVER;
@@ -162,7 +162,7 @@ static int add(struct rbt_context *ctx, const struct dev_alloc *a)
 	if (r < 0) {
 		return r;
 	}
-	/* Room in limbo for each, so that freeing cannot fail. */
+	/* Room in limbo for each allocation, so that freeing cannot fail. */
 	while (ctx->limbo_room < ctx->n_limbo + ctx->n_allocs + 1) {
 		r = grow(&ctx->limbo, ctx->limbo_room, &ctx->limbo_room);
 		if (r < 0) {
@@ -195,7 +195,8 @@ int dev_memory_alloc(struct rbt_context *ctx, uint64_t size, uint64_t align, boo
 	if (ctx->n_allocs >= DEV_MAX_ALLOCS || size >= ctx->dev->arena.size) {
 		return -ENOMEM;
 	}
-	/* At least a byte behind each stays free: an access past its end is in nothing. */
+	/* At least one byte behind each allocation stays free, so that an access past its end hits
+	 * nothing. */
 	a.reserved = (size + GPU_ALIGN) / GPU_ALIGN * GPU_ALIGN;
 	r = dev_arena_take(&ctx->dev->arena, a.reserved, align, &at);
 	if (r < 0) {
@@ -217,7 +218,7 @@ int rbt_context_alloc(struct rbt_context *ctx, uint64_t size, uint64_t *ret_va)
 	return dev_memory_alloc(ctx, size, GPU_ALIGN, false, false, ret_va);
 }
 
-/* Pages that are free there, below GPU_PINNED_MAX, and not where the arena is. */
+/* Whether the pages are free, below GPU_PINNED_MAX, and not where the arena is. */
 static bool pin_fits(const struct rbt_context *ctx, uint64_t address, uint64_t size)
 {
 	uint64_t arena_end = GPU_MEMORY_VA + ctx->dev->arena.size;
@@ -236,7 +237,7 @@ static bool pin_fits(const struct rbt_context *ctx, uint64_t address, uint64_t s
 	return k == 0 || ctx->allocs[k - 1].va + ctx->allocs[k - 1].size <= address;
 }
 
-/* Zeroed pages at that address, for kernels and as a memfd for the program. */
+/* Maps zeroed pages at that address, for kernels, and makes them a memfd for the program. */
 static int map_pinned(struct rbt_context *ctx, struct dev_alloc *a, int *ret_fd)
 {
 	void *host;
@@ -312,9 +313,9 @@ int rbt_context_free(struct rbt_context *ctx, uint64_t va)
 {
 	int r = dev_memory_free(ctx, va, false);
 
-	/* A kernel that has ended must not be run again without memory that it had. */
+	/* A kernel that has ended must not run again without memory that it had. */
 	for (uint32_t k = 0; r == 0 && k < ctx->n_channels; k++) {
-		dev_channel_settle(&ctx->channels[k]);
+		dev_channel_commit(&ctx->channels[k]);
 	}
 	return r;
 }

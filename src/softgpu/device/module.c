@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules: PTX decoded, its variables in device memory, and which kernels can be asked to leave. */
+/* Modules: decoded PTX, its variables in device memory, and which kernels poll the preempt flag. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define MAX_ALIGN 4096u
 
-/* What is read-only for kernels is in an allocation of its own. */
+/* Variables that are read-only for kernels are in an allocation of their own. */
 static unsigned part_of(const struct rbt_ptx_variable *v)
 {
 	return v->space == RBT_PTX_SPACE_CONST;
@@ -23,7 +23,7 @@ static int refuse(struct rbt_ptx_error *error, int r, const char *what, const ch
 	return r;
 }
 
-/* Offsets in their parts, and the sizes of these. */
+/* Sets the variables' offsets in their parts, and the sizes of these. */
 static int place_variables(struct rbt_context *ctx, struct dev_module *module,
 	uint64_t ret_sizes[2], struct rbt_ptx_error *error)
 {
@@ -114,7 +114,7 @@ static bool has_flag(const struct rbt_ptx_function *fn, uint32_t flag)
 	return false;
 }
 
-/* Calls something that polls; an indirect call may. */
+/* Whether a function calls one that polls; an indirect call may. */
 static bool calls_poller(const struct dev_module *module, const struct rbt_ptx_function *fn)
 {
 	for (uint32_t k = 0; k < fn->ncalls; k++) {
@@ -142,7 +142,7 @@ static void find_pollers(struct rbt_context *ctx, struct dev_module *module)
 	for (uint32_t k = 0; k < ptx->nfunctions; k++) {
 		module->polls[k] = has_flag(&ptx->functions[k], flag);
 	}
-	/* Callees may stand behind their callers. A chain of calls is rarely long. */
+	/* Callees may be behind their callers. Chains of calls are rarely long. */
 	for (unsigned turn = 0; changed && turn < 16; turn++) {
 		changed = false;
 		for (uint32_t k = 0; k < ptx->nfunctions; k++) {
@@ -153,7 +153,7 @@ static void find_pollers(struct rbt_context *ctx, struct dev_module *module)
 	}
 }
 
-/* Frees its memory and it. */
+/* Frees a module and its memory. */
 static void destroy(struct rbt_context *ctx, struct dev_module *module)
 {
 	for (unsigned part = 0; part < 2; part++) {
@@ -279,7 +279,7 @@ int rbt_context_unload(struct rbt_context *ctx, uint32_t module)
 	memmove(&ctx->modules[at], &ctx->modules[at + 1],
 		(ctx->n_modules - at) * sizeof(ctx->modules[0]));
 	for (uint32_t k = 0; k < ctx->n_channels; k++) {
-		dev_channel_settle(&ctx->channels[k]);
+		dev_channel_commit(&ctx->channels[k]);
 	}
 	dev_module_put(ctx, gone);
 	return 0;
@@ -302,7 +302,7 @@ void dev_flags_set(struct rbt_context *ctx, uint32_t value)
 			__atomic_store_n(ctx->modules[k]->flag, value, __ATOMIC_RELAXED);
 		}
 	}
-	/* Those that were unloaded, and whose kernels still run. */
+	/* Modules that were unloaded, but whose kernels still run. */
 	for (uint32_t k = 0; k < ctx->n_running; k++) {
 		if (ctx->running[k]->module->flag) {
 			__atomic_store_n(ctx->running[k]->module->flag, value, __ATOMIC_RELAXED);

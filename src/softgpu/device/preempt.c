@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Five ways to take the SMs away. */
+/* The five mechanisms that take the SMs away. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +105,8 @@ void dev_preempt_drop(struct rbt_context *ctx)
 	}
 }
 
-/* What the channel has to run again: kernels from the offset on, as far as they are known. */
+/* Sets the kernels that the channel must run again: those from the offset on, as far as they are
+ * known. */
 static void reset_channel(struct rbt_context *ctx, uint32_t index)
 {
 	struct dev_channel *ch = &ctx->channels[index];
@@ -146,7 +147,7 @@ static void reset(struct rbt_device *dev)
 	}
 }
 
-/* Kernels that have left, in part or all of them: each begins anew, whatever of it is saved. */
+/* Kernels that have left, partly or completely, start again, even if blocks of them are saved. */
 static void rewind_pollers(struct rbt_context *ctx)
 {
 	uint32_t k = 0;
@@ -172,7 +173,8 @@ static bool pollers_run(const struct rbt_context *ctx)
 	return false;
 }
 
-/* Another mechanism is wanted than the one that it leaves by. Who was told to leave goes first. */
+/* Whether a context that is leaving may be taken off by another mechanism, because the device's was
+ * changed. Kernels that were told to leave by the flag leave first. */
 static bool may_change(const struct rbt_device *dev)
 {
 	if (dev->leaving == DEV_DRAINS) {
@@ -181,7 +183,7 @@ static bool may_change(const struct rbt_device *dev)
 	return dev->config.mechanism != RBT_MECHANISM_FLAG && !pollers_run(dev->current);
 }
 
-/* Kernels on SMs run to their end, also when their channel is disabled meanwhile. */
+/* Kernels on SMs run to their end, even if their channel is disabled meanwhile. */
 static void set_draining(struct rbt_context *ctx, bool draining)
 {
 	for (uint32_t k = 0; k < ctx->n_running; k++) {
@@ -257,7 +259,7 @@ void dev_preempt(struct rbt_device *dev, bool at_once)
 		dev_trace(dev, dev_max(dev->now_ns, dev_earliest(dev, &where)), RBT_DEVICE_LEAVE,
 			ctx, 0, 0);
 	}
-	/* Kernels longer than a slice would begin anew for ever. */
+	/* Kernels longer than a slice would start again for ever. */
 	if (!at_once && (m == RBT_MECHANISM_RESET || m == RBT_MECHANISM_FLAG)) {
 		m = RBT_MECHANISM_EXACT;
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrivals that are known beforehand, for schedules that can be repeated. */
+/* Arrivals that are given beforehand, for repeatable schedules. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "softgpu/device/device_impl.h"
 
-/* By time; equal times stay in order. Lists are short, and sorted as a rule. */
+/* By time; equal times stay in order. Lists are short, and usually sorted. */
 static void sort(struct rbt_device_arrival *list, size_t n)
 {
 	for (size_t k = 1; k < n; k++) {
@@ -59,7 +59,7 @@ bool dev_replay_until(struct rbt_device *dev, uint64_t time_ns)
 		any = true;
 	}
 	if (any) {
-		dev_look_at_all(dev);
+		dev_poll_all(dev);
 	}
 	return any;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has the SMs. Each context has a pass; the one with work and the lowest pass is next, and each
- * turn adds to it: 4, 2 or 1 by interleave level. Slices are of the virtual clock.
+ * Decides which context has the SMs. Each context has a pass; the context with work and the lowest
+ * pass is next, and each turn adds to its pass: 4, 2 or 1 by interleave level. Slices are in
+ * virtual time.
  */
 #include "softgpu/device/device_impl.h"
 
@@ -10,7 +11,7 @@ static uint64_t stride(const struct rbt_context *ctx)
 	return 4u >> ctx->schedule.interleave;
 }
 
-void dev_context_look(struct rbt_context *ctx)
+void dev_context_poll(struct rbt_context *ctx)
 {
 	bool work = false;
 
@@ -23,17 +24,17 @@ void dev_context_look(struct rbt_context *ctx)
 	work = work && ctx->error == 0;
 	if (work && !ctx->has_work) {
 		ctx->arrived = true;
-		/* Having been idle earns nothing. */
+		/* Idle time earns no advantage. */
 		ctx->pass = dev_max(ctx->pass, ctx->dev->pass);
 	}
 	ctx->has_work = work;
 }
 
-void dev_look_at_all(struct rbt_device *dev)
+void dev_poll_all(struct rbt_device *dev)
 {
 	dev->polled = dev->spent;
 	for (struct rbt_context *ctx = dev->contexts; ctx; ctx = ctx->next) {
-		dev_context_look(ctx);
+		dev_context_poll(ctx);
 	}
 }
 
@@ -47,7 +48,7 @@ bool dev_others_wait(const struct rbt_device *dev)
 	return false;
 }
 
-/* Has just got work, and need not wait for the end of a lower one's slice. */
+/* Whether the context has just got work, and need not wait for the end of a lower one's slice. */
 static bool is_urgent(const struct rbt_device *dev, const struct rbt_context *ctx)
 {
 	return dev->config.mechanism != RBT_MECHANISM_TIMESLICE && ctx->arrived && ctx->has_work;
@@ -65,7 +66,7 @@ static bool comes_before(
 	return a->pass != b->pass ? a->pass < b->pass : a->turn < b->turn;
 }
 
-/* Who is next, the current one included; NULL: nobody has work. */
+/* The next context, which may be the current one; NULL: none has work. */
 static struct rbt_context *choose(struct rbt_device *dev)
 {
 	struct rbt_context *best = NULL;
@@ -101,15 +102,15 @@ void dev_switch_off(struct rbt_device *dev)
 {
 	struct rbt_context *ctx = dev->current;
 
-	dev_clock_settle(dev);
+	dev_clock_catch_up(dev);
 	ctx->stats.busy_ns += dev->now_ns - ctx->since_ns;
 	dev->current = NULL;
 	dev->leaving = DEV_STAYS;
 	ctx->arrived = false;
-	dev_context_look(ctx);
+	dev_context_poll(ctx);
 }
 
-/* All SMs begin the slice together, after what was saved is on them again. */
+/* All SMs begin the slice together, after saved blocks are on them again. */
 static void begin_slice(struct rbt_device *dev, struct rbt_context *ctx)
 {
 	for (uint32_t k = 0; k < dev->config.n_sms; k++) {
@@ -155,7 +156,7 @@ static void switch_to(struct rbt_device *dev, struct rbt_context *ctx)
 	}
 }
 
-/* Something on SMs belongs to a channel that may not go on. */
+/* Whether blocks on SMs belong to a channel that may not go on. */
 static bool holds_disabled(const struct rbt_context *ctx)
 {
 	for (uint32_t k = 0; k < ctx->n_running; k++) {
@@ -167,7 +168,7 @@ static bool holds_disabled(const struct rbt_context *ctx)
 	return false;
 }
 
-/* The current context goes on: it may, or nobody else wants to. */
+/* Whether the current context goes on: it may, or no other has work. */
 static bool goes_on(struct rbt_device *dev)
 {
 	struct rbt_context *ctx = dev->current, *next;
@@ -180,7 +181,7 @@ static bool goes_on(struct rbt_device *dev)
 	if (time_ns < dev->slice_end_ns) {
 		return true;
 	}
-	dev_context_look(ctx);
+	dev_context_poll(ctx);
 	if (dev->current != ctx || time_ns == DEV_NEVER || holds_disabled(ctx)) {
 		return false;
 	}
@@ -195,7 +196,7 @@ static bool goes_on(struct rbt_device *dev)
 	return true;
 }
 
-/* The SMs are taken from the current context; true: it will leave, but has not yet. */
+/* Takes the SMs from the current context; true: it will leave, but has not yet. */
 static bool take_away(struct rbt_device *dev)
 {
 	struct rbt_context *ctx = dev->current;
@@ -222,7 +223,7 @@ bool dev_schedule(struct rbt_device *dev)
 	if (dev->current) {
 		uint32_t where;
 
-		/* Idle, and nobody else has work: it need not come back by a switch. */
+		/* Idle, and no other context has work: it keeps the SMs, and needs no switch. */
 		if (!dev->leaving && dev_earliest(dev, &where) == DEV_NEVER && !choose(dev)) {
 			return false;
 		}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bell: how an idle device sleeps, and is woken. */
+/* The bell: an idle device sleeps on it, and programs ring it. */
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void watch(struct rbt_device *dev, struct rbt_context *ctx, const struct 
 	struct dev_watch w = {.ctx = ctx, .wptr = &ch->shared->wptr, .seen = ch->wptr};
 
 	if (ch->state == DEV_FETCHED) {
-		/* What comes behind a wait can wait too. */
+		/* Commands behind a wait can wait, too. */
 		w.wptr = NULL;
 		if (ch->head.command == GPU_CMD_HOST) {
 			w.host_done = &ch->shared->host_done;

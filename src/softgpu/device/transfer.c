@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies and fills: rows, a piece at a time, so that nobody waits long for a large one. */
+/* Copies and fills: rows, one piece at a time, so that other work does not wait long for a large
+ * one. */
 #include <string.h>
 
 #include "softgpu/device/device_impl.h"
 
-/* From the first byte to the last of `rows` rows; 0: too many for any memory. */
+/* The distance from the first byte to the last of `rows` rows; 0: too large for any memory. */
 static uint64_t extent(uint64_t width, uint64_t rows, uint64_t pitch)
 {
 	uint64_t bytes;
@@ -119,7 +120,7 @@ static void fill(uint8_t *to, uint64_t bytes, uint32_t value, uint32_t element)
 	}
 }
 
-/* One row, or what is left of the piece; returns what it counts as. */
+/* One row, or the rest of the piece; returns its cost. */
 static uint64_t move_row(struct dev_transfer *t, uint64_t room)
 {
 	uint64_t bytes = dev_min(t->width - t->column, room / 8 * 8);

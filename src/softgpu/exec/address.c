@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the addresses of a warp to the host's memory. Everything is checked before anything is
- * read or written, so a fault leaves memory as it was. Loads and stores whose lanes are all in one
- * window, which is most of them, do not come here (lanes_memory.c).
+ * Translates the addresses of a warp to the host's memory. Everything is checked before any access,
+ * so a fault leaves memory unchanged. Loads and stores whose lanes are all in one window, which is
+ * most of them, do not come here (lanes_memory.c).
  */
 #include "softgpu/exec/impl.h"
 
-/* Computed for inactive lanes too, as that is quicker; nobody looks at those. */
+/* Computed for inactive lanes too, because that is faster; these results are not used. */
 static void addresses_of(struct exec_warp *w, const struct rbt_ptx_inst *i, uint64_t *va)
 {
 	uint64_t imm = (uint64_t)i->imm;
@@ -56,7 +56,7 @@ const struct rbt_exec_window *exec_window_at(struct rbt_exec_block *block, uint6
 	return NULL;
 }
 
-/* Where one lane's address is, and how many bytes from there on. */
+/* The host's address of one lane's address, and the number of bytes from there on. */
 static uint64_t room_at(
 	struct exec_warp *w, uint32_t lane, uint64_t va, bool store, uintptr_t *ret_at)
 {
@@ -67,7 +67,7 @@ static uint64_t room_at(
 		*ret_at = (uintptr_t)block->shared + (va - RBT_EXEC_SHARED_VA);
 		return block->shared_size - (va - RBT_EXEC_SHARED_VA);
 	}
-	/* Local memory ends with the deepest frame so far: what is above it is not saved either. */
+	/* Local memory ends with the deepest frame so far; what is above it is not saved. */
 	if (va - RBT_EXEC_LOCAL_VA < w->local_high) {
 		*ret_at = (uintptr_t)w->local + (size_t)lane * block->local_size +
 			  (va - RBT_EXEC_LOCAL_VA);
@@ -81,7 +81,8 @@ static uint64_t room_at(
 	return window->size - (va - window->va);
 }
 
-/* Lane by lane. As on hardware, an address that is both stray and misaligned is misaligned. */
+/* Lane by lane. As on hardware, an address that is both invalid and misaligned counts as
+ * misaligned. */
 static int resolve_generic(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask,
 	uint32_t size, bool store, const uint64_t *va, struct exec_span *span)
 {
@@ -99,7 +100,8 @@ static int resolve_generic(struct exec_warp *w, const struct rbt_ptx_inst *i, ui
 	return 0;
 }
 
-/* Offsets into `room` bytes at base, `stride` further for each lane; faults are at `va` on. */
+/* Offsets into `room` bytes at base, with `stride` bytes between lanes; faults are reported from
+ * `va` on. */
 static int resolve_offsets(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask,
 	uint32_t size, uint64_t room, uint32_t stride, uint64_t va, const uint64_t *at,
 	struct exec_span *span)
@@ -121,7 +123,7 @@ static int resolve_offsets(struct exec_warp *w, const struct rbt_ptx_inst *i, ui
 	return 0;
 }
 
-/* The arguments of calls, by name: in range by construction. */
+/* The arguments of calls, by name: always within range. */
 static int resolve_frame(struct exec_warp *w, const struct rbt_ptx_inst *i, struct exec_span *span)
 {
 	span->scattered = false;

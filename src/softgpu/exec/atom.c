@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other SMs, on other threads of the host, may do to the same words at the same time: atomic
- * operations, by compare and exchange, and loads and stores that say so. Lane after lane.
+ * Accesses that must be atomic, because other SMs, on other threads of the host, may access the
+ * same words at the same time: atomic operations, by compare and exchange, and strong loads and
+ * stores. One lane after the other.
  */
 #include <string.h>
 
@@ -64,7 +65,7 @@ static bool is_less(unsigned type, uint64_t a, uint64_t b)
 	return type == RBT_PTX_S64 ? (int64_t)a < (int64_t)b : a < b;
 }
 
-/* What is written for `old`; 32-bit types use the low half. */
+/* The new value for `old`; 32-bit types use the low half. */
 static uint64_t replaced(const struct rbt_ptx_inst *i, uint64_t old, uint64_t b, uint64_t c)
 {
 	switch (i->mod) {

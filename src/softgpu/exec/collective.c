@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the lanes of a warp compute together. The lanes may have come in several groups, each with
- * its own registers: so what they bring is collected first, and what they get is written last.
+ * Operations that the lanes of a warp compute together. The lanes may come in several groups, each
+ * with its own registers. So the inputs are collected first, and the results are written last.
  */
 #include "softgpu/exec/impl.h"
 
@@ -41,7 +41,7 @@ static void collect(struct meeting *m, const struct exec_warp *w, const struct e
 	}
 }
 
-/* The segment and the bound are in the third operand, as the PTX manual has it. */
+/* The segment and the bound are in the third operand, as in the PTX manual. */
 static void shuffle(struct meeting *m, unsigned mode)
 {
 	for (uint32_t left = m->lanes; left; left &= left - 1) {
@@ -69,7 +69,7 @@ static void shuffle(struct meeting *m, unsigned mode)
 			in_range = from <= high;
 		}
 		from = in_range ? from : l;
-		/* A lane that did not come has nothing to give: the value is undefined, here 0. */
+		/* A lane that is missing provides no value: the result is undefined, here 0. */
 		m->result[l] = m->lanes >> from & 1 ? m->value[from] : 0;
 		m->truth |= (uint32_t)in_range << l;
 	}

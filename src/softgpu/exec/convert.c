@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every conversion, lane after lane: the common ones have a quicker way (lanes_move.c). Compiled so
- * that the rounding mode is respected (meson.build).
+ * Every conversion, one lane after the other; the common ones have a faster way (lanes_move.c).
+ * Compiled so that the rounding mode is respected (meson.build).
  */
 #include <fenv.h>
 #include <math.h>
@@ -39,8 +39,8 @@ static double whole(double x, unsigned mod)
 }
 
 /*
- * What does not fit is clamped, with or without .sat. NaN is 0 between types of up to 32 bits, else
- * the highest bit alone.
+ * Values out of range are clamped, with or without .sat. NaN is 0 between types of up to 32 bits,
+ * else the highest bit alone.
  */
 static uint64_t to_integer(const struct rbt_ptx_inst *i, double x)
 {
@@ -92,12 +92,13 @@ static uint64_t to_half(const struct rbt_ptx_inst *i, double x)
 	bool is_bf16 = half_is_bf16(i->type);
 	unsigned mod = i->mod <= RBT_PTX_RP ? i->mod : RBT_PTX_RN;
 
-	/* FTZ is about f32 alone. */
+	/* FTZ applies to f32 only. */
 	return half_finished(half_round(f32_from_f64(x), is_bf16, mod), is_bf16,
 		i->flags & ~(unsigned)RBT_PTX_FTZ);
 }
 
-/* An integer with no more bits than f64 has: the last one says whether others were cut off. */
+/* Makes an integer with no more bits than f64 has; its last bit tells whether others were cut
+ * off. */
 static double to_odd(uint64_t v, bool is_signed)
 {
 	bool is_negative = is_signed && (int64_t)v < 0;

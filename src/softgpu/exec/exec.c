@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SMs, launches and blocks come and go. */
+/* Creation and destruction of SMs, launches and blocks. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames: the registers of a call, and what a call and a return copy between them. */
+/* Frames: the registers of a call, and the values that a call and a return copy between them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "softgpu/exec/impl.h"
 #include "softgpu/ptx/ptx.h"
 
-/* What every call costs beside its local memory and parameters, as a return address would. */
+/* The cost of every call in addition to its local memory and parameters, like a return address. */
 #define CALL_BYTES 16
 
 static uint64_t const_value(
@@ -129,7 +129,7 @@ void exec_frame_destroy(struct exec_warp *w, struct exec_frame *frame)
 	free(frame);
 }
 
-/* What is left there by an earlier call would differ after a restore: a frame starts with zeros. */
+/* A frame starts with zeros: data of an earlier call would be different after a restore. */
 static void clear_local(struct exec_warp *w, const struct exec_frame *frame)
 {
 	for (unsigned l = 0; frame->local_end > frame->local_base && l < EXEC_LANES; l++) {
@@ -185,7 +185,7 @@ static void copy_bytes(const struct exec_frame *to, uint32_t to_offset,
 	}
 }
 
-/* Counts and sizes of an indirect call are the caller's word only. */
+/* Counts and sizes of an indirect call are given by the caller only, so they are checked. */
 bool exec_call_agrees(const struct rbt_ptx_call *call, const struct rbt_ptx_function *fn)
 {
 	if (call->nargs != fn->nparams || call->nrets != fn->nrets) {
@@ -199,7 +199,7 @@ bool exec_call_agrees(const struct rbt_ptx_call *call, const struct rbt_ptx_func
 	return true;
 }
 
-/* The function that the first lane calls; lanes that call another are left where they are. */
+/* The function that the first lane calls; lanes that call another one stay where they are. */
 static const struct rbt_ptx_function *called(
 	struct exec_warp *w, struct exec_group *g, const struct rbt_ptx_inst *i)
 {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups of lanes: how they part, meet and take turns. A warp runs the group in the deepest call
- * at the lowest pc, which is where lanes that left each other usually meet again. That alone may
- * starve a group that another one spins for: so every other turn belongs to the group that has
- * waited longest, whatever it meets.
+ * Groups of lanes: how they split, merge and take turns. A warp runs the group in the deepest call
+ * at the lowest pc, where diverged lanes usually meet again. That alone could starve a group for
+ * which another one spins. So every other turn goes to the group that has waited longest.
  */
 #include <string.h>
 
 #include "softgpu/exec/impl.h"
 
-/* A group of its own for some of a group's lanes, at the same place. There are never too many: each
- * has a lane at least. */
+/* Makes a group of some of a group's lanes, at the same place. There are never too many, because
+ * each has at least one lane. */
 struct exec_group *exec_group_split(struct exec_warp *w, struct exec_group *g, uint32_t mask)
 {
 	struct exec_group *other = &w->groups[w->ngroups++];
@@ -107,7 +106,7 @@ void exec_exit(struct exec_warp *w, struct exec_group *g)
 	w->live &= ~mask;
 	w->block->live -= (uint32_t)__builtin_popcount(mask);
 	exec_group_remove(w, index);
-	/* Those who waited for these lanes may go on without them. */
+	/* Groups that waited for these lanes may go on without them. */
 	exec_sync_check(w);
 	exec_barriers_check(w->block);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * f16 and bf16, as the 16 bits they are. What they compute is computed in f32 or f64 and rounded
- * once: a value on its way that does not fit is rounded to odd (its last bit says that something
- * was cut off), after which any rounding to fewer bits, two or more of them, gives what it would
- * have given from the exact value. Mostly without branches, so that loops become vectors; and for
- * the host's rounding to nearest.
+ * f16 and bf16, as 16 bits. They are computed in f32 or f64 and rounded once. An intermediate value
+ * that does not fit is rounded to odd (its last bit tells that something was cut off); then
+ * rounding it to at least two bits fewer gives the same as rounding the exact value. Mostly without
+ * branches, so that loops become vectors. Requires that the host rounds to nearest.
  */
 #ifndef RBT_SOFTGPU_EXEC_HALF_H
 #define RBT_SOFTGPU_EXEC_HALF_H
@@ -15,7 +14,7 @@
 
 #include "softgpu/ptx/ir.h"
 
-#define HALF_NAN      0x7fffu /* what a NaN is written as, in both formats */
+#define HALF_NAN      0x7fffu /* the representation of NaN in both formats */
 #define HALF_SIGN     0x8000u
 #define HALF_F16_INF  0x7c00u
 #define HALF_BF16_INF 0x7f80u
@@ -38,7 +37,7 @@ static inline float half_float(uint32_t bits)
 
 static inline float f16_to_f32(uint32_t h)
 {
-	/* The fraction and exponent in f32's place; the exponent's offset is 112 less. */
+	/* Moves fraction and exponent to their place in f32; the exponent's offset is 112 less. */
 	uint32_t x = (h & 0x7fff) << 13, exponent = x & 0x0f800000;
 	uint32_t normal = x + (112u << 23) + (exponent == 0x0f800000 ? 112u << 23 : 0);
 	uint32_t tiny = half_bits(half_float(x + (113u << 23)) - half_float(113u << 23));
@@ -71,8 +70,8 @@ static inline uint32_t bf16_from_f32(float f)
 	return (bits & 0x7fffffff) > 0x7f800000 ? HALF_NAN : r;
 }
 
-/* The neighbour of `bits`, a magnitude with a sign, whose last bit is set, towards the value that
- * was cut to `bits`, if any. */
+/* The neighbour of `bits` (a magnitude with a sign) whose last bit is set, in the direction of the
+ * exact value; or `bits` if nothing was cut off. */
 static inline uint32_t odd_f32(float rounded, bool larger, bool smaller)
 {
 	uint32_t bits = half_bits(rounded);
@@ -81,7 +80,7 @@ static inline uint32_t odd_f32(float rounded, bool larger, bool smaller)
 	return bits + (~bits & larger) - (~bits & smaller);
 }
 
-/* To f32, to odd. */
+/* To f32, rounded to odd. */
 static inline float f32_from_f64(double d)
 {
 	float f = (float)d;
@@ -92,7 +91,7 @@ static inline float f32_from_f64(double d)
 	return half_float(odd_f32(f, is_less, is_more));
 }
 
-/* x * y is exact in f32, and what the sum lost is, too. */
+/* x * y is exact in f32, and so is the error of the sum. */
 static inline uint32_t f16_fma(float x, float y, float z)
 {
 	float product = x * y, sum = product + z, part = sum - product;
@@ -103,7 +102,7 @@ static inline uint32_t f16_fma(float x, float y, float z)
 	return f16_from_f32(half_float(odd_f32(sum, is_out, is_in)));
 }
 
-/* bf16 has the range of f32: here it takes f64 for the product to be exact. */
+/* bf16 has the range of f32, so an exact product needs f64. */
 static inline uint32_t bf16_fma(double x, double y, double z)
 {
 	double product = x * y, sum = product + z, part = sum - product;
@@ -134,8 +133,9 @@ static inline float half_to_f32(uint32_t h, bool is_bf16)
 }
 
 /*
- * In any direction; from an f32 that is exact, or was rounded to odd. First cut towards zero, with
- * how much was cut: 0, or 1 to 3 for less than, exactly, or more than a half of the last place.
+ * Rounds in any direction, from an f32 that is exact or was rounded to odd. The value is first cut
+ * towards zero, with a note of what was cut: 0, or 1 to 3 for less than, exactly, or more than half
+ * of the last place.
  */
 static inline uint32_t half_round(float f, bool is_bf16, unsigned mod)
 {
@@ -162,7 +162,7 @@ static inline uint32_t half_round(float f, bool is_bf16, unsigned mod)
 	} else {
 		uint32_t shift = 126 - (x >> 23), fraction = (x & 0x7fffff) | 0x800000;
 
-		/* Below a quarter of the smallest there is nothing to tell apart. */
+		/* Values below a quarter of the smallest are all rounded alike. */
 		cut = shift > 25 ? 0 : fraction >> shift;
 		rest = shift > 25 ? x != 0 : fraction & ((1u << shift) - 1);
 		place = shift > 25 ? 4 : 1u << shift;
@@ -174,7 +174,7 @@ static inline uint32_t half_round(float f, bool is_bf16, unsigned mod)
 	return (cut + up) | (is_negative ? HALF_SIGN : 0);
 }
 
-/* What FTZ does to an operand or result; SAT and RELU to a result. */
+/* The effect of FTZ on an operand or result, and of SAT and RELU on a result. */
 static inline uint32_t half_flushed(uint32_t h, bool is_bf16)
 {
 	uint32_t exponent = is_bf16 ? HALF_BF16_INF : HALF_F16_INF;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the executor. A block has warps, a warp has frames and groups. A frame is one call: the
- * registers of all its lanes. A group is lanes of one frame at one pc, with a state of its own: so
- * lanes may go any way they like, and wait at barriers separately. Groups of the same frame that
- * meet at the same pc become one again.
+ * Internals of the executor. A block has warps, a warp has frames and groups. A frame is one call:
+ * the registers of all its lanes. A group is lanes of one frame at one pc, with a state of its own.
+ * So lanes may take any path, and wait at barriers separately. Groups of the same frame that meet
+ * at the same pc become one again.
  */
 #ifndef RBT_SOFTGPU_EXEC_IMPL_H
 #define RBT_SOFTGPU_EXEC_IMPL_H
@@ -17,20 +17,20 @@
 #define EXEC_NO_FRAME   UINT32_MAX
 #define EXEC_MAX_FRAMES 4096 /* of a warp */
 /*
- * Registers of functions that were called are the host's memory, however many a function declares
- * and however deep and far apart a warp's lanes are: the stack's size bounds how many calls there
- * are, these what they take. Of a warp, so that the same kernel always ends in the same way; of an
- * SM, which no kernel reaches that was not made to.
+ * Limits of the host's memory for registers of called functions, however many registers a function
+ * declares and however deep the calls are: the stack's size limits the number of calls, these limit
+ * their memory. The limit per warp makes the same kernel always end in the same way. The limit per
+ * SM is only reached by kernels that are made to reach it.
  */
 #define EXEC_MAX_CALL_BYTES    (16u << 20)
 #define EXEC_MAX_SM_CALL_BYTES (256u << 20)
 
-/* Instructions of one warp before another's turn. */
+/* Instructions of one warp before the turn of another. */
 #define EXEC_QUANTUM 64
 /*
  * Instructions of a warp with several groups before another group must get its turn: long enough
- * for lanes to meet again in most loops, short enough that a lane which spins on what a sibling
- * does next is not noticed.
+ * for lanes to meet again in most loops, short enough that a lane which spins for a sibling causes
+ * no visible delay.
  */
 #define EXEC_TURN 512
 
@@ -39,33 +39,33 @@ struct exec_frame {
 	uint32_t (*r32)[EXEC_LANES]; /* registers, then constants */
 	uint64_t (*r64)[EXEC_LANES];
 	uint32_t *pred;
-	uint8_t *params; /* frame_size bytes a lane, lane after lane */
+	uint8_t *params; /* frame_size bytes per lane, one lane after the other */
 	uint32_t parent; /* index in the warp's frames */
 	uint32_t return_pc, call;
-	uint32_t lanes; /* that are in it or in what it called */
+	uint32_t lanes; /* lanes in it or in functions that it called */
 	uint32_t depth;
 	uint32_t local_base, local_end; /* in the thread's local memory */
 	uint32_t stack_used;
-	uint32_t bytes; /* of the host's memory */
+	uint32_t bytes; /* bytes of the host's memory */
 };
 
 enum exec_group_state {
 	EXEC_READY,
-	EXEC_AT_BARRIER, /* of the block: arrived, and counted */
-	EXEC_AT_SYNC,    /* of the warp: arrived at an instruction that wants its siblings */
+	EXEC_AT_BARRIER, /* at a barrier of the block: arrived, and counted */
+	EXEC_AT_SYNC,    /* at an instruction that needs other lanes of the warp */
 };
 
 struct exec_group {
 	uint32_t mask;
-	uint32_t pc; /* of the instruction that it waits at, when it waits */
+	uint32_t pc; /* of the instruction that it waits at, if it waits */
 	uint32_t frame;
 	uint16_t state;
 	uint16_t barrier;
-	uint64_t stamp; /* when it last ran, in the warp's turns */
+	uint64_t stamp; /* when it last ran, in turns of the warp */
 };
 
 struct exec_warp {
-	/* Of the current group's frame, so that operations need not look for them. */
+	/* Of the current group's frame, so that operations need not search for them. */
 	uint32_t (*r32)[EXEC_LANES];
 	uint64_t (*r64)[EXEC_LANES];
 	uint32_t *pred;
@@ -73,30 +73,30 @@ struct exec_warp {
 
 	struct rbt_exec_block *block;
 	uint32_t index;
-	uint32_t lanes; /* that there are; a block's last warp may have fewer than 32 */
-	uint32_t live;  /* that have not ended */
+	uint32_t lanes; /* lanes that exist; a block's last warp may have fewer than 32 */
+	uint32_t live;  /* lanes that have not ended */
 	uint32_t carry;
 	uint32_t current, ngroups;
 	struct exec_group groups[EXEC_LANES];
 
 	uint32_t turn_left;
-	uint32_t turn_forced; /* true: the turn of whoever waited longest */
-	/* true: groups came, went, met or jumped: choose before the next instruction */
+	uint32_t turn_forced; /* true: the turn of the group that waited longest */
+	/* true: groups split, ended, met or jumped: choose one before the next instruction */
 	uint32_t choose;
 	uint64_t turns;
 
 	struct exec_frame **frames; /* by index; NULL: free */
 	uint32_t nframes, frames_room;
-	uint64_t call_bytes; /* of frames but the kernel's */
-	uint8_t *local;      /* local_size bytes a lane; NULL until a frame needs some */
-	uint32_t local_high; /* the end of the highest frame there was */
+	uint64_t call_bytes; /* of all frames but the kernel's */
+	uint8_t *local;      /* local_size bytes per lane; NULL: no frame needed any yet */
+	uint32_t local_high; /* the highest end of any frame so far */
 };
 
 struct exec_barrier {
 	uint32_t arrived;  /* threads */
-	uint32_t expected; /* 0: all of the block that live */
-	uint32_t asked;    /* of those, by bar.red: they brought a predicate */
-	uint32_t count;    /* for how many it held */
+	uint32_t expected; /* 0: all live threads of the block */
+	uint32_t asked;    /* threads that brought a predicate, by bar.red */
+	uint32_t count;    /* threads for which the predicate held */
 };
 
 struct rbt_exec_block {
@@ -105,15 +105,15 @@ struct rbt_exec_block {
 	uint32_t index[3];
 	uint32_t threads, nwarps;
 	uint32_t live; /* threads */
-	uint32_t warp; /* whose turn it is */
+	uint32_t warp; /* the warp whose turn it is */
 	uint32_t quantum_left;
 	uint64_t instructions;
-	uint64_t clock_offset; /* clock64 goes on where it was, on whichever SM */
+	uint64_t clock_offset; /* so that clock64 continues on any SM */
 	struct exec_barrier barriers[EXEC_BARRIERS];
 	struct rbt_exec_fault fault;
 	uint8_t *shared;
 	uint32_t shared_size, local_size;
-	uint32_t last_window; /* where the last access hit; a hint */
+	uint32_t last_window; /* window of the last access; a hint */
 	struct exec_warp *warps;
 };
 
@@ -128,21 +128,22 @@ struct rbt_exec_sm {
 	const exec_op *ops;
 };
 
-/* An operation returns 0, or this after noting the fault. */
+/* An operation returns 0, or this after it has noted the fault. */
 #define EXEC_FAULTED 1
 
-/* The tables of operations for what the host's processor can do: lanes.h says how they are made. */
+/* The tables of operations for the capabilities of the host's processor: lanes.h says how they are
+ * made. */
 const exec_op *exec_ops_best(void);
 
-/* exec.c: a block with its memory, without frames; of a launch that is checked here */
+/* exec.c: a block with its memory, without frames; checks the launch */
 int exec_block_alloc(struct rbt_exec_sm *sm, const struct rbt_exec_launch *launch,
 	struct rbt_exec_block **ret_block);
 
 /* frame.c */
-/* A frame of zeros and constants, with local memory from local_base on; NULL without memory. */
+/* A frame of zeros and constants, with local memory from local_base on; NULL: no memory. */
 struct exec_frame *exec_frame_create(const struct rbt_exec_launch *launch,
 	const struct rbt_ptx_function *fn, uint32_t local_base);
-/* Makes it frame `index` of the warp, which takes it over, and its local memory usable. */
+/* Makes it frame `index` of the warp, which takes ownership, and makes its local memory usable. */
 int exec_frame_attach(struct exec_warp *w, struct exec_frame *frame, uint32_t index);
 void exec_frame_destroy(struct exec_warp *w, struct exec_frame *frame); /* attached, or NULL */
 /* The first frame, for all lanes. */
@@ -184,11 +185,12 @@ struct exec_span {
 	bool scattered;
 	uintptr_t at[EXEC_LANES];
 };
-/* The window that an address is in, or NULL. It is remembered: the next access is often there. */
+/* The window of an address, or NULL. It is remembered, because the next access is often in the same
+ * one. */
 const struct rbt_exec_window *exec_window_at(struct rbt_exec_block *block, uint64_t va);
 int exec_resolve(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask, uint32_t size,
 	bool store, struct exec_span *ret_span);
-/* Bytes from a generic address to the end of what it is in; 0 when it is in nothing. */
+/* Bytes from a generic address to the end of its memory; 0: it is invalid. */
 uint64_t exec_generic_room(struct exec_warp *w, uint32_t lane, uint64_t va, const void **ret_at);
 
 /* sreg.c, fault.c */
@@ -197,14 +199,14 @@ void exec_thread_index(const struct rbt_exec_block *block, uint32_t thread, uint
 int exec_fault(struct exec_warp *w, const struct rbt_ptx_inst *i, enum rbt_exec_fault_kind kind,
 	uint32_t lane, uint64_t address);
 
-/* round.c: floats with flags or rounding that the fast operations do not have */
+/* round.c: floats with flags or rounding modes that the fast operations lack */
 int exec_slow_f32(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask);
 int exec_slow_f64(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask);
 int exec_slow_cvt(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask);
 
 /* atom.c, print.c */
 int exec_atom(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask);
-/* Loads and stores with flag STRONG: other SMs may be at the same words meanwhile. */
+/* Loads and stores with flag STRONG: other SMs may access the same words meanwhile. */
 void exec_load_strong(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask,
 	const struct exec_span *span);
 void exec_store_strong(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How the operations on 32 lanes are written. The files lanes_*.c are compiled once for each level
- * of vector instructions (meson.build: EXEC_LEVEL is base, v3, v4), and each fills its operations
+ * of vector instructions (meson.build: EXEC_LEVEL is base or v3), and each fills its operations
  * into that level's table. An operation is a loop over the lanes that the compiler turns into
  * vectors: all lanes at once when all are active, else computed for all and kept for the active
  * ones. So what is computed must be defined for any operand, active or not.
@@ -36,8 +36,8 @@ const exec_op *EXEC_AT_LEVEL(exec_ops)(void);
 #endif
 
 /*
- * The same, one lane at a time: for loops that read through addresses, where the processor's own
- * gather instruction, which the compiler would choose, is several times slower.
+ * The same, one lane at a time: for loops that read through addresses. There the compiler would
+ * choose the processor's gather instruction, which is several times slower.
  */
 #ifdef __clang__
 #define EXEC_EACH_SINGLE                                                                           \
@@ -83,7 +83,7 @@ const exec_op *EXEC_AT_LEVEL(exec_ops)(void);
 #define OUT_s64 (int64_t)
 #define OUT_f64 (double)
 
-/* The lanes of a slot. Registers are read as what the operation takes them for. */
+/* The lanes of a slot. Registers are read as the type that the operation uses. */
 #define EXEC_SLOT(type, slot) ((MEM_##type *)w->FILE_##type[slot])
 
 /* Writes `expression` of lane l to d: the two loops of every operation. */

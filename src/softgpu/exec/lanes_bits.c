@@ -12,7 +12,8 @@ X1(u16, u16, NOT_B16, ~(uint32_t)x)
 X1(u32, u32, NOT_B32, ~x)
 X1(u64, u64, NOT_B64, ~x)
 
-/* Amounts past the width: C does not define them, so they are masked and then answered for. */
+/* C does not define shifts by more than the width: amounts are masked, and the result is chosen
+ * separately. */
 X2T(u16, u16, u32, SHL_B16, y > 15 ? 0 : (uint32_t)x << (y & 15))
 X2T(u32, u32, u32, SHL_B32, y > 31 ? 0 : x << (y & 31))
 X2T(u64, u64, u32, SHL_B64, y > 63 ? 0 : x << (y & 63))
@@ -27,7 +28,7 @@ static inline uint32_t funnel(uint32_t low, uint32_t high, uint32_t amount, bool
 	uint64_t both = (uint64_t)high << 32 | low;
 	uint32_t n = clamp ? (amount > 32 ? 32 : amount) : amount & 31;
 
-	/* Left by n is right by 32 - n in 64 bits. */
+	/* A shift left by n is a shift right by 32 - n in 64 bits. */
 	return (uint32_t)(both >> (left ? 32 - n : n));
 }
 
@@ -42,7 +43,8 @@ static inline uint32_t funnel(uint32_t low, uint32_t high, uint32_t amount, bool
 FUNNEL(SHF_L_B32, true)
 FUNNEL(SHF_R_B32, false)
 
-/* Bits [at, at + len) of x, sign-extended from the field's last bit (or the word's) if asked to. */
+/* Bits [at, at + len) of x, sign-extended from the field's last bit (or the word's) if
+ * requested. */
 static inline uint64_t field_of(
 	uint64_t x, uint32_t at, uint32_t len, uint32_t width, bool is_signed)
 {
@@ -57,7 +59,7 @@ static inline uint64_t field_of(
 	top = at + len - 1 < width - 1 ? at + len - 1 : width - 1;
 	sign = is_signed ? x >> top & 1 : 0;
 	value = at < width ? x >> at : 0;
-	/* How many bits of the field are inside the word. */
+	/* The number of the field's bits that are inside the word. */
 	top = at < width ? top + 1 - at : 0;
 	keep = top > 63 ? UINT64_MAX : (1ull << top) - 1;
 	return (value & keep) | (sign ? ~keep : 0);
@@ -172,7 +174,7 @@ static int op_PRMT_B32(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32
 	return 0;
 }
 
-/* immLut: bit k of the table is the result where the bits of a, b, c are those of k. */
+/* immLut: bit k of the table is the result if the bits of a, b, c are those of k. */
 static inline uint32_t lop3_of(uint32_t x, uint32_t y, uint32_t z, uint32_t table)
 {
 	uint32_t r = 0;

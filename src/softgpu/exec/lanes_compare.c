@@ -33,7 +33,7 @@ typedef uint32_t (*compare_fn)(const void *a, const void *b, bool ftz);
 	COMPARE(type, gt, x > y)                                                                   \
 	COMPARE(type, ge, x >= y)                                                                  \
 	COMPARE(type, num, x == x && y == y)
-/* The unordered ones are the complements of the ordered opposites. */
+/* The unordered comparisons are the complements of the opposite ordered ones. */
 
 #define FLUSH_s16(v) ((int16_t)(v))
 #define FLUSH_s32(v) (v)
@@ -162,7 +162,7 @@ static int op_SETP_HALF(struct exec_warp *w, const struct rbt_ptx_inst *i, uint3
 	if (!half_is_pair(i->type)) {
 		return set_predicates(w, i, mask, low);
 	}
-	/* Both before either is written: c may be one of them. */
+	/* Both are computed before either is written: c may be one of them. */
 	high = combine(w, i, compare_halves(w, i, 16));
 	low = combine(w, i, low);
 	d = &w->pred[i->d[0]];
@@ -172,7 +172,7 @@ static int op_SETP_HALF(struct exec_warp *w, const struct rbt_ptx_inst *i, uint3
 	return 0;
 }
 
-/* finite, infinite, number, notanumber, normal, subnormal: by the exponent and the rest. */
+/* finite, infinite, number, notanumber, normal, subnormal: by exponent and fraction. */
 static bool test_of(unsigned what, bool exponent_ones, bool exponent_zero, bool fraction_zero)
 {
 	switch (what) {
@@ -184,7 +184,7 @@ static bool test_of(unsigned what, bool exponent_ones, bool exponent_zero, bool 
 		return !exponent_ones || fraction_zero;
 	case RBT_PTX_TESTP_NOTANUMBER:
 		return exponent_ones && !fraction_zero;
-	case RBT_PTX_TESTP_NORMAL: /* as PTX has it, zero is normal */
+	case RBT_PTX_TESTP_NORMAL: /* in PTX, zero is normal */
 		return !exponent_ones && (!exponent_zero || fraction_zero);
 	default:
 		return exponent_zero && !fraction_zero;

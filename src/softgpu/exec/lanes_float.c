@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Floats, rounded to nearest; everything else about them is in round.c. */
+/* Floats, rounded to nearest; other modes and flags are in round.c. */
 #include <math.h>
 #include <string.h>
 
 #include "softgpu/exec/lanes.h"
 
-/* Approximate forms may be exact: those stay here. */
+/* Approximate forms may be exact, so they are computed here. */
 static inline bool is_slow(const struct rbt_ptx_inst *i)
 {
 	return i->flags & (RBT_PTX_FTZ | RBT_PTX_SAT) ||
 	       (i->mod != RBT_PTX_RN && i->mod != RBT_PTX_APPROX);
 }
 
-/* F1, F2, F3: op_NAME is the loop, unless the instruction wants more. */
+/* F1, F2, F3: op_NAME is the loop, unless the instruction has further flags. */
 #define F1(type, name, expression)                                                                 \
 	X1(type, type, fast_##name, expression)                                                    \
 	FAST(type, name)
@@ -44,7 +44,7 @@ F1(f64, SQRT_F64, sqrt(x))
 F1(f32, RCP_F32, 1.0f / x)
 F1(f64, RCP_F64, 1.0 / x)
 /*
- * A NaN loses against any number, and of two zeros the one with its sign set is the smaller: equal
+ * A number wins against a NaN, and of two zeros the one with its sign set is the smaller: equal
  * numbers differ in that bit alone.
  */
 #define CHOOSE(name, type, word)                                                                   \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* f16 and bf16, and two of them in a word: loops over lanes, one for each of the four types. */
+/* f16 and bf16, single or two in a word: loops over lanes, one for each of the four types. */
 #include <math.h>
 
 #include "softgpu/exec/half.h"
@@ -7,7 +7,8 @@
 
 typedef uint32_t (*half_fn)(uint32_t x, uint32_t y, uint32_t z);
 
-/* name_f16 and name_bf16: of f32 x, y, z; what they give is rounded by the expression itself. */
+/* Makes name_f16 and name_bf16, functions of f32 x, y, z; the expression itself rounds the
+ * result. */
 #define HALF(name, f16_expression, bf16_expression)                                                \
 	static inline uint32_t name##_f16(uint32_t a, uint32_t b, uint32_t c)                      \
 	{                                                                                          \
@@ -22,8 +23,8 @@ typedef uint32_t (*half_fn)(uint32_t x, uint32_t y, uint32_t z);
 		return bf16_expression;                                                            \
 	}
 
-/* A sum in f32 has more than twice the bits of either, plus two: rounding it again is safe. A
- * product of bf16 may be too small for f32, but not for f64. */
+/* A sum in f32 has more than twice the bits of either operand, plus two: rounding it again is safe.
+ * A product of bf16 may be too small for f32, but not for f64. */
 HALF(add, f16_from_f32(x + y), bf16_from_f32(x + y))
 HALF(sub, f16_from_f32(x - y), bf16_from_f32(x - y))
 HALF(mul, f16_from_f32(x *y), bf16_from_f32(f32_from_f64((double)x *y)))
@@ -31,7 +32,7 @@ HALF(fma, f16_fma(x, y, z), bf16_fma(x, y, z))
 HALF(ex2, f16_from_f32(exp2f(x)), bf16_from_f32(exp2f(x)))
 HALF(tanh, f16_from_f32(tanhf(x)), bf16_from_f32(tanhf(x)))
 
-/* Signs alone: NaN too. */
+/* Changes signs alone, also of NaN. */
 #define SIGN(name, expression)                                                                     \
 	static inline uint32_t name##_f16(uint32_t a, uint32_t b, uint32_t c)                      \
 	{                                                                                          \
@@ -70,7 +71,7 @@ static inline uint32_t choose(uint32_t a, uint32_t b, uint32_t infinity, bool gr
 CHOICE(min, false)
 CHOICE(max, true)
 
-/* What min and max want beyond the choice (enum rbt_ptx_minmax). */
+/* The additional rules of min and max (enum rbt_ptx_minmax). */
 static uint32_t choose_more(const struct rbt_ptx_inst *i, half_fn fn, uint32_t a, uint32_t b)
 {
 	uint32_t infinity = half_is_bf16(i->type) ? HALF_BF16_INF : HALF_F16_INF;
@@ -105,7 +106,7 @@ static uint32_t one_slowly(
 	return half_finished(r, is_bf16, i->flags);
 }
 
-/* With flags: lane after lane. */
+/* With flags: one lane after the other. */
 static int slowly(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask, half_fn fn)
 {
 	const uint32_t *a = w->r32[i->a], *b = w->r32[i->b == RBT_PTX_NO_SLOT ? i->a : i->b],
@@ -158,7 +159,7 @@ HALF_OP(ABS_HALF, abs)
 HALF_OP(MIN_HALF, min)
 HALF_OP(MAX_HALF, max)
 
-/* The host's own functions are no vectors. */
+/* The host's own functions are not vectorised. */
 static int op_EX2_HALF(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
 	return slowly(w, i, mask, half_is_bf16(i->type) ? ex2_bf16 : ex2_f16);

@@ -59,7 +59,7 @@ X3T(u32, u16, u16, u32, MAD_WIDE_U16, U(x) * U(y) + z)
 X3T(s64, s32, s32, s64, MAD_WIDE_S32, W((int64_t)x *(int64_t)y) + W(z))
 X3T(u64, u32, u32, u64, MAD_WIDE_U32, W(x) * W(y) + z)
 
-/* The one overflowing quotient wraps; see ops.h for zero. */
+/* The one quotient that overflows wraps; see ops.h for division by zero. */
 X2(s16, DIV_S16, y == 0 ? -1 : x / y)
 X2(u16, DIV_U16, y == 0 ? UINT16_MAX : x / y)
 X2(s32, DIV_S32, y == 0 ? -1 : (int64_t)x / y)
@@ -89,7 +89,7 @@ X2(u32, MAX_U32, x > y ? x : y)
 X2(s64, MAX_S64, x > y ? x : y)
 X2(u64, MAX_U64, x > y ? x : y)
 
-/* With carry: the sum of first and second (or the difference), in one word more than they have. */
+/* With carry: the sum (or difference) of first and second, in one word more than they have. */
 #define CARRY(name, file, word, first, second, subtract)                                           \
 	static int op_##name(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)     \
 	{                                                                                          \

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads and stores. Where a warp's addresses lie is settled once (address.c); what is left is a
- * gather or scatter of elements, or one copy when the lanes follow each other.
+ * Loads and stores. A warp's addresses are resolved once (address.c); then elements are gathered or
+ * scattered, or copied at once if the lanes are contiguous.
  */
 #include <string.h>
 
 #include "softgpu/exec/lanes.h"
 
 /*
- * The quick way: all active lanes within `room` bytes from address va on. One pass over the lanes
+ * The fast way: all active lanes within `room` bytes from address va on. One pass over the lanes
  * finds the highest offset and all low bits; inactive lanes count as offset 0.
  */
 static inline bool is_near(const uint64_t *a, uint64_t back, uint32_t mask, uint64_t room,
@@ -22,7 +22,7 @@ static inline bool is_near(const uint64_t *a, uint64_t back, uint32_t mask, uint
 	}
 	EXEC_EACH_LANE
 	{
-		/* Not a condition, which would keep this from becoming vectors. */
+		/* Not a condition, which would prevent vectorisation. */
 		uint64_t off = (a[l] + back) & (0 - (uint64_t)(mask >> l & 1));
 
 		ret_offset[l] = (uint32_t)off;
@@ -64,7 +64,7 @@ static inline int locate(struct exec_warp *w, const struct rbt_ptx_inst *i, uint
 	return exec_resolve(w, i, mask, size, store, span);
 }
 
-/* All lanes active, each element right behind the one of the lane before. */
+/* Whether all lanes are active, and each element is right behind that of the lane before. */
 static inline bool is_contiguous(const struct exec_span *span, uint32_t mask, uint32_t size)
 {
 	uint32_t off = 0;
@@ -79,7 +79,7 @@ static inline bool is_contiguous(const struct exec_span *span, uint32_t mask, ui
 	return off == 0;
 }
 
-/* Of the types, in bytes. */
+/* Sizes of the types, in bytes. */
 static const uint8_t sizes[] = {[RBT_PTX_B8] = 1,
 	[RBT_PTX_B16] = 2,
 	[RBT_PTX_B32] = 4,
@@ -109,7 +109,7 @@ static void narrow(struct exec_span *span, uint32_t lane)
 
 #define AT(element) ((element *)(base + offset[l]))
 
-/* Reads elements of one type into a register file, extended as C does it and then cut to `keep`. */
+/* Reads elements of one type into a register file, extended as in C and then cut to `keep`. */
 #define GATHER(name, element, file, word)                                                          \
 	static void name(struct exec_warp *w, const struct exec_span *span, uint32_t mask,         \
 		unsigned slot, uint64_t extra, word keep)                                          \
@@ -208,7 +208,7 @@ static int op_LD(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mas
 	return 0;
 }
 
-/* In the order of lanes: when several write to one place, the last one's value stays. */
+/* In the order of lanes: if several write to one place, the last value stays. */
 #define SCATTER(name, element, file)                                                               \
 	static void name(struct exec_warp *w, const struct exec_span *span, uint32_t mask,         \
 		unsigned slot, uint64_t extra)                                                     \

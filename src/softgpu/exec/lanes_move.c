@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves, selections, conversions between integers, and of addresses. */
+/* Moves, selections, conversions between integers, and conversions of addresses. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -54,7 +54,8 @@ X1(u64, u32, cvt_u64_u32, x)
 X1(s64, s32, cvt_s64_s32, x)
 X1(u32, u64, cvt_u32_u64, x)
 
-/* Any widths and signs: to 64 bits by the source's sign, then cut and extended by the result's. */
+/* Any widths and signs: extended to 64 bits by the source's sign, then cut and extended by the
+ * result's. */
 static int convert_integers(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
 	unsigned sbits = rbt_ptx_type_bits(i->stype), bits = rbt_ptx_type_bits(i->type);
@@ -106,7 +107,7 @@ X1(f32, u32, cvt_f32_bf16, bf16_to_f32(x))
 X1(u32, f32, cvt_f16_f32, f16_from_f32(x))
 X1(u32, f32, cvt_bf16_f32, bf16_from_f32(x))
 
-/* The common conversions; the rest, and all but to nearest, in convert.c. */
+/* The common conversions; the others, and all rounding modes but nearest, are in convert.c. */
 static int convert_floats(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
 	unsigned pair = (unsigned)i->type << 8 | i->stype;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the compiled levels the host's processor can run. */
+/* Chooses the compiled level that the host's processor can run. */
 #include <errno.h>
 
 #include "softgpu/exec/impl.h"
 
 const exec_op *exec_ops_base(void);
 const exec_op *exec_ops_v3(void);
-const exec_op *exec_ops_v4(void);
 
 /* The table of a level, or NULL. */
 static const exec_op *table_of(enum rbt_exec_level level)
@@ -15,17 +14,9 @@ static const exec_op *table_of(enum rbt_exec_level level)
 		return exec_ops_base();
 	}
 #ifdef EXEC_HAVE_X86_LEVELS
-	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-		!__builtin_cpu_supports("bmi2")) {
-		return NULL;
-	}
-	if (level == RBT_EXEC_LEVEL_V3) {
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+		__builtin_cpu_supports("bmi2")) {
 		return exec_ops_v3();
-	}
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-		__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-		__builtin_cpu_supports("avx512cd")) {
-		return exec_ops_v4();
 	}
 #endif
 	return NULL;
@@ -33,12 +24,9 @@ static const exec_op *table_of(enum rbt_exec_level level)
 
 const exec_op *exec_ops_best(void)
 {
-	const exec_op *ops = NULL;
+	const exec_op *ops = table_of(RBT_EXEC_LEVEL_V3);
 
-	for (int level = RBT_EXEC_LEVEL_V4; !ops; level--) {
-		ops = table_of((enum rbt_exec_level)level);
-	}
-	return ops;
+	return ops != NULL ? ops : table_of(RBT_EXEC_LEVEL_BASE);
 }
 
 int rbt_exec_sm_set_level(struct rbt_exec_sm *sm, enum rbt_exec_level level)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two functions that a kernel may call without having them: vprintf and __assertfail. */
+/* The two functions that a kernel may call without defining them: vprintf and __assertfail. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #define TEXT_MAX   1024
 #define STRING_MAX 256
 
-/* Where a lane's print stands: the format, its arguments, the text so far. */
+/* The state of a lane's print: the format, its arguments, the text so far. */
 struct printer {
 	struct exec_warp *w;
 	uint32_t lane;
@@ -18,7 +18,7 @@ struct printer {
 	size_t used;
 };
 
-/* A string in device memory, cut to the room; false when the address is in nothing. */
+/* A string in device memory, cut to the room; false: the address is invalid. */
 static bool read_string(
 	struct exec_warp *w, uint32_t lane, uint64_t va, char *ret_text, size_t room)
 {
@@ -35,7 +35,7 @@ static bool read_string(
 	return true;
 }
 
-/* The next argument of 4 or 8 bytes, aligned to its size; 0 when there is no memory there. */
+/* The next argument of 4 or 8 bytes, aligned to its size; 0: there is no memory. */
 static uint64_t take(struct printer *p, unsigned size)
 {
 	const void *at = NULL;
@@ -63,7 +63,7 @@ static void put(struct printer *p, const char *text, size_t size)
 struct conversion {
 	char flags[8];
 	int width, precision; /* -1: not given */
-	unsigned longs;       /* 1: l, 2: ll and the other 64-bit ones */
+	unsigned longs;       /* 1: l; 2: ll and other 64-bit lengths */
 	unsigned shorts;
 	char letter;
 };
@@ -187,7 +187,7 @@ static int print_lane(struct printer *p, uint64_t format_va)
 	return p->taken;
 }
 
-/* Argument `k` of a call, of one lane. */
+/* Argument `k` of a call, for one lane. */
 static uint64_t argument(
 	const struct exec_warp *w, const struct rbt_ptx_call *call, uint32_t k, uint32_t lane)
 {

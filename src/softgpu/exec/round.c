@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Floats with directed rounding, flushed subnormals or saturation, and the functions that vectors
- * do not help. Lane after lane. Compiled so that the rounding mode is respected (meson.build).
+ * Floats with directed rounding, flushed subnormals or saturation, and functions that cannot be
+ * vectorised. One lane after the other. Compiled so that the rounding mode is respected
+ * (meson.build).
  */
 #include <fenv.h>
 #include <math.h>
 
 #include "softgpu/exec/impl.h"
 
-/* Changes the host's rounding while it runs; the default is back when the operation ends. */
+/* Changes the host's rounding mode; it is reset when the operation ends. */
 static void set_rounding(const struct rbt_ptx_inst *i)
 {
 	static const int modes[] = {[RBT_PTX_RN] = FE_TONEAREST,
@@ -16,14 +17,14 @@ static void set_rounding(const struct rbt_ptx_inst *i)
 		[RBT_PTX_RM] = FE_DOWNWARD,
 		[RBT_PTX_RP] = FE_UPWARD};
 
-	/* Of min and max, mod is about something else; and nothing is rounded. */
+	/* For min and max, mod has another meaning, and nothing is rounded. */
 	bool is_choice = i->op == RBT_PTX_MIN_F32 || i->op == RBT_PTX_MAX_F32 ||
 			 i->op == RBT_PTX_MIN_F64 || i->op == RBT_PTX_MAX_F64;
 
 	fesetround(i->mod <= RBT_PTX_RP && !is_choice ? modes[i->mod] : FE_TONEAREST);
 }
 
-/* -0 is less than +0; a NaN loses against any number. */
+/* -0 is less than +0; a number wins against a NaN. */
 static double least(double x, double y)
 {
 	return isnan(x) ? y : isnan(y) ? x : x < y || (x == y && signbit(x)) ? x : y;
@@ -60,7 +61,7 @@ static float function_f32(unsigned op, float x)
 	}
 }
 
-/* min or max with more to it (enum rbt_ptx_minmax). */
+/* min or max with additional rules (enum rbt_ptx_minmax). */
 static double choose(unsigned mod, bool greatest_wins, double x, double y)
 {
 	double r;
@@ -145,7 +146,7 @@ int exec_slow_f32(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t ma
 	set_rounding(i);
 	for (uint32_t left = mask; left; left &= left - 1) {
 		unsigned l = (unsigned)__builtin_ctz(left);
-		/* Through memory, or the compiler may compute before the mode is set. */
+		/* Through memory: otherwise the compiler may compute before the mode is set. */
 		volatile float x = flushed(i, LANE_OF(r32, float, i->a));
 		volatile float y = flushed(i, LANE_OF(r32, float, i->b));
 		volatile float z = flushed(i, LANE_OF(r32, float, i->c));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop. Whose turn it is depends on the block's state alone, never on where a budget ended:
- * so a block that is stopped and restored anywhere takes the same path.
+ * The main loop. The order of turns depends on the block's state alone, never on where a budget
+ * ended: so a block that is stopped and restored anywhere takes the same path.
  */
 #include "softgpu/exec/impl.h"
 
@@ -51,7 +51,7 @@ static int run_control(struct exec_warp *w, struct exec_group *g, const struct r
 		exec_exit(w, g);
 		return 0;
 	case RBT_PTX_NANOSLEEP:
-		/* Whoever sleeps waits for somebody: let the others go first. */
+		/* A sleeping warp waits for another: let the others go first. */
 		w->turn_left = 0;
 		g->pc++;
 		return 0;
@@ -63,7 +63,8 @@ static int run_control(struct exec_warp *w, struct exec_group *g, const struct r
 	}
 }
 
-/* What may change which lanes are where. A guard that selects only some lanes parts the group. */
+/* Runs instructions that may change where lanes are. A guard that selects only some lanes splits
+ * the group. */
 static int run_special(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32_t mask)
 {
 	struct exec_group *g = &w->groups[w->current];
@@ -86,7 +87,7 @@ static int run_special(struct exec_warp *w, const struct rbt_ptx_inst *i, uint32
 	return run_control(w, g, i);
 }
 
-/* Is another group that could go on waiting right here? */
+/* Whether another ready group waits at this pc. */
 static bool meets(const struct exec_warp *w, uint32_t pc)
 {
 	const struct exec_group *me = &w->groups[w->current];
@@ -101,7 +102,7 @@ static bool meets(const struct exec_warp *w, uint32_t pc)
 	return false;
 }
 
-/* Runs the current group until `end`, or until it must be chosen anew. */
+/* Runs the current group until `end`, or until a group must be chosen again. */
 static int run_group(struct exec_warp *w, struct rbt_exec_sm *sm, uint64_t end)
 {
 	struct exec_group *g = &w->groups[w->current];
@@ -137,7 +138,7 @@ static int run_group(struct exec_warp *w, struct rbt_exec_sm *sm, uint64_t end)
 	return 0;
 }
 
-/* Until `end`, or until no group of the warp is ready, or a fault. */
+/* Runs until `end`, until no group of the warp is ready, or until a fault. */
 static int run_warp(struct exec_warp *w, struct rbt_exec_sm *sm, uint64_t end)
 {
 	while (sm->cycles < end) {

@@ -11,7 +11,7 @@ void exec_thread_index(const struct rbt_exec_block *block, uint32_t thread, uint
 	ret_index[2] = thread / size[0] / size[1];
 }
 
-/* Cycles are warp instructions of the SM; a block does not see the time that it was away. */
+/* Cycles are warp instructions of the SM; the time that a block was off its SM does not count. */
 static uint64_t clock_of(const struct rbt_exec_block *block)
 {
 	return block->sm->cycles + block->clock_offset;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A block as bytes and back. One walk over the state serves to measure, to write and to read it:
- * what is written and what is read cannot differ.
+ * Converts a block to bytes and back. One walk over the state measures, writes and reads it, so
+ * that written and read data cannot differ.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -165,7 +165,7 @@ size_t rbt_exec_block_save_size(const struct rbt_exec_block *block)
 {
 	struct cursor c = {NULL, NULL, 0, 0, false};
 
-	/* Only measures: nothing of the block is written. */
+	/* Only measures: the block is not written to. */
 	pass_block(&c, (struct rbt_exec_block *)block);
 	return c.used;
 }
@@ -184,8 +184,8 @@ int rbt_exec_block_save(const struct rbt_exec_block *block, void *buffer, size_t
 }
 
 /*
- * A state is our own, but it may have been kept where others write: nothing in it is followed
- * before it is known to stay inside.
+ * A state is made by us, but may have been kept where others can write: every index is checked
+ * before it is used.
  */
 static bool frame_ok(const struct exec_warp *w, uint32_t index)
 {
@@ -201,7 +201,7 @@ static bool frame_ok(const struct exec_warp *w, uint32_t index)
 	if (frame->parent >= w->nframes || !w->frames[frame->parent]) {
 		return false;
 	}
-	/* Deeper by one: so the way up ends. */
+	/* One deeper than its parent, so the chain of parents ends. */
 	parent = w->frames[frame->parent];
 	if (frame->depth != parent->depth + 1 || frame->call >= parent->fn->ncalls ||
 		frame->return_pc >= parent->fn->ninsts) {
@@ -247,7 +247,7 @@ static bool groups_ok(const struct exec_warp *w)
 	return seen == w->live && (w->choose || w->current < w->ngroups || w->ngroups == 0);
 }
 
-/* A frame goes with its last lane: so its lanes must be those of the groups in it, no others. */
+/* A frame ends with its last lane: so its lanes must be exactly those of its groups. */
 static bool lanes_ok(const struct exec_warp *w)
 {
 	uint32_t *lanes = calloc(w->nframes + 1, sizeof(lanes[0]));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting: barriers of the block, and operations that want several lanes of a warp at once. */
+/* Waiting: barriers of the block, and operations that need several lanes of a warp at once. */
 #include "softgpu/exec/impl.h"
 
 /*
- * Barriers that count do so by warps: lanes that have ended, or that a block's last warp never had,
- * are there with the last of their siblings. Those that wait tell by their state; for those that
- * only arrive, see exec_barrier().
+ * Barriers with a count count whole warps: lanes that have ended, or that a block's last warp never
+ * had, count as arrived together with the last of their siblings. Waiting lanes are recognised by
+ * their state; for lanes that only arrive, see exec_barrier().
  */
 static uint32_t missing_lanes(const struct rbt_exec_block *block, uint32_t id)
 {
@@ -41,7 +41,7 @@ static bool is_complete(const struct rbt_exec_block *block, uint32_t id)
 	       barrier->arrived + missing_lanes(block, id) >= barrier->expected;
 }
 
-/* What bar.red gives: to the group's own destination, as each may have come its own way. */
+/* Writes the result of bar.red to the group's own destination, which may differ between groups. */
 static void give_result(
 	struct exec_warp *w, const struct exec_group *g, const struct exec_barrier *barrier)
 {
@@ -94,7 +94,7 @@ void exec_barriers_check(struct rbt_exec_block *block)
 	}
 }
 
-/* The first lane speaks for the group: number and count must be the same for all. */
+/* The first lane decides for the group: number and count must be the same for all. */
 int exec_barrier(struct exec_warp *w, struct exec_group *g, const struct rbt_ptx_inst *i)
 {
 	uint32_t lane = (uint32_t)__builtin_ctz(g->mask), id = w->r32[i->a][lane];
@@ -138,7 +138,8 @@ static uint32_t members(const struct exec_warp *w, const struct exec_group *g, u
 	return slot == RBT_PTX_NO_SLOT ? g->mask : frame->r32[slot][lane];
 }
 
-/* May two groups be at the same meeting? Not by pc: the ways to it may differ. */
+/* Whether two groups can be at the same meeting. Not by pc: they may have come by different
+ * paths. */
 static bool is_same_meeting(
 	const struct exec_warp *w, const struct exec_group *a, const struct exec_group *b)
 {
@@ -148,7 +149,7 @@ static bool is_same_meeting(
 	return x->op == y->op && x->mod == y->mod && x->type == y->type;
 }
 
-/* Lanes that wait at the same meeting as this group, itself included. */
+/* Lanes that wait at the same meeting as this group, including its own. */
 static uint32_t arrived_with(const struct exec_warp *w, const struct exec_group *g)
 {
 	uint32_t lanes = 0;
@@ -161,7 +162,7 @@ static uint32_t arrived_with(const struct exec_warp *w, const struct exec_group 
 	return lanes;
 }
 
-/* All that the lanes of this group, or of those they wait with, ask for, directly or not. */
+/* All lanes that this group, or groups it waits with, need, directly or indirectly. */
 static uint32_t wanted_by(const struct exec_warp *w, uint32_t lanes)
 {
 	uint32_t wanted = lanes;
@@ -173,13 +174,13 @@ static uint32_t wanted_by(const struct exec_warp *w, uint32_t lanes)
 			left &= left - 1) {
 			wanted |= members(w, g, (uint32_t)__builtin_ctz(left)) & w->live;
 		}
-		/* A group goes as a whole. */
+		/* A group meets as a whole. */
 		wanted |= g->mask & lanes ? g->mask : 0;
 	}
 	return wanted;
 }
 
-/* The lanes of a meeting that is complete, starting from one group; 0 when somebody is missing. */
+/* The lanes of a complete meeting, starting from one group; 0: a lane is missing. */
 static uint32_t complete_meeting(const struct exec_warp *w, const struct exec_group *g)
 {
 	uint32_t here = arrived_with(w, g), lanes = g->mask;

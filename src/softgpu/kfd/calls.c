@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that nothing here depends on: looked at as the driver does, up to where a GPU would have to
- * do something. That is then said to be missing.
+ * Calls that nothing here depends on. They are checked as the driver does, up to the point where a
+ * GPU would be needed; then they are reported as missing.
  */
 #include <errno.h>
 
@@ -10,7 +10,7 @@
 #define MAX_POLICY      1u
 #define SVM_HEADER      sizeof(struct kfd_svm)
 #define ATTRIBUTE_SIZE  8u
-#define MINOR_SVM       18u /* Debian's kernels before are built without */
+#define MINOR_SVM       18u /* earlier Debian kernels are built without it */
 #define PAGE_BYTES      4096u
 #define PROFILER_PMC    0u
 #define PROFILER_GIVES  2u /* its version */
@@ -24,7 +24,7 @@ int64_t kfd_not_modelled(struct kfd_call *c)
 	return -ENOTTY;
 }
 
-/* Of a GPU that the caller names: whether it is there and bound, as most calls want it. */
+/* Whether the GPU that the caller names exists and is bound, as most calls require. */
 static int64_t check_gpu(const struct kfd_call *c, uint32_t gpu_id)
 {
 	int gpu = kfd_gpu_by_id(c->kfd, gpu_id);
@@ -35,7 +35,7 @@ static int64_t check_gpu(const struct kfd_call *c, uint32_t gpu_id)
 	return c->process->devices[gpu].has_vm ? 0 : -ESRCH;
 }
 
-/* For a call that is no more than that, or that cannot be answered. */
+/* For a call that only checks the GPU, or that cannot be answered. */
 static int64_t with_gpu(struct kfd_call *c, uint32_t gpu_id)
 {
 	return kfd_gpu_by_id(c->kfd, gpu_id) < 0 ? -EINVAL : kfd_not_modelled(c);
@@ -49,7 +49,7 @@ int64_t kfd_set_policy(struct kfd_call *c)
 								   : check_gpu(c, a->gpu_id);
 }
 
-/* The first debugger interface, gone since. */
+/* The first debugger interface, which was removed. */
 int64_t kfd_refused(struct kfd_call *c)
 {
 	return -EPERM;
@@ -106,7 +106,7 @@ static bool has_svm(const struct kfd_call *c)
 	return c->kfd->config.minor >= MINOR_SVM;
 }
 
-/* The caller's size is held against the number of attributes first. */
+/* The caller's size is checked against the number of attributes first. */
 int64_t kfd_svm(struct kfd_call *c)
 {
 	const struct kfd_svm *a = &c->arg.svm;
@@ -123,7 +123,7 @@ int64_t kfd_svm(struct kfd_call *c)
 	return kfd_not_modelled(c);
 }
 
-/* Negative: asked, not set. Where there is no GPU, none is against it. */
+/* Negative: a query, not a change. Without a GPU, none refuses it. */
 int64_t kfd_xnack(struct kfd_call *c)
 {
 	int32_t wanted = (int32_t)c->arg.words[0];
@@ -152,7 +152,8 @@ int64_t kfd_criu(struct kfd_call *c)
 	return kfd_not_modelled(c);
 }
 
-/* The file gets a process of its own; once, and only a file of the program's one. */
+/* Gives the file a process of its own; only once, and only for a file of the program's main
+ * process. */
 int64_t kfd_create_process(struct kfd_call *c)
 {
 	if (c->process->secondary) {

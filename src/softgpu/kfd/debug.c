@@ -35,7 +35,7 @@ static bool another_is_active(const struct kfd_process *p)
 	return false;
 }
 
-/* Tells the GPUs. Where they allow one debugged process, a second is "busy". */
+/* Informs the GPUs. If they allow one debugged process, a second one is "busy". */
 static void activate(struct kfd_process *p)
 {
 	if (p->kfd->config.one_debugger && another_is_active(p)) {
@@ -71,7 +71,7 @@ void kfd_end_debugging(struct kfd_process *target)
 	for (uint32_t i = 0; i < RBT_KFD_MAX_GPUS; i++) {
 		target->devices[i].exceptions = 0;
 	}
-	/* "New" goes too: the next debugger may suspend at once. */
+	/* "New" is cleared, too: the next debugger may suspend at once. */
 	for (uint32_t i = 0; i < KFD_MAX_QUEUES; i++) {
 		if (target->queues[i] != NULL) {
 			target->queues[i]->exceptions = 0;
@@ -79,8 +79,8 @@ void kfd_end_debugging(struct kfd_process *target)
 	}
 }
 
-/* Both ends of the runtime wait for the debugger's word: as the same task, that is the second half
- * of a call. A word for nobody is kept, as a semaphore keeps it. */
+/* Both ends of the runtime wait for the debugger's answer; the call is then repeated by the same
+ * task. An answer that no call waits for is kept, as a semaphore keeps it. */
 static int64_t wait_for_debugger(struct kfd_call *c)
 {
 	struct kfd_process *p = c->process;
@@ -146,7 +146,7 @@ static int64_t enable(struct kfd_call *c, struct kfd_process *target)
 	target->event_file = file;
 	target->debugger = target != c->process ? c->process->pid : 0;
 	if (target->runtime.state == KFD_RUNTIME_ENABLED) {
-		/* That this can fail is seen in the state alone. */
+		/* A failure of this shows only in the state. */
 		activate(target);
 	}
 	target->debugged = true;
@@ -160,7 +160,7 @@ static int64_t enable(struct kfd_call *c, struct kfd_process *target)
 		if (c->kfd->config.minor >= KFD_MINOR_LATE_RULES) {
 			kfd_end_debugging(target);
 		}
-		/* In older kernels the session is there all the same. */
+		/* In older kernels the session exists all the same. */
 		return -EFAULT;
 	}
 	target->enabled_mask = a->enable.exception_mask;
@@ -171,7 +171,7 @@ static int64_t send_runtime_event(struct kfd_call *c, struct kfd_process *target
 {
 	uint64_t mask = c->arg.dbg.event.exception_mask;
 
-	/* Others go to the runtime as signals: nobody here has any. */
+	/* Other exceptions go to the runtime as signals, which do not occur here. */
 	if ((mask & KFD_EC_DEVICE_MEMORY_FAULT) &&
 		kfd_gpu_by_id(c->kfd, c->arg.dbg.event.gpu_id) < 0) {
 		return -ENODEV;
@@ -249,7 +249,7 @@ static bool gpu_is_there(const struct kfd_call *c, uint32_t gpu_id)
 	return kfd_gpu_by_id(c->kfd, gpu_id) >= 0;
 }
 
-/* The word that holds the exception of that code: of the process, or of the queue or device that
+/* The word with the exceptions of this code: of the process, or of the queue or device that
  * source_id names. NULL: no such source, or no such code. */
 static uint64_t *find_exception(struct kfd_call *c, struct kfd_process *target)
 {
@@ -267,7 +267,7 @@ static uint64_t *find_exception(struct kfd_call *c, struct kfd_process *target)
 	return mask & KFD_EC_ALL_PROCESS ? &target->exceptions : NULL;
 }
 
-/* Only the runtime has something to tell; a memory fault would, but none happens here. */
+/* Only the runtime has information; a memory fault would, too, but none happens here. */
 static int64_t query_info(struct kfd_call *c, struct kfd_process *target)
 {
 	struct kfd_dbg_trap *a = &c->arg.dbg;
@@ -312,7 +312,7 @@ static void fill_queue(struct kfd_queue *q, uint64_t clear, struct kfd_queue_ent
 	q->exceptions &= ~clear;
 }
 
-/* Strides by the caller's entry size, and fills no more of an entry than there is. */
+/* Advances by the caller's entry size, and fills at most one entry of our own size. */
 static int64_t snapshot_queues(struct kfd_call *c, struct kfd_process *target)
 {
 	struct kfd_dbg_trap *a = &c->arg.dbg;
@@ -402,7 +402,7 @@ static int64_t set_launch_mode(struct kfd_call *c, struct kfd_process *target)
 	return 0;
 }
 
-/* Without a GPU everything is supported, and nothing happens; what GPUs support is not modelled. */
+/* Without a GPU everything is supported without an effect; GPUs' capabilities are not modelled. */
 static int64_t set_launch_override(struct kfd_call *c)
 {
 	if (c->kfd->config.n_gpus > 0) {
@@ -420,7 +420,7 @@ static int64_t set_watch(struct kfd_call *c)
 	return gpu_is_there(c, gpu_id) ? op_not_modelled(c) : -ENODEV;
 }
 
-/* Kept and given back; what they ask for no GPU here can do. */
+/* Stored and returned; no GPU here can do what they request. */
 static int64_t set_flags(struct kfd_call *c, struct kfd_process *target)
 {
 	uint32_t before = target->flags, wanted = c->arg.dbg.flags.flags;
@@ -477,8 +477,8 @@ static int64_t dispatch(struct kfd_call *c, struct kfd_process *target)
 }
 
 /*
- * Older kernels: the thread that ptraces, and everybody may disable. Newer ones: that thread, or
- * once it has enabled, any of its process; nobody else may disable.
+ * Older kernels: the debugger is the thread that ptraces, and every process may disable. Newer
+ * ones: that thread, or after it has enabled, any thread of its process; no other may disable.
  */
 static bool may_debug(const struct kfd_call *c, const struct kfd_process *target, bool traces)
 {
@@ -504,7 +504,7 @@ int64_t kfd_dbg_trap(struct kfd_call *c)
 		return -ESRCH;
 	}
 	bool traces = tracer.tid != 0 && tracer.tid == c->caller.tid;
-	/* A debugger may be there before its target first opens the device. */
+	/* A debugger may come before its target first opens the device. */
 	struct kfd_process *target = op == KFD_DBG_ENABLE && traces ? kfd_get_process(c->kfd, pid)
 								    : kfd_find_process(c->kfd, pid);
 	if (target == NULL) {

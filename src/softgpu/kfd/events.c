@@ -6,7 +6,8 @@
 #include "softgpu/kfd/model.h"
 #include "util/time.h"
 
-/* As long as the page is not mapped, which it cannot be here; the first slot is the driver's. */
+/* The limit while the page is not mapped, which is impossible here; the first slot is the
+ * driver's. */
 #define MAX_SIGNAL_EVENTS 255u
 #define FIRST_SIGNAL_ID   1u
 #define FIRST_OTHER_ID    0x40000000u
@@ -25,7 +26,7 @@ static struct kfd_event *find_event(struct kfd_process *p, uint32_t id)
 	return NULL;
 }
 
-/* The smallest free number, as the driver's. */
+/* The smallest free number, as in the driver. */
 static uint32_t free_id(struct kfd_process *p, uint32_t first)
 {
 	uint32_t id = first;
@@ -49,7 +50,7 @@ int64_t kfd_create_event(struct kfd_call *c)
 	uint32_t *n = has_slot(a->type) ? &p->n_signal_events : &p->n_other_events;
 
 	if (a->page_offset != 0) {
-		/* A page of the program's own is named by a handle: of memory that it has. */
+		/* A page of the program's own is named by a handle of its memory. */
 		return -EINVAL;
 	}
 	if (*n >= (has_slot(a->type) ? MAX_SIGNAL_EVENTS : MAX_OTHER_EVENTS)) {
@@ -135,7 +136,7 @@ static void end_wait(struct kfd_process *p, struct kfd_wait *w)
 	}
 }
 
-/* Until when; or what it has come to, where there is nothing to wait for. */
+/* The deadline; or the result, if there is nothing to wait for. */
 static int64_t begin_wait(struct kfd_call *c, uint64_t seen)
 {
 	struct kfd_wait_events *a = &c->arg.wait_events;
@@ -155,8 +156,8 @@ static int64_t begin_wait(struct kfd_call *c, uint64_t seen)
 	return RBT_KFD_WAIT;
 }
 
-/* Which are set, or were while somebody waited; those that reset themselves do. */
-static int64_t look_at_events(struct kfd_call *c, uint64_t *seen)
+/* Finds the events that are set, or were set during the wait; auto-reset events are reset. */
+static int64_t check_events(struct kfd_call *c, uint64_t *seen)
 {
 	const struct kfd_wait_events *a = &c->arg.wait_events;
 	struct kfd_event_data data;
@@ -187,10 +188,10 @@ int64_t kfd_wait_events(struct kfd_call *c)
 		a->result = KFD_WAIT_FAIL;
 		return -ENOMEM;
 	}
-	int64_t r = look_at_events(c, &seen);
+	int64_t r = check_events(c, &seen);
 	uint32_t n_seen = (uint32_t)__builtin_popcountll(seen);
 	if (r < 0) {
-		/* One that went while somebody waited for it. */
+		/* An event that was destroyed during the wait. */
 		r = r == -EINVAL && w != NULL ? -EIO : r;
 		a->result = KFD_WAIT_FAIL;
 	} else if (n_seen == a->n_events || (!a->all && n_seen > 0)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's entry: takes a call apart, applies injected faults, dispatches. */
+/* The model's entry: decodes a call, applies injected faults, dispatches it. */
 #include <errno.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static int64_t clock_counters(struct kfd_call *c)
 {
 	struct kfd_clock_counters *a = &c->arg.clock;
 	uint64_t now_ns = kfd_now_ns(c->kfd);
-	/* The driver serves the CPU's node as well, and any that it does not know. */
+	/* The driver serves the CPU's node as well, and unknown ids. */
 	bool has_clock = kfd_gpu_by_id(c->kfd, a->gpu_id) >= 0;
 
 	a->gpu = has_clock ? now_ns / (RBT_NS_PER_S / CLOCK_HZ) : 0;
@@ -36,7 +36,7 @@ struct ioctl_def {
 	int64_t (*fn)(struct kfd_call *c);
 };
 
-/* By number. The size is the caller's: what it lacks is zero. */
+/* By number. The size is the caller's: missing bytes are zero. */
 static const struct ioctl_def ioctls[] = {
 	[KFD_NR_GET_VERSION] = {FROM, 1, get_version},
 	[KFD_NR_CREATE_QUEUE] = {BOTH, 1, kfd_create_queue},
@@ -111,7 +111,7 @@ static struct rbt_kfd_fault *find_fault(const struct kfd_call *c)
 	return NULL;
 }
 
-/* Returns the errno it stands for, or 0. */
+/* Returns the errno of the fault, or 0. */
 static uint32_t use_fault(struct kfd_call *c, uint64_t *ret_delay_us)
 {
 	struct rbt_kfd_fault *f = find_fault(c);
@@ -131,7 +131,7 @@ static uint32_t use_fault(struct kfd_call *c, uint64_t *ret_delay_us)
 	return error;
 }
 
-/* The driver goes by the number alone: type, direction and size of a request are the caller's. */
+/* The driver uses the number only: type, direction and size of a request come from the caller. */
 static const struct ioctl_def *find_ioctl(const struct rbt_kfd *kfd, uint32_t nr)
 {
 	if (nr >= N_IOCTLS || ioctls[nr].fn == NULL || ioctls[nr].since > kfd->config.minor) {
@@ -145,13 +145,13 @@ static int64_t answer(struct kfd_call *c, const struct ioctl_def *def, uint64_t 
 	if ((def->direction & FROM) == 0 || c->size == 0 || result == RBT_KFD_WAIT) {
 		return result;
 	}
-	/* Whatever the result, and all that the caller has room for, as the driver does. */
+	/* Whatever the result, as many bytes as the caller has room for, as the driver does. */
 	return c->kfd->ops.write(c->kfd->ops.data, c->caller.pid, arg, c->arg.bytes, c->size) < 0
 		       ? -EFAULT
 		       : result;
 }
 
-/* A file serves the process that opened it, and no other. */
+/* A file works only in the process that opened it. */
 static struct kfd_process *owner(const struct rbt_kfd_open *open, struct rbt_kfd_task caller)
 {
 	if (caller.pid != open->pid) {

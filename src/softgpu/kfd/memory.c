@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process's address space on the GPUs: only what a runtime asks for before it makes queues. */
+/* A process's address space on the GPUs: only the calls that a runtime makes before it creates
+ * queues. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ int64_t kfd_acquire_vm(struct kfd_call *c)
 	const struct kfd_acquire_vm *a = &c->arg.acquire_vm;
 	int gpu = kfd_gpu_by_id(c->kfd, a->gpu_id);
 
-	/* Also when there is no such file. Which render node it is does not matter (assumed). */
+	/* Also if there is no such file. Which render node it is does not matter (assumed). */
 	if (gpu < 0) {
 		return -EINVAL;
 	}
@@ -55,7 +56,8 @@ int64_t kfd_alloc_memory(struct kfd_call *c)
 	}
 	m->gpu = (uint32_t)gpu;
 	m->bytes = a->flags & KFD_ALLOC_VRAM ? a->size : 0;
-	/* The GPU's id above, a number of the process below: as the driver does. */
+	/* The GPU's id in the high half, a number of the process in the low half, as in the
+	 * driver. */
 	m->handle = (uint64_t)a->gpu_id << 32 | ++c->process->next_memory;
 	m->next = c->process->memory;
 	c->process->memory = m;
@@ -90,17 +92,17 @@ static bool has_memory(const struct kfd_process *p, uint64_t handle)
 	return m != NULL;
 }
 
-/* Mapped or not is the same to everything here: both calls only check what they are given. */
+/* Nothing here depends on mappings: both calls only check their arguments. */
 int64_t kfd_map_memory(struct kfd_call *c)
 {
 	struct kfd_map_memory *a = &c->arg.map;
-	uint32_t ids[RBT_KFD_MAX_GPUS + 1]; /* the CPU's node is a device too */
+	uint32_t ids[RBT_KFD_MAX_GPUS + 1]; /* the CPU's node is a device, too */
 	uint32_t n = a->n_ids;
 
 	if (n == 0 || a->n_done > n) {
 		return -EINVAL;
 	}
-	/* What is beyond that names no GPU, but is read. */
+	/* Ids beyond that name no GPU, but are read. */
 	for (uint32_t i = 0; i < n && i < sizeof(ids) / sizeof(ids[0]); i++) {
 		if (c->kfd->ops.read(c->kfd->ops.data, c->caller.pid,
 			    a->ids_ptr + i * sizeof(ids[0]), &ids[i], sizeof(ids[0])) < 0) {
@@ -131,7 +133,7 @@ int64_t kfd_available_memory(struct kfd_call *c)
 	return 0;
 }
 
-/* Once any room was allocated for, as far as memory went. */
+/* Older kernels allocated any room, as far as there was memory. */
 static int64_t check_room(const struct rbt_kfd *kfd, uint32_t room)
 {
 	if (kfd->config.minor >= KFD_MINOR_DEBUGGER && !kfd->config.lenient) {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the KFD model: processes and queues, and what its files share. */
+/* Internals of the KFD model: processes, queues, and declarations that its files share. */
 #ifndef RBT_SOFTGPU_KFD_MODEL_H
 #define RBT_SOFTGPU_KFD_MODEL_H
 
 #include "backend/amd/kfd_abi.h"
 #include "softgpu/kfd/kfd.h"
 
-/* What stands in the save area of a queue that was taken off in the middle of a packet. */
+/* The contents of a queue's save area if it was taken off in the middle of a packet. */
 #define KFD_SAVED_MAGIC 0x56535752u
 struct kfd_saved_wave {
 	uint32_t magic, queue_id;
-	uint64_t packet; /* where the read pointer stood */
-	uint64_t ran_ns; /* of the packet's time */
-	uint64_t serial; /* of this save */
+	uint64_t packet; /* position of the read pointer */
+	uint64_t ran_ns; /* the part of the packet's time that has passed */
+	uint64_t serial; /* number of this save */
 };
-#define KFD_SAVED_AT 64u /* behind the header */
+#define KFD_SAVED_AT 64u /* offset, behind the header */
 
 struct kfd_process;
 
@@ -25,10 +25,10 @@ struct kfd_queue {
 	uint64_t ring, wptr_at, rptr_at, save_at;
 	uint64_t exceptions;
 	bool suspended, being_destroyed;
-	/* Of the packet under way. */
+	/* The packet under way. */
 	bool in_packet, saved;
 	uint64_t ran_ns, serial;
-	bool had_work; /* when last looked at */
+	bool had_work; /* at the last check */
 	uint64_t completed, restored, restarted, n_suspends;
 	/* The pointers as the GPU knows them, and the doorbell that last made it read them. */
 	uint64_t wptr, rptr, bell;
@@ -69,7 +69,7 @@ struct kfd_memory {
 	uint32_t gpu;
 };
 
-/* What a program waits for, until somebody sets it. */
+/* An event that programs wait for until it is set. */
 struct kfd_event {
 	struct kfd_event *next;
 	uint32_t id, type;
@@ -77,19 +77,19 @@ struct kfd_event {
 	uint64_t age;
 };
 
-/* A thread that waits for some of them. */
+/* A thread that waits for events. */
 struct kfd_wait {
 	struct kfd_wait *next;
 	int tid;
 	uint64_t until_ns;
-	uint64_t seen; /* a bit an event that was set since it began */
+	uint64_t seen; /* one bit per event that was set since the wait began */
 };
 
 struct kfd_process {
 	struct kfd_process *next;
 	struct rbt_kfd *kfd;
 	int pid;
-	bool secondary; /* of one open, apart from the program's others; nobody finds it by pid */
+	bool secondary; /* belongs to one open file; not found by pid */
 	struct kfd_event *events;
 	struct kfd_wait *waits;
 	uint32_t n_signal_events, n_other_events;
@@ -100,13 +100,13 @@ struct kfd_process {
 	uint32_t weight; /* sum of its queues at work on the GPU in hand (share.c) */
 	bool chosen;     /* one of them has a slot */
 	struct kfd_memory *memory;
-	/* The runtime's handshake, and the one who waits in it. */
+	/* The runtime's handshake, and the thread that waits in it. */
 	struct kfd_runtime_info runtime;
 	uint32_t runtime_answers;
 	int waiting_tid;
 	/* While it is debugged. */
-	bool debugged, active; /* active: the GPUs were told */
-	int debugger;          /* pid; 0 when it is the process itself */
+	bool debugged, active; /* active: the GPUs know */
+	int debugger;          /* pid; 0: the process itself */
 	int event_file;        /* -1 */
 	uint64_t enabled_mask, exceptions;
 	uint32_t launch_mode, flags;
@@ -116,7 +116,7 @@ struct rbt_kfd_open {
 	struct rbt_kfd_open *next;
 	struct rbt_kfd *kfd;
 	int pid;
-	struct kfd_process *secondary; /* NULL: it is the program's one */
+	struct kfd_process *secondary; /* NULL: the program's main process */
 };
 
 struct kfd_counters {
@@ -135,17 +135,17 @@ struct rbt_kfd {
 	struct kfd_gpu gpus[RBT_KFD_MAX_GPUS];
 };
 
-/* One call on its way: the argument is our copy, zero where the caller's was shorter. */
+/* A call under way: the argument is our copy, zero beyond the caller's size. */
 struct kfd_call {
 	struct rbt_kfd *kfd;
 	struct rbt_kfd_open *open;
-	struct kfd_process *process; /* whose file it is */
+	struct kfd_process *process; /* the process of the file */
 	struct rbt_kfd_task caller;
 	uint32_t nr, size; /* size: of the caller's argument */
 	bool fail_queues;  /* by an injected fault */
 	uint64_t took_ns;  /* how long the GPU takes */
 	union {
-		/* First, and the largest that a request can name: an initialiser clears it all. */
+		/* First, and as large as a request can name: an initialiser clears all of it. */
 		uint8_t bytes[_IOC_SIZEMASK + 1];
 		struct kfd_version version;
 		struct kfd_create_queue create;
@@ -169,11 +169,11 @@ struct kfd_call {
 		struct kfd_wave_state wave_state;
 		struct kfd_svm svm;
 		struct kfd_profiler profiler;
-		uint32_t words[16]; /* of what is only looked at */
+		uint32_t words[16]; /* for calls that are only checked */
 	} arg;
 };
 
-/* kfd_process.c */
+/* process.c */
 struct kfd_process *kfd_make_secondary(struct rbt_kfd_open *open); /* NULL: memory */
 struct kfd_process *kfd_find_process(struct rbt_kfd *kfd, int pid);
 struct kfd_process *kfd_get_process(
@@ -184,7 +184,7 @@ void kfd_fill_aperture(const struct rbt_kfd *kfd, uint32_t gpu, struct kfd_apert
 
 uint64_t kfd_now_ns(const struct rbt_kfd *kfd);
 
-/* kfd_queue.c. Handlers return what the ioctl does. */
+/* queue.c. Handlers return the ioctl's result. */
 int64_t kfd_create_queue(struct kfd_call *c);
 int64_t kfd_destroy_queue(struct kfd_call *c);
 int64_t kfd_update_queue(struct kfd_call *c);
@@ -194,7 +194,7 @@ bool kfd_queue_may_run(const struct kfd_process *p, const struct kfd_queue *q);
 bool kfd_is_compute(const struct kfd_queue *q);
 struct kfd_queue *kfd_find_queue(struct kfd_process *p, uint32_t id);
 
-/* kfd_events.c */
+/* events.c */
 int64_t kfd_create_event(struct kfd_call *c);
 int64_t kfd_destroy_event(struct kfd_call *c);
 int64_t kfd_set_event(struct kfd_call *c);
@@ -202,7 +202,7 @@ int64_t kfd_reset_event(struct kfd_call *c);
 int64_t kfd_wait_events(struct kfd_call *c);
 void kfd_free_events(struct kfd_process *p);
 
-/* kfd_calls.c */
+/* calls.c */
 int64_t kfd_set_policy(struct kfd_call *c);
 int64_t kfd_refused(struct kfd_call *c);
 int64_t kfd_set_scratch(struct kfd_call *c);
@@ -221,7 +221,7 @@ int64_t kfd_create_process(struct kfd_call *c);
 int64_t kfd_profiler(struct kfd_call *c);
 int64_t kfd_not_modelled(struct kfd_call *c);
 
-/* kfd_memory.c */
+/* memory.c */
 int64_t kfd_map_memory(struct kfd_call *c);
 int64_t kfd_available_memory(struct kfd_call *c);
 int64_t kfd_acquire_vm(struct kfd_call *c);
@@ -230,13 +230,13 @@ int64_t kfd_free_memory(struct kfd_call *c);
 int64_t kfd_apertures(struct kfd_call *c);
 int64_t kfd_apertures_old(struct kfd_call *c);
 
-/* kfd_debug.c */
+/* debug.c */
 int64_t kfd_runtime_enable(struct kfd_call *c);
 int64_t kfd_dbg_trap(struct kfd_call *c);
 void kfd_raise(struct kfd_process *p, uint64_t mask, uint32_t gpu, struct kfd_queue *q);
 void kfd_end_debugging(struct kfd_process *target);
 
-/* kfd_suspend.c */
+/* suspend.c */
 int64_t kfd_suspend_queues(struct kfd_call *c, struct kfd_process *target);
 int64_t kfd_resume_queues(struct kfd_call *c, struct kfd_process *target);
 void kfd_resume_all(struct kfd_process *target);

@@ -79,7 +79,7 @@ bool kfd_options_fit(const struct rbt_kfd_config *asked, const struct rbt_kfd_co
 	};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-		/* Without AMD GPUs the rest means nothing. */
+		/* Without AMD GPUs the other options have no effect. */
 		bool matters =
 			given[pairs[i].option - KFD_OPT_GPUS] &&
 			(pairs[i].option == KFD_OPT_GPUS || asked->n_gpus > 0 || asked->no_gpu);

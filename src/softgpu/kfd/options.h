@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The AMD side's options, of `exec` and of `fault`. */
+/* The AMD options of `exec` and `fault`. */
 #ifndef RBT_SOFTGPU_KFD_OPTIONS_H
 #define RBT_SOFTGPU_KFD_OPTIONS_H
 
@@ -9,7 +9,7 @@
 #include "softgpu/kfd/kfd.h"
 
 enum {
-	KFD_OPT_GPUS = 0x4b00, /* out of the way of the other options */
+	KFD_OPT_GPUS = 0x4b00, /* distinct from the other options */
 	KFD_OPT_NO_GPU,
 	KFD_OPT_LENIENT,
 	KFD_OPT_MINOR,
@@ -52,7 +52,7 @@ enum {
 /* Takes one of those. 0, or -EINVAL after a message. */
 int kfd_take_option(struct rbt_kfd_config *config, int option, const char *value);
 
-/* Whether a running server's configuration has what was given in options taken above. */
+/* Whether a running server's configuration agrees with the options that were given. */
 bool kfd_options_fit(const struct rbt_kfd_config *asked, const struct rbt_kfd_config *have);
 
 /* `fault`: the operation of DBG_TRAP by its name or number. 0 or -EINVAL. */

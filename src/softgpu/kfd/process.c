@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes and their opens: who is known to KFD, from the first open to the end of the process. */
+/* Processes and their open files: KFD knows a process from its first open to its end. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "softgpu/kfd/model.h"
 
-#define FIRST_GPU_ID  28851u /* real ones look like this: a hash, never 0 */
+#define FIRST_GPU_ID  28851u /* real ids look like this: a hash, never 0 */
 #define GPU_ID_STEP   1087u
 #define MIN_MINOR     1u
 #define MAX_PACKET_US 10000000u
@@ -172,7 +172,7 @@ static void remove_process(struct kfd_process *p)
 	process_free(p);
 }
 
-/* Only what the file had for itself goes with it. */
+/* Only the file's own process goes with it. */
 void rbt_kfd_close(struct rbt_kfd_open *open)
 {
 	if (open == NULL) {
@@ -202,7 +202,7 @@ void rbt_kfd_exit(struct rbt_kfd *kfd, int pid)
 			remove_process(p);
 		}
 	}
-	/* The kernel ends the sessions of a debugger that dies, and with that resumes all. */
+	/* The kernel ends the sessions of a debugger that dies, which resumes all queues. */
 	for (struct kfd_process *p = kfd->processes; p != NULL; p = p->next) {
 		if (p->debugged && p->debugger == pid) {
 			kfd_end_debugging(p);
@@ -227,7 +227,7 @@ void rbt_kfd_destroy(struct rbt_kfd *kfd)
 	free(kfd);
 }
 
-/* Facts that a debugger or a runtime reads and that nothing here depends on (assumed). */
+/* Facts that a debugger or a runtime reads but nothing here depends on (assumed). */
 void kfd_fill_aperture(const struct rbt_kfd *kfd, uint32_t gpu, struct kfd_aperture *ret)
 {
 	*ret = (struct kfd_aperture){

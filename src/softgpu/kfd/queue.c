@@ -30,11 +30,11 @@ static bool is_power_of_two(uint32_t v)
 	return v != 0 && (v & (v - 1)) == 0;
 }
 
-/* Brings a small ring up to the least, which the caller sees, whatever else comes of its call. */
+/* Raises a small ring size to the minimum, which the caller sees whatever the result is. */
 static int64_t check_shape(const struct kfd_call *c, uint64_t ring, uint32_t *ring_size,
 	uint32_t percentage, uint32_t priority)
 {
-	/* Its other bytes mean something since the debugger came, or soon after. */
+	/* The other bytes have a meaning since the debugger interface, or soon after. */
 	uint32_t mask = c->kfd->config.minor >= KFD_MINOR_DEBUGGER ? PERCENTAGE_MASK : UINT32_MAX;
 
 	if ((percentage & mask) > KFD_MAX_PERCENTAGE || priority > KFD_MAX_PRIORITY) {
@@ -124,7 +124,7 @@ int64_t kfd_create_queue(struct kfd_call *c)
 		.save_at = a->ctx_save_restore_address,
 		.save_size = a->ctx_save_restore_size,
 		.sdma_engine = a->sdma_engine_id,
-		/* Whether anybody debugs or not: a debugger that comes later finds it new. */
+		/* In any case: a debugger that comes later finds it new. */
 		.exceptions = KFD_EC_QUEUE_NEW,
 	};
 	c->process->queues[id] = q;
@@ -161,7 +161,8 @@ int64_t kfd_destroy_queue(struct kfd_call *c)
 	if (q == NULL) {
 		return -EINVAL;
 	}
-	/* From here on it cannot be suspended again; and while it is, its memory must stay. */
+	/* From here on it cannot be suspended again; while it is suspended, its memory must
+	 * stay. */
 	q->being_destroyed = true;
 	if (c->process->debugged && q->suspended) {
 		return RBT_KFD_WAIT;

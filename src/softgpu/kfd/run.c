@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues at work: the GPU learns of packets, works on them for its share of the time (share.c), and
+ * Runs queues: the GPU learns of packets, works on them for its share of the time (share.c), and
  * moves the read pointer over them.
  *
  * A doorbell starts work. A program writes its write pointer, and then the queue's doorbell, which
@@ -9,9 +9,9 @@
  * tick late. The GPU reads the pointers when the doorbell has changed, and when the queue enters
  * the run list: a doorbell that was written while the queue was off is not lost.
  *
- * A queue that is taken off in the middle of a packet is saved to its own save area and nowhere
- * else. A program that spoils this area loses the packet's progress, and the count of restarts
- * shows it.
+ * If a queue is taken off in the middle of a packet, the state is saved to the queue's own save
+ * area and nowhere else. A program that destroys it loses the packet's progress, and the count of
+ * restarts shows it.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,8 +22,8 @@
 
 #define PM4_STEP  16u /* dwords */
 #define SDMA_STEP 64u /* bytes */
-/* Many queues are looked at less often: no more than so many looks a millisecond. */
-#define LOOKS_PER_MS 64u
+/* Many queues are checked less often: at most this many checks per millisecond. */
+#define CHECKS_PER_MS 64u
 /* More than any tick is long, and little enough to be multiplied. */
 #define MAX_TODO_NS (1000 * RBT_NS_PER_S)
 
@@ -58,7 +58,7 @@ static void write_save_area(struct kfd_process *p, struct kfd_queue *q)
 	};
 
 	(void)reach(p, q->rptr_at, &wave.packet, sizeof(wave.packet));
-	/* The driver keeps what the runtime put into the rest of the header. */
+	/* The driver keeps what the runtime has put into the rest of the header. */
 	(void)put(p, q->save_at, &header, offsetof(struct kfd_save_area_header, debug_offset));
 	if (q->in_packet && put(p, q->save_at + KFD_SAVED_AT, &wave, sizeof(wave)) == 0) {
 		q->saved = true;
@@ -110,12 +110,12 @@ static uint64_t step_of(const struct kfd_queue *q)
 	return q->type == KFD_QUEUE_COMPUTE_AQL ? 1 : kfd_is_compute(q) ? PM4_STEP : SDMA_STEP;
 }
 
-/* What stands in the ring, in the pointers' own unit; 0 also when they make no sense. */
+/* The work in the ring, in the pointers' unit; 0 also if the pointers make no sense. */
 static uint64_t pending_in(const struct kfd_queue *q, uint64_t wptr, uint64_t rptr)
 {
 	uint64_t pending = wptr - rptr;
 
-	/* Packets of 64 bytes, dwords or bytes: never more than bytes. */
+	/* The unit is packets of 64 bytes, dwords or bytes: never more than bytes. */
 	return pending <= q->ring_size ? pending : 0;
 }
 
@@ -156,7 +156,7 @@ static void look_at(struct kfd_queue *q)
 	}
 }
 
-/* A queue starts at this tick: nobody knows when between two ticks its doorbell was written. */
+/* Work starts at a tick, because the time of the doorbell between two ticks is unknown. */
 static void start(struct kfd_queue *q)
 {
 	if (q->had_work && !q->in_packet && !is_halted(q)) {
@@ -263,7 +263,7 @@ uint64_t rbt_kfd_run(struct rbt_kfd *kfd, uint64_t now_ns)
 		return UINT64_MAX;
 	}
 	uint64_t tick_ns = (tally.busy ? KFD_HW_BUSY_TICK_US : KFD_HW_IDLE_TICK_US) * RBT_NS_PER_US,
-		 least_ns = tally.n * RBT_NS_PER_MS / LOOKS_PER_MS;
+		 least_ns = tally.n * RBT_NS_PER_MS / CHECKS_PER_MS;
 	return now_ns + (tick_ns > least_ns ? tick_ns : least_ns);
 }
 

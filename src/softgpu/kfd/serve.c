@@ -19,7 +19,7 @@
 #include "util/time.h"
 
 #define OCCUPANCY_NS (100 * RBT_NS_PER_MS)
-#define LOOK_NS      (100 * RBT_NS_PER_MS) /* for processes that have exec'ed */
+#define CHECK_NS     (100 * RBT_NS_PER_MS) /* for processes that have called exec */
 
 struct process {
 	struct process *next;
@@ -33,12 +33,12 @@ struct kfd_serve {
 	struct kfd_sysfs *sysfs;
 	struct process *processes;
 	int ended; /* epoll: pidfds */
-	/* The call that is made: whose, and its argument. */
+	/* The current call: its process, and its argument. */
 	int caller;
 	uint64_t arg;
 	uint32_t blocked;
 	bool changed;
-	uint64_t next_ns, occupancy_ns, looked_ns;
+	uint64_t next_ns, occupancy_ns, checked_ns;
 };
 
 static struct process *find(const struct kfd_serve *k, int pid)
@@ -89,8 +89,8 @@ static uint64_t read_doorbell(void *data, int pid, uint32_t gpu, uint32_t queue)
 
 static void remove_process(struct kfd_serve *k, int pid);
 
-/* Of an address space that has gone, by exec, there is nothing to read; of one that is there, the
- * first page cannot be read. */
+/* Memory of an address space that has ended, by exec, reads as empty. In one that exists, the first
+ * page cannot be read. */
 static bool space_has_gone(const struct process *p)
 {
 	char byte;
@@ -98,7 +98,7 @@ static bool space_has_gone(const struct process *p)
 	return p->mem >= 0 && pread(p->mem, &byte, 1, 0) == 0;
 }
 
-/* A process may end for KFD and live on. Its death is seen by its pidfd. */
+/* A process may end for KFD and live on. Its death is reported by its pidfd. */
 static void bury_space(struct kfd_serve *k, struct process *p)
 {
 	int pid = p->pid;
@@ -110,7 +110,7 @@ static void bury_space(struct kfd_serve *k, struct process *p)
 	}
 }
 
-/* A number after a name in /proc/TID/status, which every user may read; -1. */
+/* The number after a name in /proc/TID/status, which every user may read; -1. */
 static int status_number(const char *status, const char *name)
 {
 	const char *at = strstr(status, name);
@@ -124,7 +124,7 @@ static int find_tracer(void *data, int pid, struct rbt_kfd_task *ret)
 	struct process *p = find(k, pid);
 	char path[64], status[4096];
 
-	/* The caller's own is what the model works on just now. */
+	/* The model is working on the caller's own process. */
 	if (p != NULL && pid != k->caller) {
 		bury_space(k, p);
 	}
@@ -142,7 +142,8 @@ static int find_tracer(void *data, int pid, struct rbt_kfd_task *ret)
 	return 0;
 }
 
-/* Whether the caller may write to its fd: we may perhaps more than it does, and open it anew. */
+/* Whether the caller may write to its fd: we may have more rights than the caller, and open it
+ * again. */
 static bool is_writable(int tid, int fd)
 {
 	char path[64], text[1024];
@@ -157,9 +158,9 @@ static bool is_writable(int tid, int fd)
 }
 
 /*
- * Opened anew by way of /proc, which works for pipes. The kernel takes any file, and then cannot
- * write to some (an eventfd wants eight bytes): those get no events here either; nor do sockets and
- * regular files, which the kernel could write to.
+ * Opened again by way of /proc, which works for pipes. The kernel accepts any file, but cannot
+ * write to some (an eventfd needs eight bytes): those get no events here either. Nor do sockets and
+ * regular files, to which the kernel could write.
  */
 static int get_file(void *data, struct rbt_kfd_task caller, int fd)
 {
@@ -172,7 +173,7 @@ static int get_file(void *data, struct rbt_kfd_task caller, int fd)
 		return -EBADF;
 	}
 	int file = is_writable(caller.tid, fd) ? open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-	/* Looked at once it is ours: a link's target may have changed before. */
+	/* Checked after it is open: the link's target may have changed before. */
 	if (file >= 0 && (fstat(file, &st) < 0 || !S_ISFIFO(st.st_mode))) {
 		rbt_close(&file);
 	}
@@ -356,7 +357,7 @@ bool kfd_serve_take_change(struct kfd_serve *k)
 void kfd_serve_touch(struct kfd_serve *k)
 {
 	k->changed = true;
-	/* New work is not announced: a clock that stands must be set going again. */
+	/* New work is not announced: a stopped clock must be started again. */
 	k->next_ns = k->next_ns == UINT64_MAX ? 0 : k->next_ns;
 }
 
@@ -377,7 +378,7 @@ static void bury(struct kfd_serve *k)
 
 	while ((n = epoll_wait(k->ended, events, 16, 0)) > 0) {
 		for (int i = 0; i < n; i++) {
-			/* Closes the pidfd: what is readable here is never the same twice. */
+			/* Closes the pidfd, so that no event comes twice. */
 			rbt_kfd_exit(k->model, (int)events[i].data.u32);
 			remove_process(k, (int)events[i].data.u32);
 		}
@@ -423,8 +424,8 @@ uint64_t kfd_serve_run(struct kfd_serve *k, uint64_t now_ns)
 		return UINT64_MAX;
 	}
 	bury(k);
-	if (now_ns - k->looked_ns >= LOOK_NS) {
-		k->looked_ns = now_ns;
+	if (now_ns - k->checked_ns >= CHECK_NS) {
+		k->checked_ns = now_ns;
 		bury_spaces(k);
 	}
 	if (now_ns >= k->next_ns) {
@@ -434,11 +435,11 @@ uint64_t kfd_serve_run(struct kfd_serve *k, uint64_t now_ns)
 			tell_occupancy(k);
 		}
 	}
-	/* Of those who wait for events. */
+	/* The deadline of calls that wait for events. */
 	uint64_t due_ns = rbt_kfd_next_wait_ns(k->model);
 	k->changed = k->changed || now_ns >= due_ns;
-	if (k->processes != NULL && k->looked_ns + LOOK_NS < due_ns) {
-		due_ns = k->looked_ns + LOOK_NS;
+	if (k->processes != NULL && k->checked_ns + CHECK_NS < due_ns) {
+		due_ns = k->checked_ns + CHECK_NS;
 	}
 	return k->next_ns < due_ns ? k->next_ns : due_ns;
 }
@@ -486,7 +487,7 @@ int kfd_serve_open(struct kfd_serve *k, const char *path, int flags, int pid, in
 	int fd = nodes_open_kfd(k->server->nodes, k->model, pid);
 	p = find(k, pid);
 	if (fd >= 0 && p != NULL && mem >= 0) {
-		/* The newest: after exec the one before is another address space's. */
+		/* The newest: after exec the earlier one belongs to another address space. */
 		rbt_close(&p->mem);
 		p->mem = fcntl(mem, F_DUPFD_CLOEXEC, 0);
 	}

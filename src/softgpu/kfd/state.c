@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the model holds, for people and for tests. */
+/* The model's state, for people and for tests. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -60,8 +60,8 @@ uint64_t rbt_kfd_oopses(const struct rbt_kfd *kfd)
 	return kfd->counters.oopses;
 }
 
-/* "client" and "handle" come first, and the states are called as those of the other dialect: one
- * reader serves both. A suspend with a grace period lets what runs go on for a while. */
+/* "client" and "handle" come first, and the states have the same names as RM's, so that one reader
+ * serves both. A suspend with a grace period lets running work go on for a while. */
 static int json_queue(const struct rbt_kfd_queue_info *q, void *data)
 {
 	struct rbt_json *j = data;

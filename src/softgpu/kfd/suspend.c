@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SUSPEND_QUEUES and RESUME_QUEUES: how many obeyed is the result, why others did not is in the
- * ids. */
+/* SUSPEND_QUEUES and RESUME_QUEUES: the result is how many obeyed; the ids tell why others did
+ * not. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ static int read_ids(struct kfd_call *c, uint64_t addr, uint32_t n, struct ids *r
 	return 0;
 }
 
-/* The first that names the queue; a second one stays invalid. */
+/* The first id of the queue; a second one stays invalid. */
 static uint32_t *find_id(struct ids *ids, uint32_t queue)
 {
 	for (uint32_t i = 0; i < ids->n; i++) {
@@ -48,7 +48,7 @@ static uint32_t *find_id(struct ids *ids, uint32_t queue)
 	return NULL;
 }
 
-/* And frees them. */
+/* Writes the ids back and frees them. */
 static void write_ids(struct kfd_call *c, struct ids *ids)
 {
 	(void)c->kfd->ops.write(
@@ -86,7 +86,7 @@ int64_t kfd_suspend_queues(struct kfd_call *c, struct kfd_process *target)
 
 	if (c->arg.dbg.suspend.queue_array_ptr == 0) {
 		if (n > 0) {
-			/* 6.12.43 writes through the null pointer; later ones refuse. */
+			/* 6.12.43 writes through the null pointer; later kernels refuse. */
 			c->kfd->counters.oopses++;
 			kfd_log(c->kfd,
 				"pid %d: SUSPEND_QUEUES of %u queues without an array: "

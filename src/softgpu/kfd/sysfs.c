@@ -22,7 +22,7 @@
 #define CPU_MEMORY  (64ull << 30)
 #define HEAP_SYSTEM 0
 #define HEAP_VRAM   1
-#define WAITING     "coming" /* a queue's directory before it has its name */
+#define WAITING     "coming" /* a queue's directory before it gets its name */
 
 struct kfd_sysfs {
 	char root[SESSION_MAX_PATH + 16];
@@ -30,7 +30,7 @@ struct kfd_sysfs {
 	struct rbt_kfd_config config;
 };
 
-/* The mode is what we say, whatever the umask. */
+/* The mode is as given, whatever the umask. */
 static int make_dir(int at, const char *name)
 {
 	if (mkdirat(at, name, 0755) < 0 && errno != EEXIST) {
@@ -45,7 +45,8 @@ static int make_dir(int at, const char *name)
 	return fd;
 }
 
-/* Written beside and renamed: a reader finds the old text or the new one, never half of it. */
+/* Written to another name and renamed: a reader finds the old text or the new one, never half of
+ * it. */
 static int put(int at, const char *name, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -82,7 +83,7 @@ static int make_bank(int banks, unsigned heap_type, uint64_t bytes)
 	return r;
 }
 
-/* The directories of a node: one bank of memory, and nothing in the others. */
+/* The directories of a node: one bank of memory, and the others empty. */
 static int make_parts(int node, unsigned heap_type, uint64_t bytes)
 {
 	static const char *const parts[] = {"caches", "io_links", "p2p_links", "perf"};
@@ -98,7 +99,7 @@ static int make_parts(int node, unsigned heap_type, uint64_t bytes)
 	return r;
 }
 
-/* Its lines and their order are the driver's. */
+/* Lines and order are the driver's. */
 static int make_cpu(int nodes, const struct rbt_kfd_config *config)
 {
 	int node = make_dir(nodes, "0");
@@ -140,7 +141,7 @@ static int make_gpu(int nodes, const struct rbt_kfd_config *config, uint32_t gpu
 	}
 	int r = put(node, "gpu_id", "%u\n", rbt_kfd_gpu_id(gpu));
 	r = r < 0 ? r : put(node, "name", "Rubato software GPU\n");
-	/* Firmware that is good for debugging came with the interface. */
+	/* Firmware with debugging support came with the interface. */
 	r = r < 0 ? r
 		  : put(node, "properties",
 			    "cpu_cores_count 0\nsimd_count %u\nmem_banks_count 1\ncaches_count 0\n"
@@ -193,7 +194,7 @@ struct kfd_sysfs *kfd_sysfs_create(const char *dir, const struct rbt_kfd_config 
 	s->config = *config;
 	s->proc = -1;
 	snprintf(s->root, sizeof(s->root), "%s/%s", dir, TREE);
-	session_remove(s->root); /* a server that crashed left its own */
+	session_remove(s->root); /* a crashed server has left its tree */
 	int root = make_dir(AT_FDCWD, s->root);
 	s->kfd = root < 0 ? root : make_dir(root, NAME);
 	s->proc = s->kfd < 0 ? s->kfd : make_dir(s->kfd, "proc");
@@ -218,7 +219,7 @@ void kfd_sysfs_destroy(struct kfd_sysfs *s)
 	free(s);
 }
 
-/* What follows "/sys/class/kfd", or its other name; NULL when the path is elsewhere. */
+/* The part after "/sys/class/kfd", or its other name; NULL: the path is elsewhere. */
 static const char *below(const char *path)
 {
 	static const char *const prefixes[] = {CLASS_PATH, DEVICE_PATH};
@@ -246,7 +247,7 @@ int kfd_sysfs_open(const struct kfd_sysfs *s, const char *path, int flags)
 	if (rest == NULL || s == NULL) {
 		return -ENOENT;
 	}
-	/* The supervisor has taken those out of a program's path. */
+	/* The supervisor has removed these from a program's path. */
 	if (strstr(rest, "..") != NULL) {
 		return -EINVAL;
 	}
@@ -261,7 +262,7 @@ int kfd_sysfs_open(const struct kfd_sysfs *s, const char *path, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* A directory of a process's, or -errno. */
+/* A directory of a process, or -errno. */
 static int process_dir(const struct kfd_sysfs *s, int pid, const char *below_it)
 {
 	char path[64];
@@ -315,7 +316,7 @@ void kfd_sysfs_remove_process(struct kfd_sysfs *s, int pid)
 	session_remove(path);
 }
 
-/* Made under another name first, so that nobody finds it without its files. */
+/* Made under another name first, so that readers never find it without its files. */
 void kfd_sysfs_add_queue(
 	struct kfd_sysfs *s, int pid, uint32_t id, uint32_t gpu_id, uint32_t size, uint32_t type)
 {
@@ -325,7 +326,7 @@ void kfd_sysfs_add_queue(
 
 	snprintf(name, sizeof(name), "%u", id);
 	if (dir >= 0) {
-		/* The driver's own number: AQL is a format of compute. */
+		/* The driver's own number: AQL is a format of compute queues. */
 		(void)put(dir, "gpuid", "%u", gpu_id);
 		(void)put(dir, "size", "%u", size);
 		(void)put(dir, "type", "%u",

@@ -53,7 +53,7 @@ static int parse_instruction(struct parser *p, struct insn *in, const struct tok
 	if (r < 0) {
 		return r;
 	}
-	/* Messages about what it means are about its first line, not where its ';' is. */
+	/* Messages about an instruction name its first line, not the line of its ';'. */
 	p->tok.line = in->line;
 	r = ptx_decode(p, in);
 	return r < 0 ? r : ptx_expect(p, ';', "';'");
@@ -85,7 +85,7 @@ static int parse_guarded(struct parser *p)
 	return r < 0 ? r : parse_instruction(p, &in, &name);
 }
 
-/* Prototypes are not needed: an indirect call is checked against what it calls, when it does. */
+/* Prototypes are not needed: an indirect call is checked against its callee when it happens. */
 static int skip_prototype(struct parser *p)
 {
 	int r = 0;

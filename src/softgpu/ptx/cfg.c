@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where diverged lanes meet again: immediate post-dominators, by the method of Cooper, Harvey and
- * Kennedy on the blocks of a function. Lanes that trap, or that a guarded exit takes away, meet
- * nobody: neither counts as a way to the end, or one check would keep all others apart.
+ * Finds where diverged lanes meet again: immediate post-dominators, by the method of Cooper, Harvey
+ * and Kennedy on the blocks of a function. Lanes that trap, or that a guarded exit ends, meet no
+ * other lanes. So neither counts as a way to the end: otherwise one check would keep all other
+ * lanes apart.
  */
 #include <stdlib.h>
 
@@ -195,7 +196,8 @@ static uint32_t meet(const struct graph *g, uint32_t block, uint64_t *budget)
 	return result;
 }
 
-/* False when a graph made to be slow used up its steps: then no branch gets a meeting point. */
+/* False: a graph that was made to be slow has used up its steps. Then no branch gets a meeting
+ * point. */
 static bool find_ipdoms(struct graph *g)
 {
 	uint64_t budget = 256 * ((uint64_t)g->nblocks + 64);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an instruction's name to what decodes it; modifiers that nothing asked for are refused. */
+/* Finds the decoder of an instruction by its name; modifiers that no decoder has used are
+ * refused. */
 #include "softgpu/ptx/impl.h"
 
-/* Whether the instruction has this modifier, which then counts as understood. */
+/* Whether the instruction has this modifier, which then counts as used. */
 bool ptx_has(struct insn *in, const char *mod)
 {
 	for (unsigned i = 0; i < in->nmods; i++) {
@@ -44,7 +45,7 @@ int ptx_no_form(struct parser *p, struct insn *in)
 	return ptx_fail(p, ENOTSUP, "'%s%s' is not supported", in->name, in->nmods > 0 ? form : "");
 }
 
-/* enum rbt_ptx_round, or -1 when the instruction has none. */
+/* enum rbt_ptx_round, or -1: the instruction has none. */
 int ptx_rounding(struct insn *in)
 {
 	static const char *const words[] = {

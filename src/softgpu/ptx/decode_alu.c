@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arithmetic and bits, by a table: name and qualifiers to operations by type. The shape says what
- * operands there are, the destination first: t as wide as the type, d twice that, w 32 bits,
- * p a predicate that may be negated. They go to d, a, b, c, e.
+ * Arithmetic and bits, by a table: name and qualifiers to operations by type. The shape lists the
+ * operands, the destination first: t as wide as the type, d twice that, w 32 bits, p a predicate
+ * that may be negated. They go to d, a, b, c, e.
  */
 #include "softgpu/ptx/impl.h"
 
 enum { U16, S16, U32, S32, U64, S64, HALF, F32, F64, COLUMNS };
 
-/* Modifiers that a row takes. */
+/* Modifiers that a row accepts. */
 enum { ROUND = 1, FTZ = 2, SAT = 4, CC = 8, RELU = 16, MINMAX = 32 };
 
 struct row {
@@ -244,7 +244,7 @@ static int put_operands(struct parser *p, struct insn *in, const char *shape, un
 	return r;
 }
 
-/* `ret_known` false: no instruction of the table, and nothing has been done. */
+/* `ret_known` false: the table has no such instruction, and nothing has been done. */
 int ptx_decode_alu(struct parser *p, struct insn *in, bool *ret_known)
 {
 	unsigned type = in->types[0];

@@ -5,7 +5,7 @@
 static const char *const cmp_words[] = {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu",
 	"leu", "gtu", "geu", "num", "nan", "lo", "ls", "hi", "hs", NULL};
 
-/* set is NOP where there is no such operation: it is made of setp and selp then. */
+/* set is NOP if there is no such operation: then it is made of setp and selp. */
 struct compare {
 	uint8_t type;
 	uint16_t setp, set;
@@ -39,7 +39,7 @@ static const struct compare *compare_of(unsigned type)
 	return NULL;
 }
 
-/* lo, ls, hi, hs compare unsigned and are so called for lt, le, gt, ge. */
+/* lo, ls, hi, hs are unsigned comparisons and mean lt, le, gt, ge. */
 static int take_cmp(struct parser *p, struct insn *in, unsigned type)
 {
 	enum { LO = 14 };
@@ -101,7 +101,7 @@ static int decode_setp(struct parser *p, struct insn *in)
 	return r;
 }
 
-/* What set writes where the comparison holds; 0 where the types do not go together. */
+/* The value that set writes if the comparison holds; 0: the types do not fit together. */
 static uint32_t set_word(unsigned type, unsigned stype)
 {
 	switch (type) {
@@ -169,7 +169,7 @@ static int emit_setp(struct parser *p, struct insn *in, unsigned op, uint16_t re
 	return r < 0 ? r : ptx_emit(p, &setp);
 }
 
-/* setp, then the selection; only the last step, which writes what others see, needs the guard. */
+/* setp, then the selection; only the last step, which writes a visible result, needs the guard. */
 static int set_by_setp(struct parser *p, struct insn *in, unsigned op)
 {
 	uint32_t word = set_word(in->types[0], in->types[1]);

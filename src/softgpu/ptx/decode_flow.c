@@ -61,7 +61,7 @@ static int check_signature(
 			      f->name);
 }
 
-/* Takes a call into the function; args are freed with it also when a later step fails. */
+/* Adds a call to the function, which frees args also if a later step fails. */
 static int add_call(struct parser *p, struct insn *in, const struct operand *rets,
 	const struct operand *args, uint32_t function)
 {

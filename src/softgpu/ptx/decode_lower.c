@@ -5,7 +5,7 @@
  */
 #include "softgpu/ptx/impl.h"
 
-/* An operation on what is in registers of ours, or is still an operand. */
+/* An operation on registers of ours, or on operands of the instruction. */
 struct step {
 	struct insn insn;
 	unsigned type;

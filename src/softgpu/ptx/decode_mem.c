@@ -24,7 +24,7 @@ static void take_hints(struct insn *in)
 	}
 }
 
-/* SPACE_PARAM here is .param, whichever it will be. */
+/* SPACE_PARAM means .param here, before it is known which one. */
 static void take_space(struct insn *in)
 {
 	static const char *const words[] = {"global", "const", "shared", "shared::cta", "local",
@@ -123,7 +123,7 @@ int ptx_address(struct parser *p, struct insn *in, const struct operand *o, uint
 	return 0;
 }
 
-/* Elements of a vector and of nothing else: {a, b}; one register without .v2 or .v4. */
+/* Elements of a vector only: {a, b}; one register without .v2 or .v4. */
 static int vector_of(struct parser *p, struct insn *in, const struct operand *o,
 	const struct operand **ret_elements)
 {
@@ -181,7 +181,8 @@ static int store_sources(struct parser *p, struct insn *in, const struct operand
 
 	for (unsigned i = 0; r == 0 && i < in->out.mod; i++) {
 		r = ptx_src_any(p, in, &in->out.d[i], &elements[i], in->out.type, &width);
-		/* Widths under 64 share a file: a constant beside a wider register is no matter. */
+		/* Widths below 64 share a register file, so a constant beside a wider register does
+		 * no harm. */
 		if (r == 0 && i > 0 && (width == 64) != (in->out.sbits == 64)) {
 			return ptx_fail(p, EINVAL, "'st' of registers of different widths");
 		}

@@ -10,7 +10,7 @@ static int mov_pred(struct parser *p, struct insn *in)
 	return r < 0 ? r : ptx_pred(p, in, &in->out.a, &in->ops[1], RBT_PTX_NEG_A);
 }
 
-/* The type of one of `count` parts of `bits`; 0 when there is none. */
+/* The type of one of `count` parts of `bits`; 0: there is none. */
 static unsigned part_type(unsigned bits, unsigned count)
 {
 	switch (count == 2 || count == 4 ? bits / count : 0) {
@@ -117,7 +117,8 @@ static bool is_convertible(unsigned type)
 	       (ptx_is_float(type) && type != RBT_PTX_F16X2 && type != RBT_PTX_BF16X2);
 }
 
-/* Integers need no rounding, and to become one, or to lose precision, must say which. */
+/* Conversions between integers take no rounding. Conversions to an integer, or with a loss of
+ * precision, must name one. */
 static int cvt_rounding(struct parser *p, struct insn *in, bool from_float, bool to_float)
 {
 	int round = ptx_rounding(in);

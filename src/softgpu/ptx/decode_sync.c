@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lanes, warps and blocks do together. */
+/* Operations of lanes, warps and blocks together. */
 #include "softgpu/ptx/impl.h"
 
 static int warp_sync(struct parser *p, struct insn *in)
@@ -10,7 +10,7 @@ static int warp_sync(struct parser *p, struct insn *in)
 	return r < 0 ? r : ptx_src(p, in, &in->out.a, &in->ops[0], RBT_PTX_B32);
 }
 
-/* The barrier's number and, if there is one more operand, its count of threads. */
+/* The barrier's number and, if there is another operand, its count of threads. */
 static int bar_operands(struct parser *p, struct insn *in, const struct operand *o, unsigned count)
 {
 	int r = ptx_src(p, in, &in->out.a, &o[0], RBT_PTX_B32);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoded PTX, to be read: r is a 32-bit slot, q a 64-bit one, p a predicate, # a constant. */
+/* Prints decoded PTX: r is a 32-bit slot, q a 64-bit one, p a predicate, # a constant. */
 #include "softgpu/ptx/impl.h"
 
 const char *rbt_ptx_op_name(unsigned op)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands to the fields of an instruction, and instructions to the function. */
+/* Puts operands into the fields of an instruction, and instructions into the function. */
 #include <stdlib.h>
 
 #include "softgpu/ptx/impl.h"
@@ -35,7 +35,8 @@ static bool const_equal(const struct rbt_ptx_const *a, const struct rbt_ptx_cons
 	return a->value == b->value && a->index == b->index && a->kind == b->kind;
 }
 
-/* However they were chosen to collide, a search ends here: the constant is then stored again. */
+/* A search ends after this many probes, even if constants were chosen to collide: the constant is
+ * then stored again. */
 enum { MAX_PROBES = 32 };
 
 static int pool_grow_table(struct parser *p, struct const_pool *pool)
@@ -163,7 +164,7 @@ static int read_sreg(
 	return r < 0 ? r : ptx_emit(p, &read);
 }
 
-/* The address of what a symbol names, in its state space. */
+/* The address of a symbol, in its state space. */
 static int symbol_const(struct parser *p, struct insn *in, uint16_t *field, const struct operand *o,
 	enum reg_file file)
 {
@@ -254,7 +255,7 @@ int ptx_src(
 	return r;
 }
 
-/* What is written to '_' goes to a register that nothing reads. */
+/* Results written to '_' go to a register that nothing reads. */
 static int sink_slot(struct parser *p, unsigned type, uint16_t *ret_slot)
 {
 	uint32_t *sink = &p->body.sinks[file_of(type)];
@@ -291,7 +292,7 @@ int ptx_dst_any(struct parser *p, struct insn *in, uint16_t *field, const struct
 	return 0;
 }
 
-/* Exactly that wide. */
+/* The register must be exactly that wide. */
 int ptx_dst(
 	struct parser *p, struct insn *in, uint16_t *field, const struct operand *o, unsigned bits)
 {
@@ -304,7 +305,7 @@ int ptx_dst(
 	return r;
 }
 
-/* `neg`: the flag that a '!' sets, 0 where it may not be. Constants are slot 0 or its negation. */
+/* `neg`: the flag that a '!' sets, 0 if it is not allowed. Constants are slot 0 or its negation. */
 int ptx_pred(
 	struct parser *p, struct insn *in, uint16_t *field, const struct operand *o, unsigned neg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a function: what only then is known of it. */
+/* The end of a function: properties that are known only then. */
 #include <stdlib.h>
 
 #include "softgpu/ptx/impl.h"
@@ -32,7 +32,7 @@ static bool ends(const struct rbt_ptx_inst *inst)
 	return is_end && inst->guard == RBT_PTX_PRED_TRUE && (inst->flags & RBT_PTX_NEG_GUARD) == 0;
 }
 
-/* What falls off the end returns. */
+/* Code that reaches the end returns. */
 static int emit_return(struct parser *p)
 {
 	struct rbt_ptx_function *f = ptx_function(p);

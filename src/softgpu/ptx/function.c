@@ -81,7 +81,7 @@ static int parse_params(struct parser *p, struct head *head, uint32_t *count, ui
 	return r < 0 ? r : ptx_expect(p, ')', "')'");
 }
 
-/* Results come first in the text and last in the table; there are few of them. */
+/* Results come first in the text but last in the table; there are few of them. */
 static int rotate_results(struct parser *p, struct head *head)
 {
 	uint32_t count = head->nparams + head->nrets;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the PTX front share: one parser, which reads a token at a time and hands each
+ * Shared by the files of the PTX front: one parser, which reads one token at a time and passes each
  * instruction to the decoder as soon as it is read. Functions return 0 or a negative errno; the
- * first failure has written the message (ptx_fail), so that callers only pass it on.
+ * first failure has written the message (ptx_fail), so callers only pass it on.
  */
 #ifndef RBT_SOFTGPU_PTX_IMPL_H
 #define RBT_SOFTGPU_PTX_IMPL_H
@@ -60,12 +60,12 @@ enum binding_kind {
 	BIND_PROTOTYPE,
 };
 
-/* Of a constant until the module ends: an offset in a kernel's own shared memory. */
+/* A constant until the module ends: an offset in a kernel's own shared memory. */
 enum { PTX_CONST_KERNEL_SHARED = 64 };
 
 enum reg_file { FILE_32, FILE_64, FILE_PRED };
 
-/* What a name means in one scope. */
+/* The meaning of a name in one scope. */
 struct binding {
 	struct binding *outer;      /* the same name further out */
 	struct binding *scope_next; /* others of its scope */
@@ -94,7 +94,7 @@ struct label_use {
 struct scope {
 	struct binding *bindings;
 	struct label_use *uses, **uses_end;
-	uint32_t frame_used; /* where it began, to give its .param space back */
+	uint32_t frame_used; /* its start, so that its .param space can be reused */
 };
 
 enum operand_kind {
@@ -121,7 +121,8 @@ struct operand {
 	int64_t offset;
 };
 
-/* A constant slot in a field of an instruction, whose number is known at the function's end. */
+/* A constant slot in a field of an instruction, whose number is known only at the function's
+ * end. */
 struct fixup {
 	uint32_t inst, constant;
 	uint8_t field, file;
@@ -186,7 +187,6 @@ struct parser {
 	struct rbt_ptx_module *module;
 	uint32_t function_cap, variable_cap;
 	uint64_t shared_used; /* by variables of the module */
-	bool has_address_size;
 
 	struct body body;
 	struct operand *elements; /* PTX_MAX_ELEMENTS */
@@ -263,7 +263,7 @@ int ptx_parse_offset(struct parser *p, int64_t *ret_offset);
 int ptx_parse_operand(struct parser *p, struct operand *ret_operand);
 int ptx_parse_operands(struct parser *p, struct insn *in);
 
-/* emit.c: operands to fields of in->out; what they name is checked here. */
+/* emit.c: puts operands into fields of in->out, and checks them. */
 int ptx_emit(struct parser *p, struct insn *in);
 int ptx_emit_simple(struct parser *p, const struct rbt_ptx_inst *inst);
 int ptx_body_finish(struct parser *p);

@@ -226,7 +226,7 @@ struct rbt_ptx_inst {
 };
 _Static_assert(sizeof(struct rbt_ptx_inst) == 40, "instructions are read in bulk");
 
-/* What a constant slot holds in a frame. */
+/* The contents of a constant slot in a frame. */
 enum rbt_ptx_const_kind {
 	RBT_PTX_CONST_VALUE = 0,  /* value */
 	RBT_PTX_CONST_VARIABLE,   /* address the loader gave to variables[index], + value */

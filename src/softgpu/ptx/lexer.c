@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to tokens, and the message of the first error. */
+/* Splits text into tokens, and writes the message of the first error. */
 #include <stdarg.h>
 
 #include "softgpu/ptx/impl.h"
@@ -21,7 +21,7 @@ int ptx_fail(struct parser *p, int err, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(p->error->text + used, sizeof(p->error->text) - used, format, args);
 	va_end(args);
-	/* Names come from the text; a message is one printable line. */
+	/* Names come from the text; a message must be one printable line. */
 	for (char *c = p->error->text; *c != '\0'; c++) {
 		if (*c < ' ' || *c > '~') {
 			*c = '?';

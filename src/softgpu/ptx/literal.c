@@ -64,7 +64,7 @@ static int lex_integer(struct parser *p, unsigned base, size_t pos)
 	return 0;
 }
 
-/* strtod on a copy: the text need not end, and a number has no use for more digits than this. */
+/* strtod() on a copy: the text need not end with a NUL, and more digits than this do not matter. */
 static int lex_decimal(struct parser *p, size_t end)
 {
 	char copy[64];
@@ -85,7 +85,7 @@ static int lex_decimal(struct parser *p, size_t end)
 	return 0;
 }
 
-/* The end of a decimal number with a point or an exponent; 0 when it has neither. */
+/* The end of a decimal number with a point or an exponent; 0: it has neither. */
 static size_t decimal_end(const struct parser *p)
 {
 	size_t pos = p->pos, mark;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parsed module: what is in it, and its end. */
+/* A parsed module: lookups, and its destruction. */
 #include <stdlib.h>
 
 #include "softgpu/ptx/impl.h"

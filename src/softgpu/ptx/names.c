@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names, what they mean in each scope, and the memory that lives while a text is parsed. */
+/* Names, their meaning in each scope, and the memory that lives while a text is parsed. */
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -54,7 +54,7 @@ int ptx_grow(struct parser *p, void *array, uint32_t *cap, uint32_t count, size_
 	return 0;
 }
 
-/* Keyed, so that no text can be made of names that all fall into one bucket. */
+/* Keyed, so that no text can have names that all fall into one bucket. */
 static uint64_t hash_of(struct parser *p, const char *text, uint32_t length)
 {
 	uint64_t hash = p->hash_key;
@@ -169,7 +169,7 @@ int ptx_bind(struct parser *p, uint32_t name, enum binding_kind kind, struct bin
 	return 0;
 }
 
-/* The range %r<n> that %r12 would be of, and NULL for others. */
+/* The range %r<n> that contains %r12, or NULL. */
 static struct binding *range_of(struct parser *p, uint32_t name)
 {
 	const char *text = p->names[name].text;
@@ -198,7 +198,7 @@ static struct binding *range_of(struct parser *p, uint32_t name)
 	return NULL;
 }
 
-/* What the name means here, innermost first; NULL when nothing, or when memory is out. */
+/* The meaning of the name here, innermost scope first; NULL: it has none, or there is no memory. */
 struct binding *ptx_lookup(struct parser *p, uint32_t name)
 {
 	struct binding *b = p->names[name].top, *range, *reg;
@@ -233,8 +233,8 @@ int ptx_scope_push(struct parser *p)
 	return 0;
 }
 
-/* A label may be used before it is defined, and an inner one hides an outer one: so branches find
- * theirs when the scope ends, or wait for the end of the next one. */
+/* A label may be used before it is defined, and an inner one hides an outer one. So branches are
+ * resolved when the scope ends, or wait for the end of the next outer one. */
 static int resolve_labels(struct parser *p)
 {
 	struct scope *scope = &p->scopes[p->depth], *outer = scope - 1;

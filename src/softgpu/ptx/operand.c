@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands as they are written; emit.c says what they may be. */
+/* Operands as they are written; emit.c checks what they may be. */
 #include "softgpu/ptx/impl.h"
 
 /* Any number of + n, - n, + -n, all wrapping. */
@@ -102,7 +102,8 @@ static int parse_name(struct parser *p, struct operand *o)
 		return parse_special(p, o);
 	}
 	o->kind = o->binding != NULL && o->binding->kind == BIND_REG ? OPD_REG : OPD_SYMBOL;
-	/* Slots are for registers that are used: callers of functions declare many that are not. */
+	/* Only registers that are used get slots: callers of functions declare many that are
+	 * not. */
 	if (o->kind == OPD_REG && o->binding->slot == RBT_PTX_NO_SLOT) {
 		r = ptx_new_slot(p, o->binding->type, &o->binding->slot);
 	}

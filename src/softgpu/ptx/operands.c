@@ -118,7 +118,7 @@ static void by_shape(const char *text, char *ret_files)
 	}
 }
 
-/* Those whose fields depend on more than the operation. */
+/* Instructions whose fields depend on more than the operation. */
 static void by_instruction(const struct rbt_ptx_inst *inst, char *ret_files)
 {
 	char type = width_char(rbt_ptx_type_bits(inst->type));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A module: its header, what it declares, and what can be checked only at its end. */
+/* A module: its header, its declarations, and checks that are possible only at its end. */
 #include <stdlib.h>
 
 #include "softgpu/ptx/impl.h"
@@ -23,7 +23,7 @@ static int parse_version(struct parser *p)
 	return ptx_next(p);
 }
 
-/* sm_70, debug: options that follow do not change what instructions mean. */
+/* sm_70, debug: the options that follow do not change the meaning of instructions. */
 static int parse_target(struct parser *p)
 {
 	bool more = true;
@@ -172,7 +172,7 @@ static int parse_item(struct parser *p)
 	return ptx_unexpected(p, "a directive");
 }
 
-/* Shared memory of a kernel lies behind that of the module, whose size is known only now. */
+/* A kernel's shared memory is behind that of the module, whose size is known only now. */
 static int place_shared(struct parser *p, struct rbt_ptx_function *f)
 {
 	uint64_t base = (p->shared_used + 15) & ~UINT64_C(15);

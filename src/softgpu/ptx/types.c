@@ -104,7 +104,7 @@ static const char *const sregs[RBT_PTX_SREG_COUNT] = {
 	[RBT_PTX_SREG_GLOBALTIMER] = "%globaltimer",
 };
 
-/* `dim` is "x" of %tid.x, or NULL. Negative when there is no such register. */
+/* `dim` is "x" of %tid.x, or NULL. Negative: there is no such register. */
 int ptx_sreg_of(const char *name, size_t name_length, const char *dim, size_t dim_length)
 {
 	for (int i = 0; i < RBT_PTX_SREG_COUNT; i++) {

@@ -8,7 +8,7 @@
 #define COPY_RUNLIST                                                                               \
 	8u /* of copy engine 0; kernels run on runlist 0 (GR1…GR7, under MIG only, on 1…7) */
 
-/* What both forms say. */
+/* The fields that both forms have. */
 struct request {
 	uint32_t root, parent, object, hclass;
 	uint64_t params;
@@ -63,7 +63,7 @@ static bool parent_fits(enum rm_kind kind, enum rm_kind parent)
 	}
 }
 
-/* 0: any size will do, the contents are not looked at. */
+/* 0: any size is accepted, because the contents are not read. */
 static uint32_t params_size_of(enum rm_kind kind)
 {
 	switch (kind) {
@@ -83,9 +83,9 @@ static uint32_t params_size_of(enum rm_kind kind)
 }
 
 /*
- * Copies the parameters in; without any they are all zero. A size of 0 beside a pointer means the
- * class's own size. Other sizes are refused (assumed for allocations; recorded for controls).
- * Returns 0 or -ERESTART.
+ * Copies the parameters in; missing ones are zero. A size of 0 with a pointer means the class's own
+ * size. Other sizes are refused (assumed for allocations; recorded for controls). Returns 0 or
+ * -ERESTART.
  */
 static int read_params(
 	struct rm_call *c, const struct request *q, enum rm_kind kind, uint32_t *ret_status)
@@ -120,7 +120,7 @@ enum rbt_rm_engine rm_engine_of(uint32_t type)
 		       : RBT_RM_ENGINE_OTHER;
 }
 
-/* Type 0, from programs that do not say, is taken as graphics (assumed). */
+/* Type 0, from programs that name no engine, counts as graphics (assumed). */
 static bool runlist_of(uint32_t type, uint32_t *ret)
 {
 	if (type <= NV_ENGINE_TYPE_GR_LAST) {
@@ -135,8 +135,8 @@ static bool runlist_of(uint32_t type, uint32_t *ret)
 	return true;
 }
 
-/* Checks the parameters and takes what the object needs of the device; on failure it has taken
- * nothing. */
+/* Checks the parameters and takes the device resources of the object; on failure it has taken
+ * none. */
 static uint32_t take_resources(struct rm_call *c, struct rm_object *obj, enum rm_kind kind)
 {
 	struct rbt_rm *rm = c->rm;
@@ -185,7 +185,7 @@ static uint32_t alloc_object(struct rm_call *c, struct request *q, enum rm_kind 
 	if (client == NULL) {
 		return NV_ERR_INVALID_CLIENT;
 	}
-	/* Assumed; for the object of a control it is recorded. */
+	/* Assumed; it is recorded for the object of a control. */
 	struct rm_object *parent = rm_find(c->rm, q->root, q->parent);
 	if (parent == NULL) {
 		return NV_ERR_OBJECT_NOT_FOUND;
@@ -193,8 +193,7 @@ static uint32_t alloc_object(struct rm_call *c, struct request *q, enum rm_kind 
 	if (!parent_fits(kind, parent->kind)) {
 		return NV_ERR_INVALID_OBJECT_PARENT;
 	}
-	/* Of kind OTHER until it has its resources: an object of
-	 * that kind has none to give back. */
+	/* Of kind OTHER until it has its resources, because that kind has none to release. */
 	uint32_t status =
 		rm_object_create(client, parent, q->object, q->hclass, RM_KIND_OTHER, &obj);
 	if (status != NV_OK) {
@@ -220,7 +219,7 @@ static uint32_t alloc_client(struct rm_call *c, struct request *q)
 	}
 	q->object = obj->handle;
 	if (q->params != 0) {
-		/* The parameter of a client is its handle, once more. */
+		/* The parameter of a client receives its handle as well. */
 		(void)c->env->write(c->env->data, q->params, &obj->handle, sizeof(obj->handle));
 	}
 	return NV_OK;

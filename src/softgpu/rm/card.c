@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake cards, and the calls that ask about them and about the driver. */
+/* The fake cards, and the calls about them and about the driver. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "softgpu/rm/model.h"
 
-/* What a program with a context but no memory of its own is said to use: a context is not free. */
+/* The memory use of a program with a context but without allocations: a context takes memory. */
 #define BASE_MEMORY_BYTES (256ull << 20)
 
 #define CHECK_VERSION_STRICT 0
@@ -52,7 +52,7 @@ int rm_card_info(struct rm_call *c)
 	return 0;
 }
 
-/* Made on a GPU's node: ties it to the caller's control node. */
+/* A call on a GPU's node that ties it to the caller's control node. */
 int rm_register_fd(struct rm_call *c)
 {
 	return c->env->is_control_fd(c->env->data, c->arg.register_fd.ctl_fd) ? 0 : -EINVAL;
@@ -109,7 +109,7 @@ uint32_t rm_get_name(struct rm_call *c, struct rm_object *obj)
 	return NV_OK;
 }
 
-/* Whether the process has anything on the GPU, and how much memory. */
+/* Whether the process has objects on the GPU, and how much memory. */
 static bool memory_of(struct rbt_rm *rm, int pid, uint32_t gpu, uint64_t *ret_bytes)
 {
 	uint64_t bytes = 0;

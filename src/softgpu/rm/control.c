@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RM_CONTROL: one table of what the model answers. */
+/* RM_CONTROL: the table of controls that the model answers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static uint32_t accept(struct rm_call *c, struct rm_object *obj)
 	return NV_OK;
 }
 
-/* Recorded: the control has a number, and no driver exports it. */
+/* Recorded: the control has a number, but no driver exports it. */
 static uint32_t refuse(struct rm_call *c, struct rm_object *obj)
 {
 	return NV_ERR_NOT_SUPPORTED;
@@ -39,7 +39,7 @@ static uint32_t refuse(struct rm_call *c, struct rm_object *obj)
 
 #define PARAMS(member) ((uint32_t)sizeof(((struct rm_call *)NULL)->params.member))
 
-/* Of one byte less on drivers before 575. */
+/* One byte less for drivers before 575. */
 #define SCHEDULE_SIZE NV_SCHEDULE_PARAMS_SIZE
 
 const struct rm_control_def rm_controls[RM_N_CONTROLS] = {
@@ -77,12 +77,12 @@ const struct rm_control_def rm_controls[RM_N_CONTROLS] = {
 		rm_disable_channels, "fifo_disable_channels"},
 	{NV_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, PARAMS(ctxsw), RM_KIND_SUBDEVICE, false, false,
 		accept, "gr_set_ctxsw_preemption_mode"},
-	/* Answered as on a machine without the monitoring that fills it:
-	 * its layout is not recorded. */
+	/* Answered as on a machine without the monitoring that fills it: its layout is not
+	 * recorded. */
 	{0x20802096, 0, RM_KIND_SUBDEVICE, false, false, refuse, "perf_get_util_samples"},
 };
 
-/* `said` is what the caller takes it for. */
+/* `said` is the size that the caller gives. */
 static uint32_t expected_size(
 	const struct rbt_rm *rm, const struct rm_control_def *def, uint32_t said)
 {
@@ -109,11 +109,11 @@ static int run(struct rm_call *c, const struct rm_control_def *def, struct rm_ob
 	uint32_t size = expected_size(c->rm, def, a->params_size);
 
 	*ret_status = NV_OK;
-	/* Of another class than the control's: RM finds no such method there (assumed). */
+	/* The object is of another class: RM finds no such method there (assumed). */
 	if (obj->kind != def->kind || def->fn == refuse) {
 		*ret_status = NV_ERR_NOT_SUPPORTED;
 	} else if (a->params_size != size) {
-		/* Recorded: sizes must match exactly. The status is as public sources have it. */
+		/* Recorded: sizes must match exactly. The status is from public sources. */
 		*ret_status = atoi(c->rm->config.driver_version) < 550 ? NV_ERR_INVALID_PARAM_STRUCT
 								       : NV_ERR_INVALID_ARGUMENT;
 	} else if (def->needs_nice && !c->env->may_nice(c->env->data)) {

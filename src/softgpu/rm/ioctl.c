@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's entry: takes a call apart, applies injected faults, dispatches. */
+/* The model's entry: decodes a call, applies injected faults, dispatches it. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -145,7 +145,7 @@ static void count(struct rbt_rm *rm, const struct ioctl_def *def)
 	}
 }
 
-/* The call itself, or what a fault says in its place. */
+/* Makes the call, or the fault in its place. */
 static int call_or_fail(struct rm_call *c, const struct ioctl_def *def, uint64_t *ret_delay_us)
 {
 	struct rbt_rm_fault *fault = find_fault(c);
@@ -154,7 +154,7 @@ static int call_or_fail(struct rm_call *c, const struct ioctl_def *def, uint64_t
 	if (fault != NULL && fault->error != 0) {
 		r = -(int)fault->error;
 	} else if (fault != NULL && fault->has_status) {
-		/* A call that has no status can only fail as a whole. */
+		/* A call without a status can only fail as a whole. */
 		r = def->status_at == NO_STATUS ? -EIO : 0;
 		if (r == 0) {
 			memcpy(c->arg.bytes + def->status_at, &fault->status,
@@ -174,7 +174,8 @@ static int call_or_fail(struct rm_call *c, const struct ioctl_def *def, uint64_t
 	return r;
 }
 
-/* Some callers wrap a call in a transfer: number, size and address of the real one. */
+/* Some callers wrap a call in a transfer, which has the number, size and address of the real
+ * one. */
 static int unwrap(struct rm_call *c)
 {
 	struct nv_xfer xfer;

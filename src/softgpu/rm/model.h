@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the RM model: objects, and what its files share. */
+/* Internals of the RM model: objects, and declarations that its files share. */
 #ifndef RBT_SOFTGPU_RM_MODEL_H
 #define RBT_SOFTGPU_RM_MODEL_H
 
@@ -29,9 +29,9 @@ enum rm_channel_state { RM_CHANNEL_ENABLED, RM_CHANNEL_DISABLED, RM_CHANNEL_DISA
 struct rm_tsg {
 	uint32_t runlist, id, engine_type, interleave;
 	uint64_t timeslice_us, n_preempts;
-	uint64_t n_suspends, n_resumes; /* calls that its first channel was named in */
+	uint64_t n_suspends, n_resumes; /* calls that named its first channel */
 	bool scheduled, realtime;
-	/* Quirks. drowsy: will sleep when it is enabled; wakeful: will not get drowsy any more. */
+	/* Quirks. drowsy: will sleep when it is enabled; wakeful: cannot get drowsy any more. */
 	bool drowsy, asleep, wakeful;
 	bool in_setup, is_set_up, stuck;
 };
@@ -59,7 +59,7 @@ struct rm_object {
 struct rm_client {
 	struct rm_client *next;
 	struct rbt_rm_open *open;
-	struct rm_object *root; /* carries the client's own handle */
+	struct rm_object *root; /* has the client's own handle */
 	int pid;
 	uint32_t next_object, n_objects;
 };
@@ -103,7 +103,7 @@ struct rbt_rm_open {
 	uint32_t uid;
 };
 
-/* One call on its way: the argument is our copy, written back when the handler returns 0. */
+/* A call under way: the argument is our copy, written back if the handler returns 0. */
 struct rm_call {
 	struct rbt_rm *rm;
 	struct rbt_rm_open *open;
@@ -121,7 +121,7 @@ struct rm_call {
 		struct nv_sys_params sys_params;
 		uint8_t bytes[sizeof(struct nv_card_info[NV_MAX_GPUS])];
 	} arg;
-	/* What a control or an allocation carries beside it: a copy again, used by one handler at a
+	/* Further parameters of a control or an allocation: also a copy, used by one handler at a
 	 * time. */
 	union {
 		uint8_t bytes[RM_MAX_PARAMS];
@@ -146,15 +146,16 @@ struct rm_call {
 	} params;
 };
 
-/* rm_object.c: the tree. */
+/* object.c: the tree. */
 struct rm_object *rm_find(
-	struct rbt_rm *rm, uint32_t client, uint32_t handle); /* NULL when not there */
-/* NULL unless the handle names a client of this very open; counts the line a driver would log. */
+	struct rbt_rm *rm, uint32_t client, uint32_t handle); /* NULL: not found */
+/* NULL unless the handle names a client of this open file; counts the line that a driver would
+ * log. */
 struct rm_client *rm_find_client(struct rm_call *c, uint32_t handle);
-/* An object of such a client; NULL with an RM status. */
+/* An object of such a client; or NULL with an RM status. */
 struct rm_object *rm_find_object(
 	struct rm_call *c, uint32_t client, uint32_t handle, uint32_t *ret_status);
-/* RM status. handle 0: chosen here. */
+/* Returns an RM status. handle 0: chosen here. */
 uint32_t rm_object_create(struct rm_client *client, struct rm_object *parent, uint32_t handle,
 	uint32_t hclass, enum rm_kind kind, struct rm_object **ret);
 void rm_object_destroy(struct rm_object *obj); /* with everything below it */
@@ -162,15 +163,15 @@ void rm_object_destroy(struct rm_object *obj); /* with everything below it */
 struct rm_object *rm_next_object(struct rm_object *obj);
 uint32_t rm_client_create(
 	struct rm_call *c, uint32_t handle, uint32_t hclass, struct rm_object **ret);
-/* The lowest free number is taken and its bit set; false when none is left. */
+/* Takes the lowest free number and sets its bit; false: none is left. */
 bool rm_take_id(uint64_t *bits, uint32_t *ret_id);
 enum rbt_rm_engine rm_engine_of(uint32_t engine_type);
 
-/* rm_alloc.c */
+/* alloc.c */
 int rm_alloc(struct rm_call *c);
 int rm_free(struct rm_call *c);
 
-/* rm_control.c. Handlers find a copy of the params in the call, and return an RM status. */
+/* control.c. Handlers find a copy of the params in the call, and return an RM status. */
 struct rm_control_def {
 	uint32_t cmd, size;
 	enum rm_kind kind;
@@ -181,7 +182,7 @@ struct rm_control_def {
 extern const struct rm_control_def rm_controls[RM_N_CONTROLS];
 int rm_control(struct rm_call *c);
 
-/* rm_tsg.c */
+/* tsg.c */
 uint32_t rm_tsg_schedule(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_tsg_set_timeslice(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_tsg_get_timeslice(struct rm_call *c, struct rm_object *obj);
@@ -192,18 +193,18 @@ uint32_t rm_tsg_make_realtime(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_channel_get_token(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj);
 
-/* rm_quirk.c: what a group is told of by the rest, whether or not there are quirks. */
+/* quirk.c: notifications about a group, with or without quirks. */
 void rm_quirk_scheduled(struct rm_object *tsg);
 void rm_quirk_slice_set(struct rm_call *c, struct rm_object *tsg);
 void rm_quirk_disabled(struct rm_object *tsg, bool scheduling_only);
 void rm_quirk_preempted(struct rm_object *tsg, bool is_awaited);
 void rm_quirk_enabled(struct rm_object *tsg);
-bool rm_tsg_is_looked_at(const struct rm_object *tsg);
+bool rm_tsg_can_run(const struct rm_object *tsg);
 bool rm_copies_wait(const struct rm_object *compute);
-/* How much longer the call takes that has just been made. */
+/* The additional time that the call takes. */
 uint64_t rm_quirk_delay_us(const struct rm_call *c);
 
-/* rm_card.c: facts about the fake cards. */
+/* card.c: facts about the fake cards. */
 uint32_t rm_gpu_id(uint32_t gpu);
 int rm_card_info(struct rm_call *c);
 int rm_register_fd(struct rm_call *c);
@@ -214,7 +215,7 @@ uint32_t rm_get_gpu_id(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_get_name(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_get_pid_info(struct rm_call *c, struct rm_object *obj);
 
-/* rm_ioctl.c: one line to the log about what is not known. */
+/* ioctl.c: writes one line about an unknown call to the log. */
 void rm_log(struct rm_call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -108,7 +108,7 @@ struct rm_client *rm_find_client(struct rm_call *c, uint32_t handle)
 {
 	struct rm_object *obj = rm_find(c->rm, handle, handle);
 
-	/* Recorded: a client belongs to the open file it was made through, not to a process. */
+	/* Recorded: a client belongs to the open file on which it was made, not to a process. */
 	if (obj == NULL || obj->client->open != c->open) {
 		c->rm->counters.log_lines++;
 		return NULL;
@@ -184,8 +184,8 @@ uint32_t rm_client_create(
 	struct rbt_rm *rm = c->rm;
 
 	if (handle == 0) {
-		/* n_objects is kept below the number of clients
-		 * there can be: a free one is found. */
+		/* n_objects is kept below the number of possible clients, so a free one is
+		 * found. */
 		do {
 			handle = NV_CLIENT_HANDLE_BASE + rm->next_client;
 			rm->next_client = (rm->next_client + 1) % CLIENT_NUMBERS;
@@ -295,7 +295,7 @@ struct rm_object *rm_next_object(struct rm_object *obj)
 	return obj != NULL ? obj->next_sibling : NULL;
 }
 
-/* Without recursion: a program may nest objects as deep as it likes. */
+/* Without recursion: a program may nest objects to any depth. */
 void rm_object_destroy(struct rm_object *top)
 {
 	struct rm_object *obj = top;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that only programs and the fake RM exchange; what
- * Rubato itself speaks is in rm_abi.h. */
+/* Parameters that only programs and the fake RM exchange; those that Rubato itself uses are in
+ * rm_abi.h. */
 #ifndef RBT_SOFTGPU_RM_PARAMS_H
 #define RBT_SOFTGPU_RM_PARAMS_H
 
 #include "backend/nvidia/rm_abi.h"
 
-/* The other two numbers that make a client; all behave alike here. */
+/* The two other classes that make a client; all behave alike here. */
 #define NV_CLASS_ROOT          0x0000
 #define NV_CLASS_ROOT_NON_PRIV 0x0001
 #define NV_CLASS_MEMORY_LOCAL  0x0040
@@ -20,7 +20,7 @@ struct nv_sys_params {
 	uint64_t memblock_size;
 };
 
-/* XFER_CMD: an ioctl whose argument is larger than an ioctl number can say. */
+/* XFER_CMD: an ioctl whose argument is too large for the size field of an ioctl number. */
 struct nv_xfer {
 	uint32_t cmd, size;
 	uint64_t arg; /* pointer */

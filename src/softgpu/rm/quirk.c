@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a real driver and GPU do that nobody would expect of them, on request (softgpu.md). Where it
- * happened now and then, it happens always. */
+/* Unexpected behaviour of real drivers and GPUs, on request (docs/softgpu.md). Quirks that real
+ * hardware shows sometimes happen always here. */
 #include <errno.h>
 #include <string.h>
 
@@ -73,7 +73,7 @@ void rm_quirk_scheduled(struct rm_object *tsg)
 			    rm_engine_of(tsg->tsg.engine_type) == RBT_RM_ENGINE_COMPUTE;
 }
 
-/* Set up it is by its own program: a slice that somebody else gives it says nothing. */
+/* Only the slice that its own program sets ends the group's setup. */
 void rm_quirk_slice_set(struct rm_call *c, struct rm_object *tsg)
 {
 	tsg->tsg.asleep = false;
@@ -108,12 +108,12 @@ void rm_quirk_enabled(struct rm_object *tsg)
 	tsg->tsg.drowsy = false;
 }
 
-bool rm_tsg_is_looked_at(const struct rm_object *tsg)
+bool rm_tsg_can_run(const struct rm_object *tsg)
 {
 	return tsg->tsg.scheduled && !tsg->tsg.asleep && !tsg->tsg.stuck;
 }
 
-/* Which of its copy groups a copy takes is the driver's business: one asleep is too many. */
+/* The driver chooses the copy group of a copy, so one sleeping group is enough. */
 bool rm_copies_wait(const struct rm_object *compute)
 {
 	if (!has(compute, RBT_RM_QUIRK_DROWSY)) {

@@ -88,7 +88,7 @@ int rbt_rm_get_group(struct rbt_rm *rm, uint32_t client, uint32_t tsg, const uin
 		.interleave = group->tsg.interleave,
 		.engine = rm_engine_of(group->tsg.engine_type),
 		.open_pid = group->client->open->pid,
-		.scheduled = rm_tsg_is_looked_at(group),
+		.scheduled = rm_tsg_can_run(group),
 		.copies_wait = rm_copies_wait(group),
 		.enabled = enabled,
 		.disabled_full = disabled_full,

@@ -60,15 +60,14 @@ uint32_t rm_channel_get_token(struct rm_call *c, struct rm_object *obj)
 	return NV_OK;
 }
 
-/* NULL with a status when this is not a channel that the
- * caller may touch through this subdevice. */
+/* NULL with a status: this is no channel that the caller may change through this subdevice. */
 static struct rm_object *channel_of(
 	struct rm_call *c, struct rm_object *subdevice, uint32_t i, uint32_t *ret_status)
 {
 	const struct nv_disable_channels_params *p = &c->params.disable_channels;
 	struct rm_object *obj = NULL;
 
-	/* What firmware checks of the clients is not recorded; the strict reading is assumed. */
+	/* The firmware's checks of clients are not recorded; the strict reading is assumed. */
 	*ret_status = NV_ERR_INVALID_CLIENT;
 	if (rm_find_client(c, p->client[i]) != NULL) {
 		*ret_status = NV_ERR_INVALID_CHANNEL;
@@ -80,7 +79,7 @@ static struct rm_object *channel_of(
 	return obj;
 }
 
-/* Of a group's channels, one stands for all. */
+/* One channel of a group stands for all. */
 static void count_call(const struct rm_object *channel, bool disable)
 {
 	const struct rm_object *first = channel->parent->first_child;
@@ -94,7 +93,7 @@ static void count_call(const struct rm_object *channel, bool disable)
 }
 
 /* Disables are counted: a channel runs again when as many calls have enabled it (H200, 580.159.04).
- * One call too many does no harm. */
+ * One enable too many does no harm. */
 static void set_state(struct rm_channel *channel, enum rm_channel_state state)
 {
 	if (state != RM_CHANNEL_ENABLED) {

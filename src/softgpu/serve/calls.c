@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program's call in the device server. The model runs on what it has of the program's memory;
- * when that is not enough it gives up having changed nothing, the supervisor is asked for the
- * missing bytes, and the call starts again. So the server never waits for anybody.
+ * A program's call in the device server. The model runs on the known part of the program's memory.
+ * If that is not enough, it stops without having changed anything, the supervisor is asked for the
+ * missing bytes, and the call starts again. So the server never waits.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,13 +40,13 @@ struct call {
 	struct region regions[MAX_REGIONS];
 	struct link_read missing;
 	bool parked; /* waits for another call, not for bytes */
-	/* The answer as it grows. */
+	/* The answer so far. */
 	uint32_t n_writes;
 	size_t out_size;
-	uint8_t *out; /* LINK_MAX bytes, of the call in hand; borrowed */
+	uint8_t *out; /* LINK_MAX bytes for the current call; borrowed */
 };
 
-/* What /proc says of a caller: readable for every user. */
+/* Facts about a caller from /proc, which every user may read. */
 struct caller {
 	int pid;
 	uint32_t uid;
@@ -73,13 +73,14 @@ static int find_caller(int tid, struct caller *ret)
 	return 0;
 }
 
-/* The session's own user and root may speak for anybody, as they may do anything here. */
+/* The session's own user and root may speak for any process: they may do anything here. */
 static bool is_trusted(const struct conn *c)
 {
 	return c->uid == 0 || c->uid == geteuid();
 }
 
-/* Which thread a call is of is only the supervisor's word: others' must be one of their own. */
+/* Which thread a call belongs to is only the supervisor's word: another user's supervisor may name
+ * only that user's threads. */
 static bool may_speak_for(const struct conn *c, int tid)
 {
 	struct caller caller;
@@ -232,15 +233,16 @@ static void run_kfd(struct conn *c, struct call *call, struct rbt_kfd_open *open
 	call_destroy(call);
 }
 
-/* So is which file it is on: nobody can show that they hold it, so it must be of their own. KFD's
- * files work in the process that opened them alone. */
+/* The file of the call is also the supervisor's word. A supervisor cannot prove that it holds the
+ * file, so the file must belong to its user. KFD's files work only in the process that opened
+ * them. */
 static bool may_call(const struct conn *c, const struct call *call, const struct rbt_rm_open *open)
 {
 	return may_speak_for(c, call->tid) &&
 	       (open == NULL || is_trusted(c) || rbt_rm_open_uid(open) == c->uid);
 }
 
-/* Takes ownership of the call: ends it, or asks for bytes and keeps it. */
+/* Takes ownership of the call: finishes it, or asks for bytes and keeps it. */
 static void run(struct conn *c, struct call *call)
 {
 	struct rbt_rm_env env = {
@@ -254,7 +256,7 @@ static void run(struct conn *c, struct call *call)
 	};
 	static uint8_t out[LINK_MAX];
 	uint64_t delay_us = 0;
-	/* Looked up each time: it may have gone while we waited for bytes. */
+	/* Looked up each time: the file may have been closed while the call waited for bytes. */
 	struct rbt_rm_open *open = nodes_find(call->server->nodes, call->inode);
 	int r = -EIO;
 

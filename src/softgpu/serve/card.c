@@ -4,11 +4,11 @@
 
 #include "softgpu/serve/gpus_impl.h"
 
-/* What a device does before it looks whether somebody else wants it: some 0.2 ms. */
+/* The work of a device between two checks for waiting threads: some 0.2 ms. */
 #define STEP_INSTRUCTIONS 20000
 #define SLEEP_MS          500
 
-/* The device's thread asks for its lock again and again; a mutex alone would let it always win. */
+/* The device's thread takes its lock again and again; with a mutex alone it would always win. */
 void card_lock(struct card *card)
 {
 	atomic_fetch_add(&card->wanted, 1);

@@ -42,8 +42,8 @@ void conn_send(struct conn *c, const void *msg, size_t size, int fd, uint64_t de
 	struct packet *p = malloc(sizeof(*p) + size);
 	int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 	if (p == NULL || (fd >= 0 && copy < 0)) {
-		/* A lost answer would leave a program waiting for
-		 * good; a lost connection fails it. */
+		/* A lost answer would leave a program waiting for ever; if the connection is lost,
+		 * its calls fail. */
 		free(p);
 		rbt_close(&copy);
 		c->broken = true;
@@ -57,8 +57,8 @@ void conn_send(struct conn *c, const void *msg, size_t size, int fd, uint64_t de
 	for (; *last != NULL; n++) {
 		last = &(*last)->next;
 	}
-	/* A supervisor has as many calls under way as there are threads; who does not read at all
-	 * must not fill our memory. */
+	/* A supervisor has at most as many calls under way as there are threads. A peer that does
+	 * not read must not fill our memory. */
 	c->broken = n >= MAX_QUEUED;
 	*last = p;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program's libcuda says to the session's device server beside RM's ioctls: link.h's socket
- * and framing. Every request is answered by one GPU_REPLY with the request's cookie. All that a
- * connection made goes when it ends; when the server goes, the connection ends.
+ * Messages of a program's libcuda to the session's device server beside RM's ioctls, with link.h's
+ * socket and framing. Every request is answered by one GPU_REPLY with the request's cookie. When a
+ * connection ends, everything that it made is freed; when the server ends, the connection ends.
  *
- * The socket is SOCKET_NAME in the session's directory, which readlink(SESSION_LINK) tells.
+ * The socket is SOCKET_NAME in the session's directory, which readlink(SESSION_LINK) returns.
  */
 #ifndef RBT_SOFTGPU_SERVE_GPU_LINK_H
 #define RBT_SOFTGPU_SERVE_GPU_LINK_H
@@ -13,17 +13,17 @@
 #include "softgpu/serve/link.h"
 
 enum gpu_link_type {
-	/* struct gpu_hello: answered with the arena and the bell */
+	/* struct gpu_hello: the reply brings the arena and the bell */
 	GPU_HELLO = 64,
-	/* struct gpu_context: answered with its room; value: its number */
+	/* struct gpu_context: the reply brings its room; value: its number */
 	GPU_CONTEXT,
 	GPU_CONTEXT_END, /* struct gpu_object; object: unused */
 	GPU_ALLOC,       /* struct gpu_memory; value: the address */
 	GPU_PIN,         /* struct gpu_memory, with address; answered with the memory */
 	GPU_FREE,        /* struct gpu_memory, with address */
-	/* struct gpu_module and an fd of a memfd that holds the text from its start. value: the
-	 * module's number; then uint64_t addresses of its variables, `count` of them. On failure
-	 * `text` says why, for the program's log. */
+	/* struct gpu_module and an fd of a memfd that contains the text from its start. value: the
+	 * module's number; then `count` uint64_t addresses of its variables. On failure `text` has
+	 * the reason, for the program's log. */
 	GPU_MODULE,
 	GPU_UNLOAD, /* struct gpu_object */
 	GPU_MEMORY, /* struct gpu_object; value: bytes free, memory_bytes: in all */
@@ -41,8 +41,8 @@ struct gpu_hello {
 };
 
 /*
- * Binds a context's channels to objects that the program made through RM: what is done to them
- * (slices, disabling) is done to these. They must be the calling process's own.
+ * Binds a context's channels to objects that the program made through RM, so that changes of those
+ * (slices, disabling) apply to the channels. They must belong to the calling process.
  */
 struct gpu_context {
 	struct link_header h;

@@ -31,7 +31,8 @@ struct gpus *gpus_create(struct server *s)
 	return g;
 }
 
-/* A program waits for its one answer: when that does not fit into the socket, it is not ours. */
+/* A program waits for its only answer: if that does not fit into the socket, the program is not our
+ * libcuda. */
 static void reply(
 	struct conn *c, const struct gpu_reply *answer, size_t size, const int *fds, size_t n_fds)
 {
@@ -95,7 +96,7 @@ static size_t count_contexts(const struct gpus *g, const struct conn *c)
 	return n;
 }
 
-/* The objects must be those of the process that asks: handles can be guessed. */
+/* The objects must belong to the process that asks: handles can be guessed. */
 static int bind_context(
 	struct gpus *g, struct conn *c, const struct gpu_context *m, struct bound *b)
 {
@@ -160,7 +161,7 @@ static void bound_destroy(struct bound *b)
 	free(b);
 }
 
-/* NULL unless it is this connection's. */
+/* NULL unless it belongs to this connection. */
 static struct bound **find(struct gpus *g, const struct conn *c, uint32_t id)
 {
 	for (struct bound **p = &g->contexts; *p != NULL; p = &(*p)->next) {
@@ -196,8 +197,8 @@ static void handle_memory(struct gpus *g, struct conn *c, uint32_t type, const u
 	rbt_close(&fd);
 }
 
-/* The file is the program's and may change or shrink: it is read, never mapped. It is in memory
- * (only such files know of seals), or reading it might never end. */
+/* The file is the program's and may change or shrink: it is read, never mapped. It must be in
+ * memory (only such files have seals): otherwise reading it might hang. */
 static int read_text(int fd, uint64_t size, char **ret)
 {
 	if (fd < 0 || size == 0 || size > GPU_MAX_TEXT || fcntl(fd, F_GET_SEALS) < 0) {
@@ -221,7 +222,7 @@ static int read_text(int fd, uint64_t size, char **ret)
 	return 0;
 }
 
-/* Parsing happens under the lock too: the device stands still for it, as for any other call. */
+/* Parsing happens under the lock, too: the device stops meanwhile, as for any other call. */
 static void load(struct bound *b, const struct gpu_module *m, int fd, struct gpu_reply *answer,
 	uint64_t *vas)
 {
@@ -363,7 +364,7 @@ void gpus_forget(struct gpus *g, const struct conn *c)
 	}
 }
 
-/* Its group was freed, or the file it was made on closed. */
+/* Its group was freed, or the file on which it was made was closed. */
 static void orphan(struct bound *b)
 {
 	card_lock(b->card);
@@ -387,7 +388,7 @@ static void carry_over(struct bound *b, const struct rbt_rm_group *now)
 	b->seen = *now;
 }
 
-/* In what can change; member by member, for there is padding. */
+/* Compares the fields that can change, one by one because of padding. */
 static bool is_same(const struct rbt_rm_group *a, const struct rbt_rm_group *b)
 {
 	return a->timeslice_us == b->timeslice_us && a->n_preempts == b->n_preempts &&

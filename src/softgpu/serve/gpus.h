@@ -2,8 +2,8 @@
 /*
  * The devices behind the RM model, in the device server: a thread and a lock for each GPU that
  * programs run kernels on, and the contexts of the connections that made them (gpu_link.h). A
- * context is bound to the channel group and channels that its program made through RM:
- * gpus_refresh() carries over what was done to those.
+ * context is bound to the channel group and channels that its program made through RM;
+ * gpus_refresh() applies changes of those to the device.
  */
 #ifndef RBT_SOFTGPU_SERVE_GPUS_H
 #define RBT_SOFTGPU_SERVE_GPUS_H
@@ -18,21 +18,20 @@ struct gpus;
 struct rbt_json;
 struct server;
 
-/* `s` is borrowed. NULL without memory. A device starts with its first program. */
+/* `s` is borrowed. NULL: no memory. A device starts with its first program. */
 struct gpus *gpus_create(struct server *s);
 
-/* One message of a program's; false when its type is not one of ours. `fd` (-1: none) is
- * borrowed. */
+/* Handles one message of a program; false: its type is not for us. `fd` (-1: none) is borrowed. */
 bool gpus_handle(struct gpus *g, struct conn *c, const uint8_t *msg, size_t size, int fd);
 
-/* The connection has ended: so do its contexts. */
+/* The connection has ended, and with it its contexts. */
 void gpus_forget(struct gpus *g, const struct conn *c);
 
-/* RM's objects may have changed: slices, levels, what is disabled or gone. What has been disabled
- * or preempted is off the SMs when this returns. */
+/* RM's objects may have changed: slices, levels, disabled or freed groups. When this returns,
+ * disabled or preempted groups are off the SMs. */
 void gpus_refresh(struct gpus *g);
 
-/* What the devices did, as an array "contexts" in an object that the caller has begun, or as
+/* A report of the devices, as an array "contexts" in an object that the caller has begun, or as
  * text. */
 void gpus_write_json(struct gpus *g, struct rbt_json *j);
 void gpus_write_text(struct gpus *g, FILE *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the device server: its GPUs' devices, and whose contexts run on them. */
+/* Internals of the device server: its GPUs' devices, and the contexts on them. */
 #ifndef RBT_SOFTGPU_SERVE_GPUS_IMPL_H
 #define RBT_SOFTGPU_SERVE_GPUS_IMPL_H
 
@@ -11,14 +11,14 @@
 #include "softgpu/serve/gpus.h"
 #include "softgpu/serve/server_impl.h"
 
-/* One GPU. The device is only touched under the lock. */
+/* One GPU. The device is only used under the lock. */
 struct card {
 	struct rbt_device *dev;
 	pthread_mutex_t lock;
-	atomic_uint wanted; /* who waits for the lock beside the device's thread */
+	atomic_uint wanted; /* threads that wait for the lock beside the device's own */
 };
 
-/* A context, and the RM objects that stand for it. */
+/* A context, and the RM objects that represent it. */
 struct bound {
 	struct bound *next;
 	struct card *card;
@@ -26,7 +26,7 @@ struct bound {
 	struct rbt_context *ctx;
 	uint32_t id, gpu;
 	uint32_t client, tsg, n_channels, channels[GPU_MAX_CHANNELS];
-	struct rbt_rm_group seen; /* what the device was told last */
+	struct rbt_rm_group seen; /* the state that the device was last told */
 };
 
 struct gpus {
@@ -38,7 +38,7 @@ struct gpus {
 
 /* card.c. Starts the device and its thread: 0 or -errno. */
 int card_start(struct card *card, struct server *server);
-/* For all that touches the device. */
+/* Must be held for every use of the device. */
 void card_lock(struct card *card);
 void card_unlock(struct card *card);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the devices did, for tests and people to read. */
+/* A report of the devices, for tests and people to read. */
 #include <inttypes.h>
 
 #include "softgpu/serve/gpus_impl.h"

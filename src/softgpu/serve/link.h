@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What supervisors and tools say to a session's device server, and it to them: SOCK_SEQPACKET, one
- * message a packet, a header first, native byte order. A supervisor forwards each call of a program
- * under its own cookie; the server may ask for more of the program's memory (READ, answered by
- * BYTES) and ends with DONE, which carries what is to be written there. The server itself never
- * touches a program: under Yama it may not, the supervisor, being an ancestor, may.
+ * Messages between supervisors or tools and a session's device server: SOCK_SEQPACKET, one message
+ * per packet, a header first, native byte order. A supervisor forwards each call of a program under
+ * its own cookie. The server may ask for more of the program's memory (READ, answered by BYTES) and
+ * ends with DONE, which carries the bytes to be written. The server itself never accesses a
+ * program: Yama forbids it, but allows the supervisor, which is an ancestor.
  */
 #ifndef RBT_SOFTGPU_SERVE_LINK_H
 #define RBT_SOFTGPU_SERVE_LINK_H
@@ -26,12 +26,12 @@
 #define SOCKET_NAME "device.sock"
 #define LOCK_NAME   "device.lock"
 #define LOG_NAME    "device.log"
-#define SERVER_NAME "softgpu-device" /* for ps(1), and to be told from programs */
+#define SERVER_NAME "softgpu-device" /* for ps(1), and to distinguish it from programs */
 
 /*
- * Fake nodes are memfds of this name: the server's number, then the path they stand for. A
- * supervisor takes only those of its own server for device nodes, so that sessions side by side do
- * not see each other's programs.
+ * Fake nodes are memfds of this name: the server's number, then the path of the node. A supervisor
+ * accepts only those of its own server as device nodes, so that concurrent sessions do not see each
+ * other's programs.
  */
 #define MEMFD_NAME_FMT "rubato:%016" PRIx64 ":%s"
 
@@ -43,7 +43,7 @@ enum link_type {
 	LINK_OPEN,
 	LINK_IOCTL, /* struct link_ioctl, regions; answered by READs and a DONE */
 	LINK_BYTES, /* struct link_bytes, the bytes */
-	LINK_BYE,   /* header only: the last program of a private session has gone */
+	LINK_BYE,   /* header only: the last program of a private session has ended */
 	/* from a tool; each is answered by a RESULT */
 	LINK_STATE,        /* struct link_state; the RESULT brings an fd with the text */
 	LINK_FAULT,        /* struct link_fault */
@@ -76,7 +76,7 @@ struct link_ioctl {
 	uint32_t request;
 	uint64_t arg, inode;
 	uint32_t n_regions;
-	uint32_t blocked; /* LINK_CANNOT_…: of the argument, where the type is KFD's */
+	uint32_t blocked; /* LINK_CANNOT_…: about the argument, if the type is KFD's */
 };
 #define LINK_CANNOT_READ  1u
 #define LINK_CANNOT_WRITE 2u
@@ -96,7 +96,7 @@ struct link_read {
 struct link_bytes {
 	struct link_header h;
 	uint64_t addr;
-	uint32_t size; /* also when the bytes are missing */
+	uint32_t size; /* also if the bytes are missing */
 	int32_t error; /* 0 or negative errno: no bytes follow */
 };
 
@@ -122,7 +122,7 @@ struct link_kfd_fault {
 	struct rbt_kfd_fault fault;
 };
 
-/* What a session was started with. */
+/* The options of a session. */
 struct link_config {
 	struct rbt_rm_config rm;
 	uint32_t n_sms;     /* of each GPU */

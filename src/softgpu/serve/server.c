@@ -54,7 +54,7 @@ static void send_result(struct conn *c, int error, int fd)
 	conn_send(c, &r, sizeof(r), fd, 0);
 }
 
-/* The text travels as a file: it may be longer than a packet. */
+/* The text is sent as a file, because it may be longer than a packet. */
 static int write_state(struct server *s, bool json)
 {
 	struct rbt_json j;
@@ -150,13 +150,13 @@ static void leave(struct server *s)
 	_exit(0);
 }
 
-/* Only whoever owns the session, or root, may disturb it. */
+/* Only the session's owner or root may disturb it. */
 static bool is_owner(const struct conn *c)
 {
 	return c->uid == 0 || c->uid == geteuid();
 }
 
-/* Others may be dead already, and not dropped yet. */
+/* Other connections may be dead already, and not dropped yet. */
 static bool is_last(const struct server *s, const struct conn *c)
 {
 	for (const struct conn *other = s->conns; other != NULL; other = other->next) {
@@ -167,7 +167,7 @@ static bool is_last(const struct server *s, const struct conn *c)
 	return true;
 }
 
-/* What disturbs the session. */
+/* Messages that disturb the session. */
 static void handle_owner(
 	struct server *s, struct conn *c, uint32_t type, const uint8_t *msg, size_t size)
 {
@@ -190,7 +190,7 @@ static void handle_owner(
 		send_result(c, 0, -1);
 		break;
 	default:
-		/* LINK_KILL. As a crash would: nothing is tidied up. */
+		/* LINK_KILL: as a crash would, without cleaning up. */
 		_exit(0);
 	}
 }
@@ -271,14 +271,14 @@ static void accept_all(struct server *s)
 		if (fd < 0) {
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 				errno == ENOBUFS) {
-				/* It stays in the queue and would wake us for ever: look again
-				 * later. */
+				/* The connection stays in the queue and would wake us for ever:
+				 * look again later. */
 				s->deaf_until_ns = rbt_now_ns() + DEAF_NS;
 			}
 			return;
 		}
 		struct conn *c = calloc(1, sizeof(*c));
-		/* More than are polled would shut out those that are there already. */
+		/* More connections than can be polled would shut out the existing ones. */
 		if (c == NULL || s->n_conns >= MAX_CONNS - 1 ||
 			getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
 			free(c);
@@ -313,8 +313,8 @@ static void drop_broken(struct server *s, uint64_t now_ns)
 	}
 }
 
-/* A joiner holds the lock until it has been welcomed: whoever
- * gets it finds nobody half connected. */
+/* A joining process holds the lock until it has been welcomed: if we get the lock, no connection is
+ * half made. */
 static void leave_if_idle(struct server *s, uint64_t now_ns)
 {
 	if (s->idle_since_ns == 0 || now_ns - s->idle_since_ns < IDLE_NS ||
@@ -346,7 +346,7 @@ static size_t fill_poll(struct server *s, struct pollfd *fds, uint64_t now_ns, u
 	bool deaf = s->deaf_until_ns > now_ns;
 	size_t n = 0;
 
-	/* A negative one is passed over by poll(). */
+	/* poll() ignores a negative fd. */
 	fds[n++] = (struct pollfd){.fd = deaf ? -1 : s->listener, .events = POLLIN};
 	if (deaf && s->deaf_until_ns < *until_ns) {
 		*until_ns = s->deaf_until_ns;
@@ -380,7 +380,7 @@ static void loop(struct server *s)
 		drop_broken(s, now_ns);
 		leave_if_idle(s, now_ns);
 		if (s->idle_since_ns != 0 && s->idle_since_ns + IDLE_NS < until_ns) {
-			/* Not now, or somebody was joining: look again soon. */
+			/* Not idle long enough, or a process was joining: check again soon. */
 			until_ns = s->idle_since_ns + IDLE_NS > now_ns ? s->idle_since_ns + IDLE_NS
 								       : now_ns + SWEEP_NS;
 		}
@@ -393,7 +393,8 @@ static void loop(struct server *s)
 		/* Negative without AMD GPUs. */
 		fds[n] = (struct pollfd){.fd = kfd_serve_fd(s->kfd), .events = POLLIN};
 		wait_for_work(s, fds, n + 1, until_ns);
-		/* Connections only come at the head of the list, in accept_all(), after this. */
+		/* accept_all(), which comes later, adds connections only at the head of the
+		 * list. */
 		size_t i = 1;
 		for (struct conn *c = s->conns; c != NULL && i < n; c = c->next, i++) {
 			if (fds[i].revents & (POLLIN | POLLHUP | POLLERR)) {
@@ -406,12 +407,12 @@ static void loop(struct server *s)
 	}
 }
 
-/* Everything inherited goes: a pipe of the starter's kept open here would never see its end. */
-static int settle(struct server *s, const char *dir)
+/* All inherited files are closed: a pipe of the starter that stayed open here would never end. */
+static int detach(struct server *s, const char *dir)
 {
 	char path[SESSION_MAX_PATH + 16];
 	struct rlimit limit;
-	/* Out of the way of the standard files, should the starter have had none. */
+	/* Away from the numbers of the standard files, in case the starter had none. */
 	int high = fcntl(s->listener, F_DUPFD_CLOEXEC, 4);
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -452,7 +453,7 @@ int server_run(const char *dir, bool private, const struct link_config *config, 
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	prctl(PR_SET_NAME, SERVER_NAME);
-	if (settle(&s, dir) < 0 || chdir("/") < 0) {
+	if (detach(&s, dir) < 0 || chdir("/") < 0) {
 		return 1;
 	}
 	if (getrandom(&s.id, sizeof(s.id), 0) != sizeof(s.id)) {

@@ -8,7 +8,7 @@
 
 /*
  * The device server of a session: runs until its last connection has been gone for a while, then
- * removes its socket, and the whole directory when `private`. Takes ownership of `listener`, and of
+ * removes its socket, and the whole directory if `private`. Takes ownership of `listener`, and of
  * the process: closes every other file. Returns an exit status.
  */
 int server_run(const char *dir, bool private, const struct link_config *config, int listener);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the device server: connections, and calls on their way. */
+/* Internals of the device server: connections, and calls under way. */
 #ifndef RBT_SOFTGPU_SERVE_SERVER_IMPL_H
 #define RBT_SOFTGPU_SERVE_SERVER_IMPL_H
 
@@ -28,26 +28,26 @@ struct conn {
 struct server {
 	const char *dir;
 	bool private;
-	uint64_t id; /* unlike that of any other server that may run beside it */
+	uint64_t id; /* different from any other server's */
 	struct link_config config;
 	struct rbt_rm *rm;
 	struct gpus *gpus;
 	struct nodes *nodes;
 	struct kfd_serve *kfd; /* NULL without AMD GPUs */
-	int received;          /* an fd that came with the message in hand; borrowed; -1 */
+	int received;          /* an fd that came with the current message; borrowed; -1 */
 	struct conn *conns;
 	size_t n_conns;
 	int listener, lock, log;
 	atomic_uint log_lines;
 	uint64_t idle_since_ns; /* 0 while there are connections */
-	uint64_t deaf_until_ns; /* no fd was left for a connection: the listener is not watched */
+	uint64_t deaf_until_ns; /* out of fds: no new connections until then */
 	size_t n_opens;
 };
 
-/* conn.c: packets that wait for the peer, or for their time. Fd is borrowed; -1: none. */
+/* conn.c: packets that wait for the peer, or for their time. fd is borrowed; -1: none. */
 void conn_send(struct conn *c, const void *msg, size_t size, int fd, uint64_t delay_us);
-/* Sends what is due. Returns when the next packet is (0: now, as soon as the peer takes it;
- * UINT64_MAX: none). */
+/* Sends the packets that are due. Returns the time of the next one (0: as soon as the peer takes
+ * it; UINT64_MAX: none). */
 uint64_t conn_flush(struct conn *c, uint64_t now_ns);
 void conn_destroy(struct conn *c);
 

@@ -30,8 +30,8 @@
 static long install(unsigned long flags)
 {
 	static struct sock_filter code[] = {
-		/* Programs of another instruction set have other numbers:
-		 * theirs are not ours to answer. */
+		/* Programs of another instruction set have other call numbers, and are not
+		 * answered. */
 		LOAD(arch),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0),
 		ALLOW,
@@ -47,8 +47,8 @@ static long install(unsigned long flags)
 		NOTIFY_IF(SYS_readlinkat),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 1, 0),
 		ALLOW,
-		/* Both supported machines are little-endian:
-		 * the first half of the argument is its low one. */
+		/* Both supported machines are little-endian: the low half of the argument is
+		 * first. */
 		LOAD(args[1]),
 		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff00),
 		NOTIFY_IF('F' << 8),
@@ -63,15 +63,15 @@ static long install(unsigned long flags)
 int filter_install(void)
 {
 	/*
-	 * Without WAIT_KILLABLE_RECV (5.19) a signal may interrupt a call that is being served, and
-	 * it is then made, and served, twice.
+	 * Without WAIT_KILLABLE_RECV (5.19) a signal may interrupt a call that is being served;
+	 * then it is made, and served, twice.
 	 */
 	unsigned long flags =
 		SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
 	long fd = install(flags);
 
-	/* Only without privilege: no_new_privs would take the meaning from every setuid program
-	 * below. */
+	/* Only without privilege: no_new_privs would make every setuid program below
+	 * ineffective. */
 	if (fd < 0 && errno == EACCES && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
 		fd = install(flags);
 	}

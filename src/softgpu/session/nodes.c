@@ -18,14 +18,14 @@
 #define UVM_PATH           "/dev/nvidia-uvm"
 #define SYSFS_VERSION_PATH "/sys/module/nvidia/version"
 
-/* A node that all its opens share. */
+/* A node that is shared by all opens. */
 struct shared {
 	char path[64];
 	int memfd;
 	uint64_t inode;
 	enum rbt_rm_node node;
 	uint32_t gpu;
-	bool is_text; /* read-only, and nothing to keep account of */
+	bool is_text; /* read-only, without a record of its opens */
 };
 
 struct file {
@@ -36,9 +36,9 @@ struct file {
 	const uint64_t *bells;    /* its doorbells, mapped; NULL without GPUs */
 	size_t bells_size;
 	uint64_t inode;
-	int probe;     /* a description of our own on the same inode */
-	bool owned;    /* probe is this file's alone */
-	off_t lock_at; /* the byte that its description has locked */
+	int probe;     /* our own open file description of the same inode */
+	bool owned;    /* probe belongs to this file alone */
+	off_t lock_at; /* the byte that its open file description has locked */
 };
 
 struct nodes {
@@ -74,7 +74,7 @@ static int make_memfd(
 	return fd;
 }
 
-/* Another description on the same inode: offset and locks of its own. */
+/* Another open file description of the same inode, with its own offset and locks. */
 static int reopen(int fd, int flags)
 {
 	char path[64];
@@ -101,7 +101,7 @@ static int add_shared(
 	return 0;
 }
 
-/* Texts have the shape of the real files, which tools take names and versions from. */
+/* Texts have the form of the real files, from which tools take names and versions. */
 static int add_gpu(struct nodes *n, uint32_t gpu)
 {
 	char path[64], pci[16], text[256];
@@ -205,7 +205,7 @@ static bool is_held(const struct file *f)
 	return fcntl(f->probe, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
-/* The program's own description of the file, locked. */
+/* A new open file description for the program, locked. */
 static int hand_out(struct nodes *n, struct file *f)
 {
 	f->lock_at = n->next_lock++;

@@ -31,7 +31,7 @@ struct pending {
 static struct {
 	int listener;
 	struct session *session; /* sock and welcome do not change after the start */
-	pthread_mutex_t lock;    /* over what follows */
+	pthread_mutex_t lock;    /* protects the following */
 	struct pending *pending;
 	bool dead; /* the server */
 } relay = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -40,7 +40,7 @@ static void respond(uint64_t id, int64_t value, int error, uint32_t flags)
 {
 	struct seccomp_notif_resp resp = {.id = id, .val = value, .error = error, .flags = flags};
 
-	/* Fails when the program has been killed meanwhile: then nobody waits. */
+	/* Fails if the program has been killed meanwhile: then nothing waits. */
 	(void)ioctl(relay.listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
 }
 
@@ -49,7 +49,7 @@ static void let_through(uint64_t id)
 	respond(id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
 }
 
-/* What was read belongs to this call only if it is still being made. */
+/* The data that was read belongs to this call only if the call still waits. */
 static bool is_valid(uint64_t id)
 {
 	return ioctl(relay.listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
@@ -74,7 +74,7 @@ static bool take_pending(uint64_t id, struct pending *ret)
 	return found;
 }
 
-/* For good: a new server would know nothing of what programs hold. */
+/* For good: a new server would not know the programs' files. */
 static void lose_server(void)
 {
 	struct pending *it, *next;
@@ -99,7 +99,7 @@ bool relay_is_connected(void)
 	return !dead;
 }
 
-/* Sends the call to the server and remembers it; fails it at once when that cannot be done. Fd is
+/* Sends the call to the server and notes it; if that is impossible, the call fails at once. fd is
  * borrowed; -1: none. */
 static void forward(uint64_t id, int tid, bool cloexec, const void *msg, size_t size, int fd)
 {
@@ -118,14 +118,15 @@ static void forward(uint64_t id, int tid, bool cloexec, const void *msg, size_t 
 		respond(id, 0, -EIO, 0);
 		return;
 	}
-	/* Whoever takes the call off the list answers it. */
+	/* The thread that takes the call off the list answers it. */
 	if (rbt_send(relay.session->sock, msg, size, &fd, fd >= 0 ? 1 : 0, 0) < 0 &&
 		take_pending(id, &ignored)) {
 		respond(id, 0, -EIO, 0);
 	}
 }
 
-/* Queues of AMD GPUs are memory of the program's: the server runs them by this. -1. */
+/* Queues of AMD GPUs are in the program's memory: the server runs them through this file. -1:
+ * none. */
 static int open_memory(int tid)
 {
 	char path[64];
@@ -153,7 +154,7 @@ static void on_open(const struct seccomp_notif *n, int dirfd, uint64_t path_at, 
 		let_through(n->id);
 		return;
 	}
-	/* Opened by way of /proc, a device node is opened once more. */
+	/* A device node that is opened by way of /proc is opened once more. */
 	if (target_link(tid, m.path, node)) {
 		memcpy(m.path, node, sizeof(node));
 	}
@@ -192,7 +193,7 @@ static void on_readlink(
 	}
 }
 
-/* Appends bytes of the program's memory to a message; leaves it alone when they cannot be read. */
+/* Appends bytes of the program's memory to a message; does nothing if they cannot be read. */
 static size_t append(
 	uint8_t *msg, size_t at, int tid, uint64_t addr, uint32_t size, uint32_t *n_regions)
 {
@@ -207,7 +208,7 @@ static size_t append(
 	return at + sizeof(r) + size;
 }
 
-/* The argument, and what it points to where the server has told us how to find that. */
+/* Fetches the argument, and further parameters if the server has told how to find them. */
 static size_t fetch(uint8_t *msg, struct link_ioctl *m)
 {
 	const struct link_welcome *w = &relay.session->welcome;
@@ -229,8 +230,9 @@ static size_t fetch(uint8_t *msg, struct link_ioctl *m)
 }
 
 /*
- * The server reaches a program's memory through /proc, past its protection: whether the program may
- * is asked here. A request that says that the driver writes gets the bytes that stand there.
+ * The server accesses a program's memory through /proc, in spite of its protection. So whether the
+ * program itself may access it is checked here. For a request that the driver writes to, the
+ * present bytes are sent along.
  */
 static uint32_t find_blocked(int tid, uint64_t arg, uint32_t request)
 {
@@ -285,7 +287,7 @@ static void dispatch(const struct seccomp_notif *n)
 		on_open(n, (int)a[0], a[1], a[2]);
 		break;
 	case SYS_openat2:
-		/* A struct whose first member are the flags. */
+		/* The flags are the struct's first member. */
 		(void)target_read((int)n->pid, a[2], &flags, sizeof(flags));
 		on_open(n, (int)a[0], a[1], flags);
 		break;
@@ -308,7 +310,7 @@ static void dispatch(const struct seccomp_notif *n)
 
 /*
  * A thread of its own, because receiving may block even after poll() said it would not (the program
- * was killed in between), and answers must flow meanwhile.
+ * was killed in between), and answers must go on meanwhile.
  */
 static void *from_kernel(void *data)
 {

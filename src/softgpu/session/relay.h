@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The supervisor's two threads: one takes notifications from the kernel, one takes answers from the
- * device server. They only relay. Should the server die, calls on fake nodes fail with EIO and
+ * device server. They only relay. If the server dies, calls on fake nodes fail with EIO and
  * everything else goes on.
  */
 #ifndef RBT_SOFTGPU_SESSION_RELAY_H
@@ -13,7 +13,7 @@
  * or -errno. */
 int relay_start(int listener, struct session *session);
 
-/* Whether the device server is still there. */
+/* Whether the device server is still running. */
 bool relay_is_connected(void);
 
 #endif

@@ -51,7 +51,7 @@ int session_open(struct session *s, const char *dir)
 		return make_private(s);
 	}
 	if (mkdir(dir, 0711) == 0) {
-		/* The umask may have narrowed it. */
+		/* The umask may have restricted it. */
 		if (chmod(dir, 0711) < 0) {
 			return -errno;
 		}
@@ -89,7 +89,8 @@ static int listen_at(const char *path)
 	}
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
 	(void)unlink(path);
-	/* Anybody in the session may ask for its state; the rest is decided by the peer's user. */
+	/* Every process in the session may ask for its state; the peer's user decides about the
+	 * rest. */
 	if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 || chmod(path, 0666) < 0 ||
 		listen(sock, 128) < 0) {
 		int err = errno;
@@ -99,7 +100,7 @@ static int listen_at(const char *path)
 	return sock;
 }
 
-/* The server must be nobody's child, and hold none of our files: forks twice. */
+/* Forks twice: the server must not be a child of this process, or hold its files. */
 static int start_server(struct session *s, const struct link_config *config, const char *path)
 {
 	char users[SESSION_MAX_PATH + 16];
@@ -129,8 +130,8 @@ static int start_server(struct session *s, const struct link_config *config, con
 	return 0;
 }
 
-/* The server answers before the lock is dropped: from then on
- * it has us and will not leave as idle. */
+/* The server answers before the lock is released: from then on it has a connection and does not end
+ * as idle. */
 static int greet(struct session *s)
 {
 	struct link_header hello = link_header(LINK_HELLO, 0);
@@ -165,8 +166,8 @@ int session_join(struct session *s, const struct link_config *config)
 	int r;
 
 	snprintf(path, sizeof(path), "%s/%s", s->dir, LOCK_NAME);
-	/* Starting, joining and the idle server's leaving exclude each other. Mode 0644: another
-	 * user who joins locks it too, and needs only to read for that. */
+	/* Starting, joining and the end of an idle server exclude each other. Mode 0644: another
+	 * user who joins needs only read access to lock it. */
 	int lock = open(path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (lock < 0) {
 		return -errno;
@@ -222,7 +223,7 @@ int session_export(const char *dir)
 		return -errno;
 	}
 	if (st.st_uid != geteuid()) {
-		/* Sticky and open to all, like /tmp: each user makes their own. */
+		/* Sticky and writable for all, like /tmp: each user makes their own directory. */
 		snprintf(path, sizeof(path), "%s/users/%u", dir, (unsigned)geteuid());
 		if (mkdir(path, 0700) < 0 && errno != EEXIST) {
 			return -errno;

@@ -3,13 +3,13 @@
  * A session: a directory with the device server's socket, in which programs share one set of fake
  * GPUs.
  *
- *   device.sock, device.lock, device.log   the server's
+ *   device.sock, device.lock, device.log   of the server
  *   run/         RUBATO_RUNTIME_DIR of the session's owner
- *   users/UID/   the same for any other user who works in the session: a program that drops
- * privileges runs `rubato-softgpu exec -- …` again, which gives it its own
+ *   users/UID/   the same for every other user in the session: a program that drops privileges
+ *                runs `rubato-softgpu exec -- …` again, which sets its own
  *
- * The directory is mode 0711: a program that drops privileges still reaches the socket, and nobody
- * can list it.
+ * The directory has mode 0711: a program that drops privileges can still reach the socket, but
+ * cannot list the directory.
  */
 #ifndef RBT_SOFTGPU_SESSION_SESSION_H
 #define RBT_SOFTGPU_SESSION_SESSION_H
@@ -20,10 +20,10 @@
 #include "softgpu/serve/link.h"
 
 #define SESSION_ENV      "RUBATO_SOFTGPU"
-#define SESSION_MAX_PATH 90 /* what a socket address leaves */
+#define SESSION_MAX_PATH 90 /* leaves room in a socket address */
 
-/* A link that only the supervisor answers: it tells a process in which session it is, device server
- * or not. */
+/* A link that only the supervisor answers: it tells a process its session, even if there is no
+ * device server. */
 #define SESSION_LINK "/dev/nvidia-softgpu"
 
 struct session {
@@ -33,21 +33,21 @@ struct session {
 	struct link_welcome welcome;
 };
 
-/* Makes a fresh directory (dir NULL) or takes, or makes, the named one. 0 or -errno. */
+/* Makes a new directory (dir NULL), or opens or makes the named one. 0 or -errno. */
 int session_open(struct session *s, const char *dir);
 
-/* Whether this process is in a session already: its directory is stored. 0 or -ENOENT. */
+/* Whether this process is in a session already; stores its directory. 0 or -ENOENT. */
 int session_current(char *dir, size_t size);
 
-/* Connects to the session's server and starts one with `config` if there is none; fills sock and
+/* Connects to the session's server, which is started with `config` if there is none; fills sock and
  * welcome. */
 int session_join(struct session *s, const struct link_config *config);
 
-/* Sets RUBATO_SOFTGPU, RUBATO_RUNTIME_DIR, making the latter, and LD_LIBRARY_PATH for the libcuda
- * front. 0 or -errno. */
+/* Sets RUBATO_SOFTGPU, RUBATO_RUNTIME_DIR (and makes that directory), and LD_LIBRARY_PATH for the
+ * libcuda front. 0 or -errno. */
 int session_export(const char *dir);
 
-/* Removes the directory and what is in it; never follows a link. */
+/* Removes the directory and its contents; never follows a link. */
 void session_remove(const char *dir);
 
 #endif

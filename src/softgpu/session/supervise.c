@@ -20,14 +20,14 @@
 
 #define BYE_TIMEOUT_MS 1000
 
-/* Between the waiting process and the supervisor: the one sends signals, the other the command's
- * end. */
+/* Messages between the waiting process and the supervisor: signals one way, the command's end the
+ * other. */
 struct word {
 	int value;
 };
 
-/* In the command's process: under the filter, and with everything else as we found it. Never
- * returns. */
+/* In the command's process: installs the filter, restores everything else, and runs the command.
+ * Never returns. */
 static void become_command(int sock, const sigset_t *mask, char *const argv[])
 {
 	struct word word = {0};
@@ -64,7 +64,7 @@ static int compare(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* Keeps nothing of the caller's: a pipe held open here would never see its end. */
+/* Closes all files of the caller: a pipe that stayed open here would never end. */
 static void let_go(int *keep, size_t n)
 {
 	unsigned from = 3;
@@ -84,8 +84,8 @@ static void let_go(int *keep, size_t n)
 	(void)!chdir("/");
 }
 
-/* Orphans of the command are our children too (see below). Returns whether the command is among the
- * dead. */
+/* Orphans of the command are our children, too (see below). Returns whether the command has
+ * ended. */
 static bool reap(pid_t command, int *ret_code)
 {
 	int status;
@@ -108,7 +108,7 @@ static bool has_hung_up(int listener)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLHUP);
 }
 
-/* The last program has gone. A private session goes with it: the server tidies up, or we in its
+/* The last program has ended. A private session ends with it: the server cleans up, or we do in its
  * place. */
 static void end_session(const struct session *s)
 {
@@ -134,7 +134,7 @@ static void report(int *sock, int code)
 	rbt_close(sock);
 }
 
-/* Passes SIGTERM on; when the waiting process was killed, asks the command to end as well. */
+/* Passes SIGTERM on; if the waiting process was killed, asks the command to end as well. */
 static void hear(int *sock, pid_t command, bool running)
 {
 	struct word word = {.value = SIGTERM};
@@ -149,7 +149,7 @@ static void hear(int *sock, pid_t command, bool running)
 	}
 }
 
-/* Until no process is left under the filter. */
+/* Runs until no process is left under the filter. */
 static void serve(struct session *s, int listener, int signals, int sock, pid_t command)
 {
 	bool running = true, reported = false;
@@ -186,8 +186,8 @@ static void serve(struct session *s, int listener, int signals, int sock, pid_t 
 	}
 }
 
-/* Starts the command; it waits for a word before it goes on. Returns its pid, or the exit code
- * negated. */
+/* Starts the command, which waits for a message before it goes on. Returns its pid, or the negated
+ * exit code. */
 static pid_t start_command(const sigset_t *mask, char *const argv[], int *ret_listener, int *ret_go)
 {
 	int pair[2], status, fds[RBT_MAX_FDS_PER_MSG];
@@ -202,7 +202,7 @@ static pid_t start_command(const sigset_t *mask, char *const argv[], int *ret_li
 		become_command(pair[1], mask, argv);
 	}
 	close(pair[1]);
-	/* Ours now, should the caller have left it to the kernel: we must see children die. */
+	/* The caller may have ignored SIGCHLD; we must see children die. */
 	signal(SIGCHLD, SIG_DFL);
 	if (pid < 0 || rbt_recv(pair[0], &word, sizeof(word), fds, &n_fds, 0) <= 0 || n_fds != 1) {
 		close(pair[0]);
@@ -213,7 +213,7 @@ static pid_t start_command(const sigset_t *mask, char *const argv[], int *ret_li
 	return pid;
 }
 
-/* The supervisor's whole life. */
+/* The supervisor process. */
 static void supervisor(struct session *s, int sock, const sigset_t *mask, char *const argv[])
 {
 	struct word go = {0};
@@ -232,7 +232,7 @@ static void supervisor(struct session *s, int sock, const sigset_t *mask, char *
 		report(&sock, -command);
 		return;
 	}
-	/* Out of the command's session: neither its terminal nor a kill of its group may end us
+	/* Leaves the command's session: neither its terminal nor a kill of its group may end us
 	 * early. */
 	(void)setsid();
 	prctl(PR_SET_NAME, "softgpu-relay");
@@ -251,7 +251,7 @@ static void supervisor(struct session *s, int sock, const sigset_t *mask, char *
 	serve(s, listener, signals, sock, command);
 }
 
-/* Terminal signals reach the command by themselves; SIGTERM is for us alone, and passed on. */
+/* Terminal signals reach the command directly; SIGTERM is sent to us alone, and passed on. */
 static int wait_for_command(int sock, int signals)
 {
 	for (;;) {

@@ -7,9 +7,9 @@
 /*
  * Runs argv in the session and returns its exit status as a shell would (128 + signal, 127, 126).
  *
- * Three processes: this one, which waits; the supervisor, its child and the parent of the command,
- * which serves the command and all its descendants until the last of them has gone, also after this
- * one has returned; and the command.
+ * There are three processes: this one, which waits; the supervisor, which is its child and the
+ * parent of the command, and serves the command and all its descendants until the last of them has
+ * ended, even after this process has returned; and the command.
  */
 int supervise(struct session *session, char *const argv[]);
 

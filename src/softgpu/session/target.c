@@ -16,7 +16,7 @@
 #define LINK_TAIL          " (deleted)"
 #define CAP_SYS_PTRACE_BIT 19
 
-static char link_head[64]; /* how the link of a fake node of our server begins */
+static char link_head[64]; /* prefix of the links of our server's fake nodes */
 
 void target_init(uint64_t server_id)
 {
@@ -41,8 +41,8 @@ int target_write(int tid, uint64_t addr, const void *buf, size_t size)
 
 int target_read_path(int tid, uint64_t addr, char path[LINK_MAX_PATH])
 {
-	/* The string may end just before a page that is not there: an iovec is read whole or not at
-	 * all. */
+	/* The string may end just before an unmapped page, and an iovec is read completely or not
+	 * at all. */
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = page - addr % page;
 	struct iovec local = {.iov_base = path, .iov_len = LINK_MAX_PATH};
 	struct iovec remote[2] = {
@@ -82,8 +82,7 @@ static void drop_last(char *out, size_t *n)
 	}
 }
 
-/* By the letters alone: links on the way are the file
- * system's business, and lead nowhere near us. */
+/* Textually: links on the way are resolved by the file system, and do not lead to our paths. */
 static void normalise(const char *in, char *out)
 {
 	size_t n = 0;
@@ -142,10 +141,10 @@ static bool is_fake(const char *link, char ret[LINK_MAX_PATH])
 }
 
 /*
- * The supervisor may be root and the program not: it must not see more of other processes than it
- * would without us. The owner of /proc/PID follows who may look into it.
+ * The supervisor may be root and the program not: the program must not see more of other processes
+ * than without us. The owner of /proc/PID shows who may access it.
  */
-static bool may_look(int tid, const char *proc)
+static bool may_access(int tid, const char *proc)
 {
 	char path[64], buf[4096];
 	unsigned fsuid = 0;
@@ -208,7 +207,7 @@ bool target_link(int tid, const char *path, char ret[LINK_MAX_PATH])
 	}
 	snprintf(real, sizeof(real), "%s%s", proc, rest);
 	return read_link(real, link, sizeof(link)) == 0 && is_fake(link, ret) &&
-	       may_look(tid, proc) && !is_device_server(proc);
+	       may_access(tid, proc) && !is_device_server(proc);
 }
 
 bool target_node(int tid, int fd, uint64_t *ret_inode)

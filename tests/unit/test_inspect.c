@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tools do when looking into a process takes for ever: here, because who looks is stopped.
+ * The tools when inspecting a process takes for ever: here, because the inspector is stopped.
  * (tests/e2e/test_system.py has a program that brings it about.)
  */
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "cli/look.h"
+#include "cli/inspect.h"
 #include "util/proc.h"
 #include "util/time.h"
 
@@ -47,13 +47,13 @@ static int find_other(pid_t pid, void *data)
 	return 0;
 }
 
-/* Who looks: of our children, the one that is not a program. */
-static pid_t stop_looker(const pid_t programs[3])
+/* Stops the inspector: the child of ours that is not a program. */
+static pid_t stop_inspector(const pid_t programs[3])
 {
 	struct children c = {.known = {programs[0], programs[1], programs[2]}};
 
-	CHECK_INT(look_command(getpid(), command, sizeof(command)), 0);
-	CHECK(strstr(command, "test_look") != NULL);
+	CHECK_INT(inspect_command(getpid(), command, sizeof(command)), 0);
+	CHECK(strstr(command, "test_inspect") != NULL);
 	CHECK_INT(rbt_proc_each(find_other, &c), 0);
 	CHECK(c.found > 0 && kill(c.found, SIGSTOP) == 0);
 	return c.found;
@@ -64,7 +64,7 @@ static bool is_left_alone(pid_t pid)
 {
 	uint64_t began_ns = rbt_now_ns();
 
-	CHECK_INT(look_command(pid, command, sizeof(command)), 0);
+	CHECK_INT(inspect_command(pid, command, sizeof(command)), 0);
 	CHECK(strcmp(command, "[mute]") == 0);
 	return rbt_now_ns() - began_ns < RBT_NS_PER_S;
 }
@@ -76,24 +76,24 @@ int main(void)
 	size_t n = 0;
 
 	alarm(60);
-	CHECK_INT(look_tasks(programs[0], &recs, &n), -ENXIO);
-	CHECK(look_cpu_ns() > 0);
-	pid_t looker = stop_looker(programs);
-	/* It is waited for once; who looked does not stay. */
+	CHECK_INT(inspect_tasks(programs[0], &recs, &n), -ENXIO);
+	CHECK(inspect_cpu_ns() > 0);
+	pid_t inspector = stop_inspector(programs);
+	/* It is waited for once, and the inspector does not stay. */
 	CHECK(!is_left_alone(programs[0]));
-	CHECK_INT(kill(looker, 0), -1);
+	CHECK_INT(kill(inspector, 0), -1);
 	CHECK(is_left_alone(programs[0]));
-	CHECK_INT(look_tasks(programs[0], &recs, &n), -ETIME);
-	/* Others are looked at, but not for longer if there are more of the kind. */
-	CHECK_INT(look_tasks(programs[1], &recs, &n), -ENXIO);
-	stop_looker(programs);
+	CHECK_INT(inspect_tasks(programs[0], &recs, &n), -ETIME);
+	/* Other programs are inspected, but not if their user has more of this kind. */
+	CHECK_INT(inspect_tasks(programs[1], &recs, &n), -ENXIO);
+	stop_inspector(programs);
 	CHECK(!is_left_alone(programs[1]));
 	CHECK(is_left_alone(programs[2]));
-	CHECK_INT(look_tasks(programs[2], &recs, &n), -ETIME);
+	CHECK_INT(inspect_tasks(programs[2], &recs, &n), -ETIME);
 	for (size_t i = 0; i < 3; i++) {
 		kill(programs[i], SIGKILL);
 		CHECK_INT(waitpid(programs[i], NULL, 0), programs[i]);
 	}
-	CHECK_INT(look_command(programs[2], command, sizeof(command)), -ESRCH);
+	CHECK_INT(inspect_command(programs[2], command, sizeof(command)), -ESRCH);
 	return check_result();
 }

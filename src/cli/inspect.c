@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/look.h"
+#include "cli/inspect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,11 +17,11 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* A command line is there in microseconds, or it is not. */
+/* Reading a command line takes microseconds, or hangs. */
 #define COMMAND_NS (2 * RBT_NS_PER_S)
 #define TASKS_NS   (RBT_LOOK_S * RBT_NS_PER_S)
-/* How long who took longer is left alone. */
-#define REST_NS     (60 * RBT_NS_PER_S)
+/* How long a program is left alone after its inspection took too long. */
+#define SHUN_NS     (60 * RBT_NS_PER_S)
 #define COMMAND_MAX 512
 #define MAX_RECORDS 4096u
 
@@ -36,19 +36,19 @@ struct question {
 struct answer {
 	int32_t error;
 	uint32_t n_records;
-	uint64_t cpu_ns; /* so far */
+	uint64_t cpu_ns; /* processor time so far */
 	char command[COMMAND_MAX];
 };
 
 static struct {
-	pid_t pid; /* who looks; 0: nobody yet */
+	pid_t pid; /* the inspector; 0: none yet */
 	int sock;
-	uint64_t cpu_ns;      /* its own */
-	uint64_t cpu_past_ns; /* of those before it */
+	uint64_t cpu_ns;      /* of this inspector */
+	uint64_t cpu_past_ns; /* of earlier inspectors */
 	struct rbt_lost lost;
-} looker = {.sock = -1};
+} inspector = {.sock = -1};
 
-/* In the process that looks */
+/* In the inspector */
 
 static int discover(pid_t pid, struct rbt_record **ret, size_t *ret_n)
 {
@@ -86,7 +86,8 @@ static void serve(int sock, void *data)
 	struct question q;
 	size_t n_fds = 0;
 
-	/* Should it hang for ever, who reads what we print must not wait for its copies. */
+	/* If the inspector hangs for ever, readers of our output must not wait for its copies of
+	 * our files. */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; fd <= STDERR_FILENO && getenv("RUBATO_DEBUG") == NULL; fd++) {
 		dup2(null, fd);
@@ -95,41 +96,41 @@ static void serve(int sock, void *data)
 	}
 }
 
-/* In ours */
+/* In this process */
 
 static int start(void)
 {
-	if (looker.pid > 0) {
+	if (inspector.pid > 0) {
 		return 0;
 	}
-	if (rbt_lost_are_too_many(&looker.lost)) {
+	if (rbt_lost_are_too_many(&inspector.lost)) {
 		return -ETIME;
 	}
-	pid_t pid = rbt_aside_start(serve, NULL, &looker.sock);
+	pid_t pid = rbt_aside_start(serve, NULL, &inspector.sock);
 	if (pid < 0) {
 		return (int)pid;
 	}
-	looker.pid = pid;
+	inspector.pid = pid;
 	return 0;
 }
 
 static void give_up(struct rbt_looked at)
 {
-	pid_t pid = looker.pid;
+	pid_t pid = inspector.pid;
 
-	rbt_close(&looker.sock);
-	looker.pid = 0;
-	looker.cpu_past_ns += looker.cpu_ns;
-	looker.cpu_ns = 0;
+	rbt_close(&inspector.sock);
+	inspector.pid = 0;
+	inspector.cpu_past_ns += inspector.cpu_ns;
+	inspector.cpu_ns = 0;
 	bool hangs = !rbt_aside_end(pid);
-	rbt_lost_note(&looker.lost, hangs ? pid : 0, at, rbt_now_ns(), REST_NS);
+	rbt_lost_note(&inspector.lost, hangs ? pid : 0, at, rbt_now_ns(), SHUN_NS);
 }
 
-/* As rbt_recv, until then; -ETIME. */
+/* As rbt_recv(), with a deadline; -ETIME. */
 static ssize_t receive(
 	void *buf, size_t size, int fds[RBT_MAX_FDS_PER_MSG], size_t *ret_n_fds, uint64_t until_ns)
 {
-	struct pollfd p = {.fd = looker.sock, .events = POLLIN};
+	struct pollfd p = {.fd = inspector.sock, .events = POLLIN};
 
 	for (;;) {
 		uint64_t now_ns = rbt_now_ns();
@@ -141,7 +142,8 @@ static ssize_t receive(
 			return -errno;
 		}
 		if (ready > 0) {
-			ssize_t n = rbt_recv(looker.sock, buf, size, fds, ret_n_fds, MSG_DONTWAIT);
+			ssize_t n =
+				rbt_recv(inspector.sock, buf, size, fds, ret_n_fds, MSG_DONTWAIT);
 			return n == 0 ? -EIO : n;
 		}
 	}
@@ -194,7 +196,7 @@ static int put(const struct question *q, struct answer *ret, struct rbt_record *
 {
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
-	int r = rbt_send(looker.sock, q, sizeof(*q), NULL, 0, 0);
+	int r = rbt_send(inspector.sock, q, sizeof(*q), NULL, 0, 0);
 
 	if (r < 0) {
 		return r;
@@ -203,12 +205,12 @@ static int put(const struct question *q, struct answer *ret, struct rbt_record *
 	if (n != sizeof(*ret)) {
 		return n < 0 ? (int)n : -EBADMSG;
 	}
-	looker.cpu_ns = ret->cpu_ns;
+	inspector.cpu_ns = ret->cpu_ns;
 	ret->command[COMMAND_MAX - 1] = '\0';
 	return ret_recs != NULL ? take_records(ret->n_records, ret_recs, until_ns) : 0;
 }
 
-/* 0 when there is an answer, which may be an error as well. */
+/* 0 if there is an answer, which may be an error as well. */
 static int ask(const struct question *q, uint64_t limit_ns, struct answer *ret,
 	struct rbt_record **ret_recs)
 {
@@ -219,7 +221,7 @@ static int ask(const struct question *q, uint64_t limit_ns, struct answer *ret,
 	if (r < 0) {
 		return r;
 	}
-	if (rbt_lost_is_shunned(&looker.lost, at, rbt_now_ns())) {
+	if (rbt_lost_is_shunned(&inspector.lost, at, rbt_now_ns())) {
 		return -ETIME;
 	}
 	r = start();
@@ -235,7 +237,7 @@ static int ask(const struct question *q, uint64_t limit_ns, struct answer *ret,
 
 static bool is_descendant(pid_t pid)
 {
-	/* Should numbers be reused meanwhile, a chain need not end. */
+	/* If pids are reused meanwhile, the chain of parents may have no end. */
 	for (int i = 0; i < 1000 && pid > 1 && rbt_proc_parent(pid, &pid) == 0; i++) {
 		if (pid == getpid()) {
 			return true;
@@ -244,7 +246,7 @@ static bool is_descendant(pid_t pid)
 	return false;
 }
 
-int look_tasks(pid_t pid, struct rbt_record **ret, size_t *ret_n)
+int inspect_tasks(pid_t pid, struct rbt_record **ret, size_t *ret_n)
 {
 	struct question q = {.what = ASK_TASKS, .pid = pid};
 	struct rbt_record *recs = NULL;
@@ -258,12 +260,12 @@ int look_tasks(pid_t pid, struct rbt_record **ret, size_t *ret_n)
 	}
 	free(recs);
 	r = r < 0 ? r : a.error;
-	/* Where kernel.yama.ptrace_scope is 1, ancestors alone may look: whom they have started,
-	 * they may wait for. */
+	/* With kernel.yama.ptrace_scope 1, only ancestors may inspect a process. The inspector is
+	 * no ancestor, so this process does it for its own descendants; it may wait for those. */
 	return (r == -EPERM || r == -EACCES) && is_descendant(pid) ? discover(pid, ret, ret_n) : r;
 }
 
-int look_command(pid_t pid, char *buf, size_t size)
+int inspect_command(pid_t pid, char *buf, size_t size)
 {
 	struct question q = {.what = ASK_COMMAND, .pid = pid};
 	struct answer a = {0};
@@ -277,7 +279,7 @@ int look_command(pid_t pid, char *buf, size_t size)
 	return 0;
 }
 
-uint64_t look_cpu_ns(void)
+uint64_t inspect_cpu_ns(void)
 {
-	return looker.cpu_past_ns + looker.cpu_ns;
+	return inspector.cpu_past_ns + inspector.cpu_ns;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looks at the target's queues now and then, and puts what is there on a board. The kernel says
- * where the pointers are (a snapshot, taken again when queues come or go); they are read from the
- * target's memory, and never written.
+ * Polls the target's queues, and writes the result to a board. The kernel tells where the pointers
+ * are (a snapshot, taken again if queues come or go). They are read from the target's memory, and
+ * never written.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -16,23 +16,23 @@
 #include "board/gauge.h"
 #include "util/time.h"
 
-/* Of the board that was made for this. */
+/* The slot of the board that was made for this. */
 #define SLOT 1
-/* A call reads so many words at most. */
+/* The most words per call. */
 #define MAX_WORDS 1024u
-/* A list that could not be had is asked for again after this. */
+/* If listing fails, it is tried again after this time. */
 #define RETRY_NS (100 * RBT_NS_PER_MS)
 
-struct watch {
+struct poller {
 	struct rbt_board *board; /* owned */
 	uint64_t interval_ns;
-	bool is_stale; /* the list is to be taken again */
+	bool is_stale; /* the list must be taken again */
 	struct kfd_queue_entry *list;
-	struct rbt_gauge_queue *gauges; /* one each */
+	struct rbt_gauge_queue *gauges; /* one per queue */
 	uint32_t n;
 };
 
-static void forget_list(struct watch *w)
+static void forget_list(struct poller *w)
 {
 	free(w->list);
 	free(w->gauges);
@@ -42,18 +42,18 @@ static void forget_list(struct watch *w)
 	w->is_stale = true;
 }
 
-void watch_end(struct rbt_amd_session *s)
+void poller_end(struct rbt_amd_session *s)
 {
-	if (s->watch != NULL) {
-		forget_list(s->watch);
-		rbt_board_unmap(s->watch->board);
-		free(s->watch);
-		s->watch = NULL;
-		s->look_ns = UINT64_MAX;
+	if (s->poller != NULL) {
+		forget_list(s->poller);
+		rbt_board_unmap(s->poller->board);
+		free(s->poller);
+		s->poller = NULL;
+		s->poll_ns = UINT64_MAX;
 	}
 }
 
-int watch_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us)
+int poller_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us)
 {
 	struct rbt_board *board;
 	int r = rbt_board_map(board_fd, &board);
@@ -61,29 +61,29 @@ int watch_begin(struct rbt_amd_session *s, int board_fd, uint32_t interval_us)
 	if (r < 0) {
 		return r;
 	}
-	watch_end(s);
-	s->watch = calloc(1, sizeof(*s->watch));
-	if (s->watch == NULL) {
+	poller_end(s);
+	s->poller = calloc(1, sizeof(*s->poller));
+	if (s->poller == NULL) {
 		rbt_board_unmap(board);
 		return -ENOMEM;
 	}
-	*s->watch = (struct watch){
+	*s->poller = (struct poller){
 		.board = board,
 		.interval_ns = interval_us * RBT_NS_PER_US,
 		.is_stale = true,
 	};
-	s->look_ns = 0;
+	s->poll_ns = 0;
 	return 0;
 }
 
-void watch_changed(struct rbt_amd_session *s)
+void poller_changed(struct rbt_amd_session *s)
 {
-	if (s->watch != NULL) {
-		s->watch->is_stale = true;
+	if (s->poller != NULL) {
+		s->poller->is_stale = true;
 	}
 }
 
-static int refresh(struct rbt_amd_session *s, struct watch *w)
+static int refresh(struct rbt_amd_session *s, struct poller *w)
 {
 	forget_list(w);
 	int r = dbg_snapshot(s, &w->list, &w->n);
@@ -104,9 +104,9 @@ static enum rbt_gauge_kind kind_of(uint32_t type)
 					     : RBT_GAUGE_COPIES;
 }
 
-/* From queue `at` on: how many could be read. */
+/* Reads from queue `at` on; returns how many could be read. */
 static size_t read_some(
-	struct rbt_amd_session *s, struct watch *w, size_t at, size_t n, struct rbt_gauge *g)
+	struct rbt_amd_session *s, struct poller *w, size_t at, size_t n, struct rbt_gauge *g)
 {
 	struct iovec from[MAX_WORDS];
 	uint64_t values[MAX_WORDS];
@@ -127,23 +127,23 @@ static size_t read_some(
 	return n_read;
 }
 
-void watch_look(struct rbt_amd_session *s, uint64_t now_ns)
+void poller_run(struct rbt_amd_session *s, uint64_t now_ns)
 {
-	struct watch *w = s->watch;
+	struct poller *w = s->poller;
 	struct rbt_gauge g = {0};
 
-	if (w == NULL || now_ns < s->look_ns) {
+	if (w == NULL || now_ns < s->poll_ns) {
 		return;
 	}
-	s->look_ns = now_ns + w->interval_ns;
+	s->poll_ns = now_ns + w->interval_ns;
 	if (w->is_stale && refresh(s, w) < 0) {
-		s->look_ns = now_ns + RETRY_NS;
+		s->poll_ns = now_ns + RETRY_NS;
 		return;
 	}
 	for (size_t at = 0; at < w->n;) {
 		size_t n = w->n - at < MAX_WORDS / 2 ? w->n - at : MAX_WORDS / 2;
 		size_t n_read = read_some(s, w, at, n, &g);
-		/* What cannot be read ends the call: that queue is passed over. */
+		/* A pointer that cannot be read ends the call: that queue is skipped. */
 		at += n_read + (n_read < n);
 	}
 	if (rbt_gauge_put(w->board, &w->board->slots[SLOT], &g, now_ns)) {

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What has been applied to a holding: the one place that changes it. */
+#include <errno.h>
+#include <string.h>
+
+#include "act/holding.h"
+
+static void forget_slices(struct rbt_applied *a)
+{
+	memset(a->slice_us, 0, sizeof(a->slice_us));
+	memset(a->copy_us, 0, sizeof(a->copy_us));
+	memset(a->copy_runlists, 0, sizeof(a->copy_runlists));
+}
+
+/* Whether the tasks have their own slices again. A process that may not write has not changed them
+ * before, either. */
+static bool is_given_back(int result)
+{
+	return result == 0 || result == -EPERM || result == -EACCES;
+}
+
+static void note_slice(struct rbt_applied *a, const struct rbt_action *action, int result)
+{
+	uint32_t gpu = action->gpu;
+	uint64_t us = action->value;
+
+	a->slices_changed = a->slices_changed || us != 0;
+	if (result == RBT_UNDERWAY || gpu >= RBT_MAX_GPUS || (us == 0 && !is_given_back(result))) {
+		return;
+	}
+	if (action->runlists == 0) {
+		a->slice_us[gpu] = us;
+	} else if (us == 0) {
+		a->copy_runlists[gpu] &= ~action->runlists;
+	} else {
+		a->copy_us[gpu] = us;
+		a->copy_runlists[gpu] |= action->runlists;
+	}
+}
+
+/* Whatever its result: some tasks may have obeyed. */
+static void note_suspend(struct rbt_applied *a, const struct rbt_action *action)
+{
+	a->is_off = true;
+	a->rest_is_off = a->rest_is_off || action->scope == RBT_SCOPE_ALL;
+	a->scope = action->scope;
+	a->mode = action->mode;
+	a->deadline_ns = action->value;
+	a->is_unsure = false;
+}
+
+static void note_resume(struct rbt_applied *a, const struct rbt_action *action, int result)
+{
+	if (result == RBT_UNDERWAY) {
+		return;
+	}
+	if (action->scope != RBT_SCOPE_REST) {
+		a->is_off = result < 0;
+	}
+	if (action->scope != RBT_SCOPE_COMPUTE) {
+		a->rest_is_off = result < 0;
+	}
+	/* Some are back even if others are not. What was off by command is roused at once. */
+	a->is_unsure = true;
+	a->is_roused = action->scope != RBT_SCOPE_COMPUTE;
+	a->rouse_scope = action->scope;
+	a->on_ns = action->at_ns;
+}
+
+/* Under way: it was asked for, and is done later. */
+static void note_rouse(struct rbt_applied *a, const struct rbt_action *action, int result)
+{
+	if (result != RBT_UNDERWAY) {
+		a->is_unsure = false;
+	} else if (!a->is_off) {
+		a->is_unsure = a->is_roused = true;
+		a->rouse_scope = action->scope;
+	}
+}
+
+void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, int result)
+{
+	struct rbt_applied *a = &h->applied;
+	unsigned before = rbt_applied_state(a);
+
+	switch (action->op) {
+	case RBT_ACT_SET_SLICE:
+		note_slice(a, action, result);
+		break;
+	case RBT_ACT_SUSPEND:
+		note_suspend(a, action);
+		break;
+	case RBT_ACT_RESUME:
+		note_resume(a, action, result);
+		break;
+	case RBT_ACT_ROUSE:
+		note_rouse(a, action, result);
+		break;
+	case RBT_ACT_WATCH:
+		a->watch_us = result == 0 ? (uint32_t)action->value : 0;
+		break;
+	case RBT_ACT_LEVEL:
+		/* A level that was refused is not asked for again: it only helps. */
+		a->level = (uint32_t)action->value;
+		break;
+	case RBT_ACT_RENEW:
+		a->deadline_ns = action->value;
+		break;
+	case RBT_ACT_RESTORE_SLICES:
+	case RBT_ACT_LAPSE:
+		if (result == 0) {
+			forget_slices(a);
+			a->slices_changed = a->slices_changed && action->op == RBT_ACT_LAPSE;
+		}
+		break;
+	default:
+		break;
+	}
+	a->edges ^= before ^ rbt_applied_state(a);
+}
+
+void rbt_holding_assume_off(struct rbt_holding *h)
+{
+	struct rbt_action suspend = {
+		.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_ALL, .mode = RBT_SUSPEND_FULL};
+
+	rbt_holding_apply(h, &suspend, RBT_UNDERWAY);
+}
+
+void rbt_holding_assume_slices(struct rbt_holding *h)
+{
+	struct rbt_action set_slice = {.op = RBT_ACT_SET_SLICE, .value = 1};
+
+	rbt_holding_apply(h, &set_slice, RBT_UNDERWAY);
+}
+
+void rbt_holding_assume_changed(struct rbt_holding *h)
+{
+	rbt_holding_assume_slices(h);
+	rbt_holding_assume_off(h);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/daemon.h"
+
+struct edge edge_take(struct program *p)
+{
+	struct edge e = {.was = p->released};
+	struct hold *h;
+
+	LIST_FOREACH (h, &p->holds, link) {
+		unsigned was = rbt_applied_take_edges(&h->mine->applied);
+		unsigned is = rbt_applied_state(&h->mine->applied);
+
+		e.was |= was;
+		e.is |= is;
+		e.gone |= is & ~was;
+		e.back |= was & ~is;
+	}
+	/* A hold that was off and is there no more: its program is back with its last one. */
+	e.back |= p->released & ~e.is;
+	p->released = 0;
+	return e;
+}
+
+void edge_release(struct program *p, struct hold *h)
+{
+	p->released |= h->mine != NULL ? rbt_applied_take_edges(&h->mine->applied) : 0;
+}
