@@ -98,6 +98,10 @@ RUBATO_KFD_API void rubato_kfd_close(struct rubato_kfd *kfd);
 RUBATO_KFD_API int rubato_kfd_fd(struct rubato_kfd *kfd);
 /* NULL when no handle has this fd. */
 RUBATO_KFD_API struct rubato_kfd *rubato_kfd_by_fd(int fd);
+/* The handle that has this fd; for another fd of /dev/kfd that the caller has opened, the handle of
+ * this process that is attached to `pid`. 0; -EBADF: the fd is not one of /dev/kfd that works here;
+ * -ENOTCONN: no handle is attached. No other thread may attach or detach meanwhile. */
+RUBATO_KFD_API int rubato_kfd_by_session(int fd, pid_t pid, struct rubato_kfd **ret);
 
 /* Calls fn for every process that has queues; stops at a non-zero return, and returns it. */
 RUBATO_KFD_API int rubato_kfd_each_process(
@@ -153,6 +157,10 @@ RUBATO_KFD_API int rubato_kfd_resume(struct rubato_kfd *kfd, pid_t pid, uint32_t
 /* Words for people. */
 RUBATO_KFD_API void rubato_kfd_print_snapshot(FILE *out, const struct rubato_kfd_snapshot *snap);
 RUBATO_KFD_API void rubato_kfd_print_stats(FILE *out, const struct rubato_kfd_stats *stats);
+/* A snippet in C: an array with the ids of the compute queues that every sample had (all queues of
+ * the last one, if there are none), for a program that suspends them. */
+RUBATO_KFD_API void rubato_kfd_print_ids(
+	FILE *out, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats);
 RUBATO_KFD_API const char *rubato_kfd_type_name(uint32_t type);
 RUBATO_KFD_API const char *rubato_kfd_strerror(int error);
 

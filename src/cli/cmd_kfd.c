@@ -203,42 +203,6 @@ int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_k
 	return EXIT_OK;
 }
 
-static bool is_compute(const struct rubato_kfd_queue *q)
-{
-	return q->type == RUBATO_KFD_COMPUTE || q->type == RUBATO_KFD_AQL;
-}
-
-static bool in_every_sample(const struct rubato_kfd_stats *s, uint32_t id)
-{
-	for (uint32_t i = 0; i < s->n_ids; i++) {
-		if (s->ids[i].key == id) {
-			return s->ids[i].n == s->n_samples;
-		}
-	}
-	return false;
-}
-
-void kfd_print_array(
-	pid_t pid, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats)
-{
-	uint32_t n = 0;
-	bool compute = false;
-
-	for (uint32_t i = 0; i < last->n_queues; i++) {
-		compute |=
-			is_compute(&last->queues[i]) && in_every_sample(stats, last->queues[i].id);
-	}
-	printf("/* process %d: %s */\nstatic const uint32_t queue_ids[] = {", (int)pid,
-		compute ? "compute queues that were always there" : "all queues at the last look");
-	for (uint32_t i = 0; i < last->n_queues; i++) {
-		const struct rubato_kfd_queue *q = &last->queues[i];
-		if (!compute || (is_compute(q) && in_every_sample(stats, q->id))) {
-			printf("%s%u", n++ > 0 ? ", " : "", q->id);
-		}
-	}
-	printf("};\nstatic const uint32_t n_queue_ids = %u;\n", n);
-}
-
 static void json_queue(struct rbt_json *j, const struct rubato_kfd_queue *q)
 {
 	uint64_t pending = 0;
@@ -319,6 +283,7 @@ static int run(int argc, char **argv)
 		const char *name;
 		const struct command *cmd;
 	} subs[] = {
+		{"check", &cmd_kfd_check},
 		{"monitor", &cmd_kfd_monitor},
 		{"preempt", &cmd_kfd_preempt},
 		{"queues", &cmd_kfd_queues},
@@ -326,11 +291,12 @@ static int run(int argc, char **argv)
 		{"queue_monitor", &cmd_kfd_monitor},
 		{"kfd_preemption_poc", &cmd_kfd_preempt},
 		{"get_queue_info", &cmd_kfd_queues},
+		{"rubato-kfd-check", &cmd_kfd_check},
 	};
 	static char name[40];
 
 	if (argc < 2) {
-		return usage_error(&cmd_kfd, "no tool named: monitor, preempt or queues");
+		return usage_error(&cmd_kfd, "no tool named: check, monitor, preempt or queues");
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		fputs(cmd_kfd.usage, stdout);
@@ -353,11 +319,13 @@ const struct command cmd_kfd = {
 		"Usage: rubato kfd monitor PID [DURATION_S] [INTERVAL_S] [OPTIONS]\n"
 		"       rubato kfd preempt PID [ITERATIONS] [OPTIONS]\n"
 		"       rubato kfd queues PID [OPTIONS]\n"
+		"       rubato kfd check PID [OTHER] [OPTIONS]\n"
 		"\n"
-		"Also called queue_monitor, kfd_preemption_poc and get_queue_info. `monitor` samples a\n"
-		"program's queues (10 s, every 1 s) and sums up; `queues` lists them once; `preempt` takes\n"
-		"queues off the GPU and puts them back (10 times), and measures the time.\n"
-		"No queue stays suspended, however the tool ends.\n"
+		"Also called queue_monitor, kfd_preemption_poc, get_queue_info and rubato-kfd-check.\n"
+		"`monitor` samples a program's queues (10 s, every 1 s) and sums up; `queues` lists\n"
+		"them once; `preempt` takes queues off the GPU and puts them back (10 times), and\n"
+		"measures the time; `check` does all that, measures classes on two programs, and\n"
+		"writes a report without names. No queue stays suspended, however the tool ends.\n"
 		"\n"
 		"      --json               the same facts as JSON\n"
 		"  monitor, queues:\n"
@@ -373,6 +341,9 @@ const struct command cmd_kfd = {
 		"      --exec COMMAND       keep them off while this shell command runs\n"
 		"      --interval-ms MS     from one preemption to the next (default 10)\n"
 		"      --grace N            let waves run for N x 1024 clocks first, 1 to 255 (default 1)\n"
-		"      --force              even if other programs' queues stop meanwhile\n",
+		"  preempt, check:\n"
+		"      --force              even if other programs' queues stop meanwhile\n"
+		"  check:\n"
+		"      --output FILE        the report (default rubato-kfd-report.txt); must be new\n",
 	.run = run,
 };

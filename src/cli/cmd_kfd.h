@@ -9,11 +9,12 @@
 #include "rubato/kfd.h"
 #include "util/json.h"
 
+int kfd_check(int argc, char **argv);
 int kfd_monitor(int argc, char **argv);
 int kfd_preempt(int argc, char **argv);
 int kfd_queues(int argc, char **argv);
 
-extern const struct command cmd_kfd_monitor, cmd_kfd_preempt, cmd_kfd_queues;
+extern const struct command cmd_kfd_check, cmd_kfd_monitor, cmd_kfd_preempt, cmd_kfd_queues;
 
 /* Set by SIGINT and SIGTERM after kfd_catch_signals(): the tool finishes the current step and omits
  * the rest. */
@@ -34,13 +35,14 @@ int kfd_attach(struct rubato_kfd *kfd, pid_t pid);
 /* Prints one line; returns the exit code. */
 int kfd_failed(const struct command *cmd, pid_t pid, int error);
 
+/* Before MES, a suspend takes all programs' queues off that GPU for a moment. Returns EXIT_OK if no
+ * process but these two has queues there (`but` may be 0). Otherwise prints the error and returns
+ * an exit code. */
+int kfd_spare_others(
+	const struct command *cmd, pid_t pid, pid_t but, const uint32_t *gpus, uint32_t n);
+
 /* Prints one line: the process has ended, or has called exec. */
 void kfd_say_end(const struct command *cmd, pid_t pid);
-
-/* Prints ids as a C array: compute queues that are in every sample, or all queues if there are
- * none. */
-void kfd_print_array(
-	pid_t pid, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats);
 
 void kfd_json_snapshot(struct rbt_json *j, const char *key, const struct rubato_kfd_snapshot *snap,
 	uint64_t start_ns);

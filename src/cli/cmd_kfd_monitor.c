@@ -155,7 +155,7 @@ static void sum_up(struct monitor *m)
 		printf("\n");
 		rubato_kfd_print_stats(stdout, m->stats);
 		advise(m->stats);
-		kfd_print_array(m->pid, m->last, m->stats);
+		rubato_kfd_print_ids(stdout, m->last, m->stats);
 	}
 }
 

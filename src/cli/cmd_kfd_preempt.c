@@ -76,7 +76,7 @@ static int list(struct preempt *p, uint32_t *ids, uint32_t *gpus, uint32_t *ret_
 }
 
 struct others {
-	pid_t pid;
+	pid_t pid, but;
 	const uint32_t *gpus;
 	uint32_t n;
 	pid_t found;
@@ -88,7 +88,8 @@ static int find_others(pid_t pid, void *data)
 	struct rbt_amd_queue *queues = NULL;
 	size_t n = 0;
 
-	if (pid == o->pid || rbt_amd_queues_read(KFD_SYSFS_PATH, pid, &queues, &n) < 0) {
+	if (pid == o->pid || pid == o->but ||
+		rbt_amd_queues_read(KFD_SYSFS_PATH, pid, &queues, &n) < 0) {
 		return 0;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -100,10 +101,10 @@ static int find_others(pid_t pid, void *data)
 	return o->found != 0;
 }
 
-/* Before MES, a suspend takes all programs' queues off that GPU for a moment. */
-static int check_others(struct preempt *p, const uint32_t *gpus, uint32_t n)
+int kfd_spare_others(
+	const struct command *cmd, pid_t pid, pid_t but, const uint32_t *gpus, uint32_t n)
 {
-	struct others o = {.pid = p->pid, .gpus = gpus};
+	struct others o = {.pid = pid, .but = but};
 	struct rbt_amd_topology *t = malloc(sizeof(*t));
 	uint32_t old[RUBATO_KFD_MAX_QUEUES];
 	int r = t == NULL ? -ENOMEM : rbt_amd_topology_read(KFD_SYSFS_PATH, t);
@@ -117,14 +118,14 @@ static int check_others(struct preempt *p, const uint32_t *gpus, uint32_t n)
 	}
 	free(t);
 	if (r < 0) {
-		return kfd_failed(&cmd_kfd_preempt, p->pid, r);
+		return kfd_failed(cmd, pid, r);
 	}
-	if (p->force || o.n == 0 || rbt_amd_each_process(KFD_SYSFS_PATH, find_others, &o) == 0) {
+	if (o.n == 0 || rbt_amd_each_process(KFD_SYSFS_PATH, find_others, &o) == 0) {
 		return EXIT_OK;
 	}
 	rbt_error(
 		"%s: process %d has queues on the same GPU, and this GPU's scheduler would stop them as well; --force does it all the same",
-		cmd_kfd_preempt.name, (int)o.found);
+		cmd->name, (int)o.found);
 	return EXIT_FAILED;
 }
 
@@ -305,7 +306,9 @@ static int begin(struct preempt *p)
 	}
 	/* Everything that can be found without touching the program is checked first. */
 	int r = list(p, ids, gpus, &n);
-	code = r < 0 ? kfd_failed(&cmd_kfd_preempt, p->pid, r) : check_others(p, gpus, n);
+	code = r < 0      ? kfd_failed(&cmd_kfd_preempt, p->pid, r)
+	       : p->force ? EXIT_OK
+			  : kfd_spare_others(&cmd_kfd_preempt, p->pid, 0, gpus, n);
 	if (code == EXIT_OK) {
 		r = kfd_attach(p->kfd, p->pid);
 		code = r < 0 ? kfd_failed(&cmd_kfd_preempt, p->pid, r) : iterate(p);

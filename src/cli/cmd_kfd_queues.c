@@ -27,7 +27,7 @@ static int show(const struct rubato_kfd_snapshot *snap, bool json)
 		rubato_kfd_print_snapshot(stdout, snap);
 		if (snap->n_queues > 0) {
 			rubato_kfd_print_stats(stdout, stats);
-			kfd_print_array(snap->pid, snap, stats);
+			rubato_kfd_print_ids(stdout, snap, stats);
 		}
 	}
 	rubato_kfd_stats_free(stats);

@@ -13,6 +13,7 @@ int main(int argc, char **argv)
 		{"queue_monitor", &cmd_kfd_monitor},
 		{"kfd_preemption_poc", &cmd_kfd_preempt},
 		{"get_queue_info", &cmd_kfd_queues},
+		{"rubato-kfd-check", &cmd_kfd_check},
 	};
 
 	cli_begin();

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness import LONG, Program, alive, binary, device, eventually, main
+from harness import BUILD, LONG, Program, alive, binary, device, eventually, main
 from programs import may_unshare
 
 AMD = ("--amd-gpus", "1")
@@ -61,6 +61,47 @@ def unharmed(s, p):
 
 
 @device(*AMD)
+def test_doorbell_starts_work(s):
+    p = client(s, "--queues", 1, "--sdma", 0)
+    assert p.ask("silent 5") == "silent"
+    time.sleep(0.2)
+    assert [q["completed"] for q in queues(s, p.pid)] == [0] and not queues(s, p.pid)[0]["running"]
+    # The pointer says how many.
+    p.ask("submit 1")
+    assert p.ask("drain") == "drained"
+    assert [q["completed"] for q in queues(s, p.pid)] == [6]
+
+
+def rates(s, programs, seconds):
+    """Packets that each has run meanwhile, by one clock: looks at the device are looks at all of them."""
+    def look():
+        found = s.state()["kfd"]["queues"]
+        return [sum(q["completed"] for q in found if q["pid"] == p.pid and q["type"] == "aql") for p in programs]
+    before = look()
+    time.sleep(seconds)
+    return [b - a for a, b in zip(before, look())]
+
+
+@device(*AMD, "--packet-us", "5000")
+def test_programs_share_a_gpu(s):
+    """Equal parts, or by priority; one that is off leaves its part to the other."""
+    programs = [client(s, "--queues", 1, "--sdma", 0) for _ in range(2)]
+    for p in programs:
+        p.ask("submit 1000")    # 5 s if it had the GPU for itself: rings do not run empty, whatever the machine does
+    eventually("both run", lambda: all(queues(s, p.pid)[0]["share_percent"] == 50 for p in programs))
+    a, b = rates(s, programs, 1)
+    assert abs(a - b) <= 1 + a // 10 and a > 10, (a, b)
+    assert programs[0].ask("set 100 15") == "set"
+    eventually("its share is larger", lambda: queues(s, programs[0].pid)[0]["share_percent"] == 66)
+    a, b = rates(s, programs, 1)
+    assert 1.7 < a / b < 2.4, (a, b)
+    assert programs[0].ask("set 0 7") == "set"
+    eventually("all of it", lambda: queues(s, programs[1].pid)[0]["share_percent"] == 100)
+    assert rates(s, programs, 0.3)[0] == 0
+    assert all(q["restarted"] == 0 for p in programs for q in queues(s, p.pid))
+
+
+@device(*AMD)
 def test_queues(s):
     p = client(s, "--memory-mib", 32)
     text = tool(s, "queues", p.pid).stdout
@@ -89,6 +130,33 @@ def test_own_names(s):
     assert done.returncode == 0 and "2 samples: 4 to 4 queues" in done.stdout, done
     done = s.command(os.path.join(folder, "kfd_preemption_poc"), str(p.pid), "3", "--hold-ms", "1")
     assert done.returncode == 0 and "3 preemptions, 3 complete" in done.stdout, done
+
+
+@device(*AMD)
+def test_check(s):
+    """A report to be sent: figures, and nobody's names."""
+    programs = [client(s, "--busy", "--queues", 1, "--depth", 200) for _ in range(2)]
+    report = os.path.join(s.dir, "report")
+    pids = [str(p.pid) for p in programs]
+    check = os.path.join(os.path.dirname(binary("rubato")), "rubato-kfd-check")
+    done = s.command(check, *pids, "--output", report, timeout=120)
+    assert done.returncode == 0, done
+    with open(report) as f:
+        text = f.read()
+    for call in "open", "enable", "snapshot", "suspend", "resume", "disable":
+        assert re.search(rf"^  {call} +100 +\d+ +\d+ +\d+ +\d+ +\d+$", text, re.M), text
+    assert "whole: 100 of 100" in text and "still while suspended: 100 of 100" in text, text
+    assert "KFD 1.17, 1 GPU" in text and "  ok  amd" in text and "renice: done" in text, text
+    rates = re.findall(r"^  (?:as they are|the second best-effort|and the first latency) +([\d.]+) +([\d.]+)$", text, re.M)
+    assert len(rates) == 3 and all(float(rate) > 0 for rate in rates[0]), text
+    assert not any(word in text for word in ("kfdclient", os.uname().nodename, s.dir, BUILD, "/", "0x7", *pids)), text
+    # It does not write over anything, nor hold up strangers.
+    assert s.command(check, *pids, "--output", report).returncode == 1
+    done = s.command(check, pids[0], "--output", report + "2")
+    assert done.returncode == 1 and "--force" in done.stderr and not os.path.exists(report + "2"), done
+    for p in programs:
+        eventually("nobody debugs it", lambda: tool_pid(s, p.pid) == 0)
+        unharmed(s, p)
 
 
 @device(*AMD)
@@ -284,6 +352,7 @@ def test_who_is_refused(s):
     tool(s, "queues", os.getpid(), code=3, says="does not use an AMD GPU")
     tool(s, "monitor", "4194303", code=3, says="no such process")
     tool(s, "preempt", os.getpid(), code=3, says="does not use an AMD GPU")
+    tool(s, "check", code=2, says="no process named")
     tool(s, code=2, says="no tool named")
     tool(s, "frobnicate", code=2, says="no such tool")
     tool(s, "queues", code=2, says="no process named")
@@ -371,6 +440,18 @@ def test_cpp(s):
     done = s.command(monitor, str(p.pid))
     assert done.returncode == 0 and "3 samples: 4 to 4 queues" in done.stdout, done
     unharmed(s, p)
+    # As users write it: their text, unchanged.
+    before = [q["suspends"] for q in queues(s, p.pid)]
+    done = s.command(binary("kfdusers"), str(p.pid))
+    assert done.returncode == 0, done
+    assert [q["suspends"] for q in queues(s, p.pid)] == [n + 1 for n in before]
+    unharmed(s, p)
+    # Its printing is that of the tools: the pointers move, and all else is the same.
+    def still(text):
+        return [re.sub(r" +(-|\d+( bytes)?)$", "", line) for line in text.splitlines() if "sample" not in line]
+    with_addresses = tool(s, "queues", p.pid, "--addresses").stdout
+    printed = done.stdout.split("process ", 1)[1]
+    assert still("process " + printed) == still(with_addresses), (done.stdout, with_addresses)
 
 
 @device(*AMD)

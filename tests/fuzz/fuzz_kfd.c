@@ -68,6 +68,11 @@ static int copy_out(void *data, int pid, uint64_t addr, const void *buf, size_t 
 	return 0;
 }
 
+static uint64_t read_bell(void *data, int pid, uint32_t gpu, uint32_t queue)
+{
+	return next_byte();
+}
+
 static int find_tracer(void *data, int pid, struct rbt_kfd_task *ret)
 {
 	if (pid < FIRST_PID || pid >= FIRST_PID + N_PROCESSES) {
@@ -214,6 +219,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct rbt_kfd_ops ops = {.read = copy_in,
 		.write = copy_out,
+		.doorbell = read_bell,
 		.tracer = find_tracer,
 		.fd_get = get_file,
 		.fd_write = write_file,
@@ -228,6 +234,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t version = next_byte();
 	struct rbt_kfd_config config = {
 		.n_gpus = 2, .minor = 10 + version % 15, .lenient = version >> 7, .packet_us = 100};
+	config.gfx_target_version = version & 0x40 ? 110000 : 90402;
 	config.one_debugger = next_byte() & 1;
 	config.ptrace_rule = next_byte() % 3;
 	struct rbt_kfd *kfd = rbt_kfd_create(&config, &ops);

@@ -2,8 +2,8 @@
 /*
  * Speaks the HSA runtime's opening dialogue to /dev/kfd: version, apertures, address spaces, the
  * runtime handshake, queues with ring, pointers and save area; and then lives on, moving write
- * pointers. What a ROCm program looks like to everything that watches or debugs one. Works on the
- * software GPU.
+ * pointers and ringing doorbells. What a ROCm program looks like to everything that watches or
+ * debugs one. Works on the software GPU.
  *
  * Standard input takes commands, each answered by a line:
  *   more        a further compute queue             free      destroys the last queue
@@ -11,15 +11,19 @@
  *   queues      write and read pointers             saved     bytes of wave state in save areas
  *   runtime     starts the runtime (--no-runtime)   stop      ends it
  *   toggle N    ends and starts it N times
+ *   silent N    N packets into every queue, with no doorbell rung
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               exec      becomes another program
  *   leave       ends the main thread alone          quit
- * and what is in odd.h.
+ * and what is in odd.h. With --json it begins and ends as programs in bench/ do; these answer so:
+ *   measure P N RATE SEED   N requests of P packets to the first queue, RATE a second
+ *   count       packets run by compute queues       go, pause   with --busy or without
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -43,26 +47,29 @@
 #define BUSY_PACKETS 16
 #define SAVE_BYTES   0x8000u
 #define DRAIN_MS     20000
+#define DOORBELLS    8192u /* bytes that a process has on a GPU */
+#define LOOK_US      200   /* how often the end of a request is looked for */
 
 struct queue {
 	uint32_t id, type;
-	volatile uint64_t *wptr, *rptr;
+	volatile uint64_t *wptr, *rptr, *bell;
 	uint8_t *ring, *save;
 	uint64_t seen; /* where the read pointer was: it never goes back */
 };
 
 static struct {
-	int compute, sdma, gpu, memory_mib;
-	bool busy, no_runtime, old_queue;
+	int compute, sdma, gpu, memory_mib, depth;
+	bool busy, no_runtime, old_queue, json;
 	int churn_ms;
 	double for_s;
-} opt = {.compute = 2, .sdma = 2};
+} opt = {.compute = 2, .sdma = 2, .depth = BUSY_PACKETS};
 
 static int kfd = -1;
 static struct kfd_aperture gpus[MAX_GPUS];
 static struct queue queues[KFD_MAX_QUEUES];
 static int n_queues;
 static uint64_t submitted;
+static uint8_t *doorbells; /* of the GPU */
 static volatile sig_atomic_t n_signals;
 
 static void die(const char *what)
@@ -137,6 +144,19 @@ static void *map(size_t size)
 	return p;
 }
 
+/* The page is the file's, the place in it the queue's. */
+static volatile uint64_t *find_doorbell(uint64_t offset)
+{
+	if (doorbells == NULL) {
+		doorbells = mmap(NULL, DOORBELLS, PROT_READ | PROT_WRITE, MAP_SHARED, kfd,
+			(off_t)(offset & ~(uint64_t)(DOORBELLS - 1)));
+		if (doorbells == MAP_FAILED) {
+			die("doorbells");
+		}
+	}
+	return (volatile uint64_t *)(doorbells + (offset & (DOORBELLS - 1)));
+}
+
 static void add_queue(uint32_t type)
 {
 	struct queue *q = &queues[n_queues];
@@ -171,6 +191,7 @@ static void add_queue(uint32_t type)
 			   : KFD_IOC_CREATE_QUEUE,
 		&a, "create queue");
 	q->id = a.queue_id;
+	q->bell = find_doorbell(a.doorbell_offset);
 	n_queues++;
 }
 
@@ -218,7 +239,7 @@ static uint64_t room(const struct queue *q)
 	return RING_BYTES / PACKET_BYTES * step(q) - (*q->wptr - *q->rptr);
 }
 
-static void submit(struct queue *q, uint64_t packets)
+static void put_packets(struct queue *q, uint64_t packets)
 {
 	for (uint64_t i = 0; i < packets && room(q) >= step(q); i++) {
 		uint64_t at = *q->wptr / step(q) % (RING_BYTES / PACKET_BYTES);
@@ -227,6 +248,13 @@ static void submit(struct queue *q, uint64_t packets)
 		__atomic_store_n(q->wptr, *q->wptr + step(q), __ATOMIC_RELEASE);
 		submitted++;
 	}
+}
+
+static void submit(struct queue *q, uint64_t packets)
+{
+	put_packets(q, packets);
+	/* The pointer is there before the GPU is told to look at it. */
+	__atomic_store_n(q->bell, *q->wptr, __ATOMIC_RELEASE);
 }
 
 static void check_queues(void)
@@ -267,8 +295,70 @@ static bool drain(void)
 	return false;
 }
 
+static void wait_for(double due_s)
+{
+	while (client_now_s() < due_s) {
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000L}, NULL);
+	}
+}
+
+/* They arrive by a Poisson process, and are served one after another. What the machine is late by
+ * in noticing an arrival is no part of a request's time. */
+static void measure(unsigned packets, unsigned n, double rate, unsigned seed)
+{
+	unsigned short state[3] = {(unsigned short)seed};
+	double due_s = client_now_s(), end_s = due_s;
+
+	printf("{\"latency_us\": [");
+	for (unsigned i = 0; i < n; i++) {
+		due_s += -log(1 - erand48(state)) / rate;
+		bool idle = due_s >= end_s;
+		wait_for(due_s);
+		double start_s = idle ? client_now_s() : due_s;
+		submit(&queues[0], packets);
+		while (*queues[0].rptr < *queues[0].wptr) {
+			nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000L}, NULL);
+		}
+		end_s = client_now_s();
+		printf("%s%.0f", i > 0 ? ", " : "", (end_s - start_s) * 1e6);
+	}
+	printf("]}\n");
+}
+
+static void count(void)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < n_queues; i++) {
+		sum += queues[i].type == KFD_QUEUE_SDMA ? 0 : *queues[i].rptr;
+	}
+	printf("{\"count\": %" PRIu64 ", \"now_ns\": %.0f}\n", sum, client_now_s() * 1e9);
+}
+
+static bool obey_bench(const char *line)
+{
+	unsigned packets, n, seed;
+	double rate;
+
+	if (sscanf(line, "measure %u %u %lf %u", &packets, &n, &rate, &seed) == 4) {
+		measure(packets, n, rate, seed);
+	} else if (strcmp(line, "count") == 0) {
+		count();
+	} else if (strcmp(line, "go") == 0 || strcmp(line, "pause") == 0) {
+		opt.busy = line[0] == 'g';
+		puts("{}");
+	} else {
+		return false;
+	}
+	return true;
+}
+
 static void announce(void)
 {
+	if (opt.json) {
+		printf("{\"ready\": \"kfdclient\", \"pid\": %d}\n", (int)getpid());
+		return;
+	}
 	printf("ready pid=%d gpu=%u queues=", (int)getpid(), gpus[opt.gpu].gpu_id);
 	for (int i = 0; i < n_queues; i++) {
 		printf("%s%u", i > 0 ? "," : "", queues[i].id);
@@ -300,7 +390,7 @@ static void print_saved(void)
 /* Returns false to end. */
 static bool obey(const char *line)
 {
-	unsigned percentage, priority, times;
+	unsigned percentage, priority, times, packets;
 
 	if (strcmp(line, "more") == 0) {
 		add_queue(KFD_QUEUE_COMPUTE_AQL);
@@ -313,6 +403,11 @@ static bool obey(const char *line)
 			submit(&queues[i], strtoull(line + 7, NULL, 10));
 		}
 		printf("submitted %" PRIu64 "\n", submitted);
+	} else if (sscanf(line, "silent %u", &packets) == 1) {
+		for (int i = 0; i < n_queues; i++) {
+			put_packets(&queues[i], packets);
+		}
+		puts("silent");
 	} else if (strcmp(line, "drain") == 0) {
 		puts(drain() ? "drained" : "stuck");
 	} else if (strcmp(line, "queues") == 0) {
@@ -345,7 +440,7 @@ static bool obey(const char *line)
 		pthread_exit(NULL);
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
-	} else if (!odd_obey(line, kfd)) {
+	} else if (!obey_bench(line) && !odd_obey(line, kfd)) {
 		printf("unknown command '%s'\n", line);
 	}
 	fflush(stdout);
@@ -357,7 +452,9 @@ static void work(double *churned_s)
 	check_queues();
 	for (int i = 0; opt.busy && i < n_queues; i++) {
 		uint64_t pending = (*queues[i].wptr - *queues[i].rptr) / step(&queues[i]);
-		submit(&queues[i], pending < BUSY_PACKETS ? BUSY_PACKETS - pending : 0);
+		if (pending < (uint64_t)opt.depth) {
+			submit(&queues[i], (uint64_t)opt.depth - pending);
+		}
 	}
 	if (opt.churn_ms > 0 && client_now_s() - *churned_s > opt.churn_ms / 1e3) {
 		*churned_s = client_now_s();
@@ -369,7 +466,7 @@ static void work(double *churned_s)
 	}
 }
 
-/* Until quit, --for is over, or killed; at the end of standard input it goes on. */
+/* Until quit, --for is over, or killed; at the end of standard input it goes on, without --json. */
 static void live(void)
 {
 	static struct client_input in = {.fd = STDIN_FILENO};
@@ -382,7 +479,7 @@ static void live(void)
 			work(&churned_s);
 			continue;
 		}
-		if (client_read(&in) && !obey(in.line)) {
+		if ((client_read(&in) && !obey(in.line)) || (opt.json && in.fd < 0)) {
 			return;
 		}
 	}
@@ -391,7 +488,7 @@ static void live(void)
 static void usage(int code)
 {
 	fputs("usage: kfdclient [--queues N] [--sdma N] [--gpu I] [--memory-mib N] [--busy]\n"
-	      "  [--churn-ms N] [--no-runtime] [--for SECONDS]\n",
+	      "  [--depth PACKETS] [--churn-ms N] [--no-runtime] [--for SECONDS] [--json]\n",
 		code == 0 ? stdout : stderr);
 	exit(code);
 }
@@ -402,7 +499,8 @@ static void parse(int argc, char **argv)
 	static const struct option longs[] = {{"queues", 1, NULL, 'q'}, {"channels", 1, NULL, 'q'},
 		{"sdma", 1, NULL, 's'}, {"gpu", 1, NULL, 'g'}, {"memory-mib", 1, NULL, 'm'},
 		{"busy", 0, NULL, 'b'}, {"churn-ms", 1, NULL, 'c'}, {"no-runtime", 0, NULL, 'n'},
-		{"for", 1, NULL, 'f'}, {"help", 0, NULL, 'h'}, {0}};
+		{"for", 1, NULL, 'f'}, {"depth", 1, NULL, 'd'}, {"json", 0, NULL, 'j'},
+		{"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -427,6 +525,12 @@ static void parse(int argc, char **argv)
 			break;
 		case 'n':
 			opt.no_runtime = true;
+			break;
+		case 'd':
+			opt.depth = client_count(optarg, 1, RING_BYTES / PACKET_BYTES, usage);
+			break;
+		case 'j':
+			opt.json = true;
 			break;
 		case 'f':
 			opt.for_s = strtod(optarg, NULL);
@@ -464,6 +568,8 @@ int main(int argc, char **argv)
 	announce();
 	fflush(stdout);
 	live();
-	printf("done submitted=%" PRIu64 "\n", submitted);
+	if (!opt.json) {
+		printf("done submitted=%" PRIu64 "\n", submitted);
+	}
 	return 0;
 }

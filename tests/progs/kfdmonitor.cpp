@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "rubato/kfd_queue_monitor.hpp"
@@ -21,23 +22,30 @@ static int check(kfd::QueueMonitor &monitor, pid_t pid)
 	using namespace std::chrono_literals;
 
 	auto before = monitor.get_snapshot(pid);
-	REQUIRE(before && before->queues.size() >= 2 && before->queues[0].ring_base_address == 0);
+	REQUIRE(before && before.queues.size() >= 2 && before.queues[0].ring_base_address == 0);
 	REQUIRE(monitor.enable_debug_trap(pid) && monitor.error() == 0);
 	auto snapshot = monitor.get_snapshot(pid);
-	REQUIRE(snapshot && snapshot->pid == pid);
-	REQUIRE(snapshot->get_queue_ids() == before->get_queue_ids());
-	REQUIRE(snapshot->queues[0].ring_base_address != 0 && snapshot->queues[0].pending);
-	kfd::QueueMonitor::print_snapshot(*snapshot);
+	REQUIRE(snapshot.is_valid() && snapshot.error == 0 && snapshot.pid == pid);
+	REQUIRE(snapshot.get_queue_ids() == before.get_queue_ids());
+	REQUIRE(snapshot.queues[0].ring_base_address != 0 && snapshot.queues[0].pending);
+	kfd::QueueMonitor::print_snapshot(snapshot);
 
-	auto ids = snapshot->get_queue_ids();
+	auto ids = snapshot.get_queue_ids();
 	int n = static_cast<int>(ids.size());
 	REQUIRE(kfd::suspend_queues(monitor.fd(), pid, ids.data(), ids.size()) == n);
 	uint32_t unknown = 1000;
 	REQUIRE(kfd::suspend_queues(monitor.fd(), pid, &unknown, 1) == 0);
 	REQUIRE(unknown == (1000 | RUBATO_KFD_ID_INVALID));
-	ids = snapshot->get_queue_ids();
+	ids = snapshot.get_queue_ids();
 	REQUIRE(kfd::resume_queues(monitor.fd(), pid, ids.data(), ids.size()) == n);
 	REQUIRE(kfd::resume_queues(-1, pid, ids.data(), ids.size()) == -EBADF);
+	/* Any file of /dev/kfd is as good, and no other. */
+	int own = open("/dev/kfd", O_RDWR | O_CLOEXEC),
+	    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	REQUIRE(suspend_queues(own, pid, ids.data(), ids.size()) == n);
+	REQUIRE(resume_queues(own, pid, ids.data(), ids.size()) == n);
+	REQUIRE(resume_queues(own, getpid(), ids.data(), ids.size()) == -ENOTCONN);
+	REQUIRE(resume_queues(null, pid, ids.data(), ids.size()) == -EBADF);
 
 	auto samples = monitor.monitor(pid, 250ms, 100ms);
 	REQUIRE(samples.size() == 3);
@@ -47,10 +55,37 @@ static int check(kfd::QueueMonitor &monitor, pid_t pid)
 	REQUIRE(stats.queue_id_frequency[0] == 3 && stats.gpu_id_distribution.size() == 1);
 	kfd::QueueMonitor::print_stats(stats);
 	REQUIRE(kfd::QueueMonitor::analyze({}).total_samples == 0);
+	kfd::QueueMonitor::print_ids(snapshot, stats);
+	REQUIRE(monitor.monitor(pid, 0.05, 0.1).size() == 1);
+	REQUIRE(monitor.monitor(pid, 1, 0).empty() && monitor.error() == -EINVAL);
 	REQUIRE(monitor.disable_debug_trap(pid));
 	REQUIRE(kfd::resume_queues(monitor.fd(), pid, ids.data(), ids.size()) == -ENOTCONN);
+	auto bad = monitor.get_snapshot(-5);
+	REQUIRE(!bad && bad.queues.empty() && bad.error < 0 && bad.error == monitor.error());
+	REQUIRE(!kfd::QueueSnapshot());
 	/* Process 1 has no queues; whether it has is not for everyone to know. */
 	REQUIRE(!monitor.enable_debug_trap(1) && (monitor.error() == -ENXIO || geteuid() != 0));
+	return 0;
+}
+
+/* Pointers are the program's own to write: what makes no sense is not known, as in C. */
+static int check_pending()
+{
+	rubato_kfd_queue queue{};
+	rubato_kfd_snapshot raw{};
+
+	queue.ring_size = 4096;
+	queue.has_pointers = 1;
+	queue.write_pointer = 7;
+	queue.read_pointer = 5;
+	raw.n_queues = 1;
+	raw.queues = &queue;
+	REQUIRE(kfd::QueueMonitor::from_c(raw).queues[0].pending == 2);
+	queue.write_pointer = 2;
+	REQUIRE(!kfd::QueueMonitor::from_c(raw).queues[0].pending);
+	REQUIRE(kfd::QueueMonitor::from_c(raw).queues[0].write_pointer == 2);
+	queue.has_pointers = 0;
+	REQUIRE(!kfd::QueueMonitor::from_c(raw).queues[0].read_pointer);
 	return 0;
 }
 
@@ -64,5 +99,9 @@ int main(int argc, char **argv)
 	}
 	kfd::QueueMonitor moved = std::move(monitor);
 	REQUIRE(moved.is_open() && !monitor.is_open() && monitor.fd() == -ENODEV);
+	REQUIRE(!monitor.get_snapshot(1) && monitor.error() == -ENODEV);
+	if (check_pending() != 0) {
+		return 1;
+	}
 	return check(moved, static_cast<pid_t>(std::atoi(argv[1])));
 }

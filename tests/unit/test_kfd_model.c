@@ -386,7 +386,7 @@ static void test_exact(void)
 	CHECK_INT(make_queue(KFD_QUEUE_COMPUTE_AQL, 0, 0, &id), 0);
 	CHECK_INT(enable(&info), 0);
 	CHECK_INT(snapshot(list, 4, &n), 0);
-	rings[0].wptr = 10;
+	submit_to(0, 10);
 	run_for(MS); /* seen */
 	run_for(3 * MS + MS / 2);
 	CHECK_INT(rings[0].rptr, 3);
@@ -399,6 +399,8 @@ static void test_exact(void)
 		CHECK_INT(resume_ids(&id, 1), 1);
 	}
 	CHECK_INT(look(id).restored, 5);
+	run_for(RESUME);
+	CHECK_INT(rings[0].rptr, 3);
 	run_for(MS / 2);
 	CHECK_INT(rings[0].rptr, 4); /* half a packet's time was enough */
 	run_for(6 * MS);
@@ -412,13 +414,13 @@ static void test_exact(void)
 	CHECK_INT(resume_ids(&id, 1), 1);
 
 	/* A program that destroys the save area loses the packet's progress. */
-	rings[0].wptr = 11;
+	submit_to(0, 11);
 	run_for(MS);
 	run_for(MS * 9 / 10);
 	CHECK_INT(suspend_ids(&id, 1), 1);
 	memset(rings[0].save, 0, sizeof(rings[0].save));
 	CHECK_INT(resume_ids(&id, 1), 1);
-	run_for(MS / 2);
+	run_for(RESUME + MS / 2);
 	CHECK_INT(rings[0].rptr, 10);
 	CHECK_INT(look(id).restarted, 1);
 	end();
@@ -434,7 +436,7 @@ static void test_update(void)
 	begin();
 	CHECK_INT(start_runtime(), 0);
 	CHECK_INT(make_queue(KFD_QUEUE_COMPUTE_AQL, 0, 0, &id), 0);
-	rings[0].wptr = 4;
+	submit_to(0, 4);
 	run_for(MS);
 	run_for(MS / 2);
 	a.queue_id = id;
@@ -446,7 +448,7 @@ static void test_update(void)
 	a.queue_percentage = 100;
 	a.queue_priority = 11;
 	CHECK_INT(target_call(KFD_IOC_UPDATE_QUEUE, &a), 0);
-	run_for(MS / 2);
+	run_for(RESUME + MS / 2);
 	CHECK_INT(rings[0].rptr, 1);
 	CHECK_INT(look(id).priority, 11);
 	CHECK_INT(look(id).restored, 1);
@@ -471,13 +473,13 @@ static void test_pointers_of_nonsense(void)
 	begin();
 	CHECK_INT(start_runtime(), 0);
 	CHECK_INT(make_queue(KFD_QUEUE_COMPUTE, 0, 0, &id), 0);
-	rings[0].wptr = 40;
+	submit_to(0, 40);
 	run_for(MS);
 	run_for(2 * MS);
 	CHECK_INT(rings[0].rptr, 32); /* 16 dwords a packet */
 	run_for(MS);
 	CHECK_INT(rings[0].rptr, 40);
-	rings[0].wptr = 3; /* behind the read pointer */
+	submit_to(0, 3); /* behind the read pointer */
 	run_for(MS);
 	run_for(10 * MS);
 	CHECK_INT(rings[0].rptr, 40);
@@ -514,7 +516,7 @@ static void test_faults(void)
 	rbt_kfd_clear_faults(kfd);
 	id = 0;
 	CHECK_INT(suspend_ids(&id, 1), 1);
-	CHECK_INT(delay_us, 0);
+	CHECK_INT(delay_us, KFD_HW_SUSPEND_US);
 	f.error = 134;
 	CHECK_INT(rbt_kfd_add_fault(kfd, &f), -EINVAL);
 	end();

@@ -11,6 +11,7 @@
 #include "backend/amd/kfd_abi.h"
 #include "check.h"
 #include "softgpu/kfd/kfd.h"
+#include "softgpu/kfd/timing.h"
 
 #define BAD_ADDRESS 4096u
 #define TARGET      100
@@ -18,6 +19,8 @@
 #define STRANGER    300
 #define MS          1000000ull
 #define MAX_RINGS   1024
+/* Of a queue that had the GPU for itself. */
+#define RESUME ((KFD_HW_RESUME_US + KFD_HW_RESTORE_US) * 1000ull)
 
 struct ring {
 	uint64_t wptr, rptr;
@@ -29,6 +32,7 @@ static struct rbt_kfd *kfd;
 static struct rbt_kfd_open *target, *debugger, *stranger;
 static struct rbt_kfd_task tracer; /* of the target */
 static struct ring rings[MAX_RINGS];
+static uint64_t bells[MAX_RINGS]; /* by queue: all processes' */
 static unsigned n_events, n_files, n_logged, n_there;
 static uint64_t now_ns, delay_us;
 
@@ -48,6 +52,11 @@ static inline int copy_out(void *data, int pid, uint64_t addr, const void *buf, 
 	}
 	memcpy((void *)(uintptr_t)addr, buf, size);
 	return 0;
+}
+
+static inline uint64_t read_bell(void *data, int pid, uint32_t gpu, uint32_t queue)
+{
+	return bells[queue];
 }
 
 static inline int find_tracer(void *data, int pid, struct rbt_kfd_task *ret)
@@ -90,6 +99,7 @@ static inline void begin_with(struct rbt_kfd_config config)
 	static const struct rbt_kfd_ops ops = {
 		.read = copy_in,
 		.write = copy_out,
+		.doorbell = read_bell,
 		.tracer = find_tracer,
 		.fd_get = get_file,
 		.fd_write = write_file,
@@ -101,6 +111,7 @@ static inline void begin_with(struct rbt_kfd_config config)
 	n_events = n_files = n_logged = n_there = 0;
 	now_ns = MS;
 	memset(rings, 0, sizeof(rings));
+	memset(bells, 0, sizeof(bells));
 	kfd = rbt_kfd_create(&config, &ops);
 	target = rbt_kfd_open(kfd, TARGET);
 	debugger = rbt_kfd_open(kfd, DEBUGGER);
@@ -237,6 +248,13 @@ static inline void run_for(uint64_t ns)
 {
 	now_ns += ns;
 	rbt_kfd_run(kfd, now_ns);
+}
+
+/* The ring's queue has the same number. */
+static inline void submit_to(uint32_t ring, uint64_t wptr)
+{
+	rings[ring].wptr = wptr;
+	bells[ring]++;
 }
 
 struct wanted {

@@ -253,3 +253,39 @@ void rubato_kfd_print_stats(FILE *out, const struct rubato_kfd_stats *s)
 		print_share(out, rubato_kfd_type_name(s->types[i].key), &s->types[i], sum);
 	}
 }
+
+static bool is_compute(const struct rubato_kfd_queue *q)
+{
+	return q->type == RUBATO_KFD_COMPUTE || q->type == RUBATO_KFD_AQL;
+}
+
+static bool in_every_sample(const struct rubato_kfd_stats *s, uint32_t id)
+{
+	for (uint32_t i = 0; i < s->n_ids; i++) {
+		if (s->ids[i].key == id) {
+			return s->ids[i].n == s->n_samples;
+		}
+	}
+	return false;
+}
+
+void rubato_kfd_print_ids(
+	FILE *out, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats)
+{
+	uint32_t n = 0;
+	bool compute = false;
+
+	for (uint32_t i = 0; i < last->n_queues; i++) {
+		compute |=
+			is_compute(&last->queues[i]) && in_every_sample(stats, last->queues[i].id);
+	}
+	fprintf(out, "/* process %d: %s */\nstatic const uint32_t queue_ids[] = {", (int)last->pid,
+		compute ? "compute queues that were always there" : "all queues at the last look");
+	for (uint32_t i = 0; i < last->n_queues; i++) {
+		const struct rubato_kfd_queue *q = &last->queues[i];
+		if (!compute || (is_compute(q) && in_every_sample(stats, q->id))) {
+			fprintf(out, "%s%u", n++ > 0 ? ", " : "", q->id);
+		}
+	}
+	fprintf(out, "};\nstatic const uint32_t n_queue_ids = %u;\n", n);
+}

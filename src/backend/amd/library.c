@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,6 +123,44 @@ struct rubato_kfd *rubato_kfd_by_fd(int fd)
 	}
 	pthread_mutex_unlock(&handles_lock);
 	return kfd;
+}
+
+static bool is_attached(const struct rubato_kfd *kfd, pid_t pid)
+{
+	const struct entry *e = kfd->entries;
+
+	while (e != NULL && rbt_amd_session_pid(e->session) != pid) {
+		e = e->next;
+	}
+	return e != NULL;
+}
+
+/* Whether it is a file of /dev/kfd that serves this process: another's answers with EBADF. */
+static bool is_device(int fd)
+{
+	struct kfd_version version;
+
+	return ioctl(fd, KFD_IOC_GET_VERSION, &version) == 0;
+}
+
+int rubato_kfd_by_session(int fd, pid_t pid, struct rubato_kfd **ret)
+{
+	struct rubato_kfd *kfd = rubato_kfd_by_fd(fd);
+
+	if (kfd == NULL && (fd < 0 || !is_device(fd))) {
+		return -EBADF;
+	}
+	if (kfd == NULL) {
+		pthread_mutex_lock(&handles_lock);
+		for (kfd = handles; kfd != NULL && !is_attached(kfd, pid); kfd = kfd->next) {
+		}
+		pthread_mutex_unlock(&handles_lock);
+	}
+	if (kfd == NULL) {
+		return -ENOTCONN;
+	}
+	*ret = kfd;
+	return 0;
 }
 
 struct walk {

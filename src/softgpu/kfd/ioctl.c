@@ -191,5 +191,11 @@ int64_t rbt_kfd_ioctl(struct rbt_kfd_open *open, struct rbt_kfd_task caller, uin
 		return -EFAULT;
 	}
 	uint32_t error = use_fault(&c, ret_delay_us);
-	return error != 0 ? -(int64_t)error : answer(&c, def, arg, def->fn(&c));
+	if (error != 0) {
+		return -(int64_t)error;
+	}
+	kfd_catch_up(kfd);
+	int64_t result = answer(&c, def, arg, def->fn(&c));
+	*ret_delay_us += c.took_ns / RBT_NS_PER_US;
+	return result;
 }

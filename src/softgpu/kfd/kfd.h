@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model of the amdgpu driver's compute side (KFD) as /dev/kfd shows it: processes, queues, the
- * runtime handshake, the debugger interface. Queues run: their read pointers follow their write
- * pointers while they are not suspended. A packet that is interrupted is saved to the queue's save
+ * runtime handshake, the debugger interface. Queues run: after a doorbell the GPU reads the queue's
+ * write pointer, and the read pointer follows while the queue is not suspended. Queues share their
+ * GPU (share.c; its numbers: timing.h). A packet that is interrupted is saved to the queue's save
  * area and goes on from there. A pure library: no I/O, no clock of its own; it reaches programs
  * through struct rbt_kfd_ops. The device server and the tests link it.
  *
@@ -54,6 +55,8 @@ struct rbt_kfd_ops {
 	/* A process's memory. 0 or -EFAULT. */
 	int (*read)(void *data, int pid, uint64_t addr, void *buf, size_t size);
 	int (*write)(void *data, int pid, uint64_t addr, const void *buf, size_t size);
+	/* The process's last write to the doorbell of a queue: another value is a new write. */
+	uint64_t (*doorbell)(void *data, int pid, uint32_t gpu, uint32_t queue);
 	/* The tracer of the first thread of `pid` (tid 0: none). 0, or -ESRCH: no such process. */
 	int (*tracer)(void *data, int pid, struct rbt_kfd_task *ret);
 	/* A copy of the caller's file `fd`, to be put back: our number, or -EBADF. */
@@ -90,7 +93,8 @@ void rbt_kfd_exit(struct rbt_kfd *kfd, int pid);
 #define RBT_KFD_WAIT INT64_MIN
 /*
  * One ioctl. Returns the result of the system call (0 or more, or -errno), or RBT_KFD_WAIT.
- * *ret_delay_us: an injected fault delays the answer by this; the call has already taken effect.
+ * *ret_delay_us: the GPU's time for the call, or an injected fault, delays the answer by this; the
+ * call has already taken effect.
  */
 int64_t rbt_kfd_ioctl(struct rbt_kfd_open *open, struct rbt_kfd_task caller, uint32_t request,
 	uint64_t arg, uint64_t *ret_delay_us);
@@ -124,7 +128,11 @@ void rbt_kfd_clear_faults(struct rbt_kfd *kfd);
 uint32_t rbt_kfd_gpu_id(uint32_t gpu);
 #define RBT_KFD_CWSR_SIZE      0x8000u /* of the save area that a queue must have */
 #define RBT_KFD_CTL_STACK_SIZE 0x1000u
-#define RBT_KFD_VRAM_BYTES     (192ull << 30) /* of a GPU; not enforced */
+/* The doorbells of a process on one GPU: 8 bytes for each of its queues. GPU i's begin at
+ * i * RBT_KFD_DOORBELLS of a file of /dev/kfd. (Linux has them at offsets above any file's size,
+ * which a program cannot tell: it maps what CREATE_QUEUE gave it.) */
+#define RBT_KFD_DOORBELLS  8192u
+#define RBT_KFD_VRAM_BYTES (192ull << 30) /* of a GPU; not enforced */
 
 struct rbt_kfd_queue_info {
 	int pid;
@@ -135,6 +143,7 @@ struct rbt_kfd_queue_info {
 	uint64_t restored,
 		restarted; /* packets that went on from their saved state; that could not */
 	uint64_t n_suspends;
+	uint32_t share; /* of the GPU, in 1/1024: of its slots' time since the last look */
 };
 /* Stops at a non-zero return value, and returns it. */
 int rbt_kfd_each_queue(struct rbt_kfd *kfd,

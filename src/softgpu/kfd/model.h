@@ -16,7 +16,10 @@ struct kfd_saved_wave {
 };
 #define KFD_SAVED_AT 64u /* offset, behind the header */
 
+struct kfd_process;
+
 struct kfd_queue {
+	struct kfd_process *process;
 	uint32_t id, gpu, type, ring_size, percentage, priority, grace_period, sdma_engine;
 	uint32_t save_size, cu_bits;
 	uint64_t ring, wptr_at, rptr_at, save_at;
@@ -27,6 +30,31 @@ struct kfd_queue {
 	uint64_t ran_ns, serial;
 	bool had_work; /* at the last check */
 	uint64_t completed, restored, restarted, n_suspends;
+	/* The pointers as the GPU knows them, and the doorbell that last made it read them. */
+	uint64_t wptr, rptr, bell;
+	bool must_look; /* the pointers could not be read, or not yet */
+	/* Its place on the GPU (share.c). */
+	struct kfd_queue *next_runnable;
+	uint64_t todo_ns;     /* until its ring is empty, if it had the GPU for itself */
+	uint64_t turn;        /* its number among those that were given slots */
+	uint64_t ready_ns;    /* its waves are being restored until then */
+	uint64_t part, parts; /* of the time that passes, it works part / parts */
+	uint32_t share;       /* the same in 1/KFD_WHOLE; 0 while it does not work */
+	uint32_t saved_share; /* when it was taken off */
+	bool mapped, chosen;  /* has a slot; gets one */
+	bool switched_off;    /* saved by the GPU itself, to make room */
+};
+
+/* The waves that a call saves or restores on each GPU: these decide how long it takes. */
+struct kfd_cost {
+	bool touched[RBT_KFD_MAX_GPUS];
+	uint32_t waves[RBT_KFD_MAX_GPUS]; /* in 1/KFD_WHOLE of what the GPU can hold */
+};
+
+struct kfd_gpu {
+	uint64_t stalled_until_ns; /* no queue works */
+	uint64_t turn_ends_ns;     /* of the queues that have slots */
+	uint64_t last_turn;
 };
 
 struct kfd_device {
@@ -69,6 +97,8 @@ struct kfd_process {
 	struct kfd_device devices[RBT_KFD_MAX_GPUS];
 	struct kfd_queue *queues[KFD_MAX_QUEUES];
 	uint32_t n_queues, next_memory;
+	uint32_t weight; /* sum of its queues at work on the GPU in hand (share.c) */
+	bool chosen;     /* one of them has a slot */
 	struct kfd_memory *memory;
 	/* The runtime's handshake, and the thread that waits in it. */
 	struct kfd_runtime_info runtime;
@@ -102,6 +132,7 @@ struct rbt_kfd {
 	struct rbt_kfd_fault faults[RBT_KFD_MAX_FAULTS];
 	size_t n_faults;
 	uint64_t now_ns;
+	struct kfd_gpu gpus[RBT_KFD_MAX_GPUS];
 };
 
 /* A call under way: the argument is our copy, zero beyond the caller's size. */
@@ -112,6 +143,7 @@ struct kfd_call {
 	struct rbt_kfd_task caller;
 	uint32_t nr, size; /* size: of the caller's argument */
 	bool fail_queues;  /* by an injected fault */
+	uint64_t took_ns;  /* how long the GPU takes */
 	union {
 		/* First, and as large as a request can name: an initialiser clears all of it. */
 		uint8_t bytes[_IOC_SIZEMASK + 1];
@@ -212,5 +244,20 @@ void kfd_resume_all(struct kfd_process *target);
 /* run.c */
 void kfd_save(struct kfd_process *p, struct kfd_queue *q);
 void kfd_restore(struct kfd_process *p, struct kfd_queue *q);
+/* A queue has come to the run list: the GPU reads its pointers, and starts. */
+void kfd_begin(struct kfd_queue *q);
+/* Moves the read pointer over what has run. */
+void kfd_settle(struct kfd_queue *q);
+/* Brings the queues to the present, before a call changes them. */
+void kfd_catch_up(struct rbt_kfd *kfd);
+
+/* share.c */
+void kfd_work(struct rbt_kfd *kfd, uint32_t gpu, struct kfd_queue *list, bool compute,
+	uint64_t from_ns, uint64_t to_ns);
+/* Called before a queue is saved, and after it was restored. */
+void kfd_cost_off(struct kfd_cost *cost, struct kfd_queue *q);
+void kfd_cost_on(struct kfd_cost *cost, struct kfd_queue *q);
+/* Lets the GPUs be busy with that; either may be NULL. Returns how long the call takes. */
+uint64_t kfd_charge(struct rbt_kfd *kfd, const struct kfd_cost *off, const struct kfd_cost *on);
 
 #endif

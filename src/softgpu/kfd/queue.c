@@ -7,7 +7,6 @@
 
 #define USER_END        (1ull << 47)
 #define PERCENTAGE_MASK 0xffu
-#define DOORBELL_TYPE   (3ull << 62)
 #define DOORBELL_BYTES  8u
 #define MAX_CU_BITS     1024u
 
@@ -112,6 +111,7 @@ int64_t kfd_create_queue(struct kfd_call *c)
 		return -ENOMEM;
 	}
 	*q = (struct kfd_queue){
+		.process = c->process,
 		.id = id,
 		.gpu = (uint32_t)kfd_gpu_by_id(c->kfd, a->gpu_id),
 		.type = a->queue_type == KFD_QUEUE_SDMA_BY_ENGINE ? KFD_QUEUE_SDMA : a->queue_type,
@@ -130,8 +130,10 @@ int64_t kfd_create_queue(struct kfd_call *c)
 	c->process->queues[id] = q;
 	c->process->n_queues++;
 	a->queue_id = id;
-	a->doorbell_offset =
-		DOORBELL_TYPE | (uint64_t)a->gpu_id << 46 | (uint64_t)id * DOORBELL_BYTES;
+	a->doorbell_offset = (uint64_t)q->gpu * RBT_KFD_DOORBELLS + id * DOORBELL_BYTES;
+	if (kfd_queue_may_run(c->process, q)) {
+		kfd_begin(q);
+	}
 	if (c->kfd->ops.changed != NULL && !c->process->secondary) {
 		c->kfd->ops.changed(c->kfd->ops.data, c->process->pid, (int)id, true);
 	}
@@ -185,8 +187,9 @@ int64_t kfd_update_queue(struct kfd_call *c)
 		return -EFAULT;
 	}
 	/* Taken off and put back with its new properties, as after a suspend. */
-	bool ran = kfd_queue_may_run(c->process, q);
-	if (ran) {
+	struct kfd_cost off = {0}, on = {0};
+	if (kfd_queue_may_run(c->process, q)) {
+		kfd_cost_off(&off, q);
 		kfd_save(c->process, q);
 	}
 	q->ring = a->ring_base_address;
@@ -195,7 +198,9 @@ int64_t kfd_update_queue(struct kfd_call *c)
 	q->priority = a->queue_priority;
 	if (kfd_queue_may_run(c->process, q)) {
 		kfd_restore(c->process, q);
+		kfd_cost_on(&on, q);
 	}
+	c->took_ns = kfd_charge(c->kfd, &off, &on);
 	return 0;
 }
 

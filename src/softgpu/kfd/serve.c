@@ -12,6 +12,7 @@
 
 #include "backend/amd/kfd_abi.h"
 #include "softgpu/kfd/sysfs.h"
+#include "softgpu/kfd/timing.h"
 #include "softgpu/serve/server_impl.h"
 #include "util/fd.h"
 #include "util/proc.h"
@@ -77,6 +78,13 @@ static int write_memory(void *data, int pid, uint64_t addr, const void *buf, siz
 	return p != NULL && p->mem >= 0 && pwrite(p->mem, buf, size, (off_t)addr) == (ssize_t)size
 		       ? 0
 		       : -EFAULT;
+}
+
+static uint64_t read_doorbell(void *data, int pid, uint32_t gpu, uint32_t queue)
+{
+	const struct kfd_serve *k = data;
+
+	return nodes_doorbell(k->server->nodes, pid, gpu, queue);
 }
 
 static void remove_process(struct kfd_serve *k, int pid);
@@ -290,6 +298,7 @@ struct kfd_serve *kfd_serve_create(struct server *server, const struct rbt_kfd_c
 	struct rbt_kfd_ops ops = {
 		.read = read_memory,
 		.write = write_memory,
+		.doorbell = read_doorbell,
 		.tracer = find_tracer,
 		.fd_get = get_file,
 		.fd_write = write_file,
@@ -386,9 +395,10 @@ static int count_busy(const struct rbt_kfd_queue_info *info, void *data)
 {
 	struct busy *busy = data;
 
-	/* A queue with work fills the GPU (assumed). */
+	/* Packets fill the GPU: a share of its time looks like one of its CUs (assumed). */
 	if (info->running && info->pid == busy->pid) {
-		busy->cus[info->gpu] = KFD_SYSFS_CUS;
+		uint32_t cus = KFD_SYSFS_CUS * info->share / KFD_WHOLE;
+		busy->cus[info->gpu] += cus > 0 ? cus : 1;
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "softgpu/kfd/model.h"
+#include "softgpu/kfd/timing.h"
 
 static const char *type_name(uint32_t type)
 {
@@ -32,6 +33,7 @@ static struct rbt_kfd_queue_info describe(const struct kfd_process *p, const str
 		.restored = q->restored,
 		.restarted = q->restarted,
 		.n_suspends = q->n_suspends,
+		.share = q->share,
 	};
 }
 
@@ -85,6 +87,7 @@ static int json_queue(const struct rbt_kfd_queue_info *q, void *data)
 	rbt_json_u64(j, "restored", q->restored);
 	rbt_json_u64(j, "restarted", q->restarted);
 	rbt_json_u64(j, "suspends", q->n_suspends);
+	rbt_json_u64(j, "share_percent", q->share * 100 / KFD_WHOLE);
 	rbt_json_u64(j, "timeslice_us", 0);
 	rbt_json_u64(j, "channels", 1);
 	rbt_json_u64(j, "enabled", !off);

@@ -56,7 +56,8 @@ static void write_ids(struct kfd_call *c, struct ids *ids)
 	free(ids->id);
 }
 
-static bool suspend_one(struct kfd_call *c, struct kfd_process *p, struct kfd_queue *q)
+static bool suspend_one(
+	struct kfd_call *c, struct kfd_process *p, struct kfd_queue *q, struct kfd_cost *cost)
 {
 	if (q->suspended) {
 		q->grace_period = c->arg.dbg.suspend.grace_period;
@@ -66,6 +67,7 @@ static bool suspend_one(struct kfd_call *c, struct kfd_process *p, struct kfd_qu
 		return false;
 	}
 	if (kfd_queue_may_run(p, q)) {
+		kfd_cost_off(cost, q);
 		kfd_save(p, q);
 	}
 	q->suspended = true;
@@ -78,6 +80,7 @@ int64_t kfd_suspend_queues(struct kfd_call *c, struct kfd_process *target)
 {
 	uint64_t clear = c->arg.dbg.suspend.exception_mask;
 	uint32_t n = c->arg.dbg.suspend.n_queues;
+	struct kfd_cost cost = {0};
 	struct ids ids;
 	int64_t done = 0;
 
@@ -105,17 +108,18 @@ int64_t kfd_suspend_queues(struct kfd_call *c, struct kfd_process *target)
 		}
 		if (c->fail_queues) {
 			*id = i | KFD_QUEUE_ID_ERROR;
-		} else if (suspend_one(c, target, q)) {
+		} else if (suspend_one(c, target, q, &cost)) {
 			*id = i;
 			q->exceptions &= ~clear;
 			done++;
 		}
 	}
 	write_ids(c, &ids);
+	c->took_ns = kfd_charge(c->kfd, &cost, NULL);
 	return done;
 }
 
-static void resume_one(struct kfd_process *p, struct kfd_queue *q)
+static void resume_one(struct kfd_process *p, struct kfd_queue *q, struct kfd_cost *cost)
 {
 	if (!q->suspended) {
 		return;
@@ -124,20 +128,25 @@ static void resume_one(struct kfd_process *p, struct kfd_queue *q)
 	q->grace_period = 0;
 	if (kfd_queue_may_run(p, q)) {
 		kfd_restore(p, q);
+		kfd_cost_on(cost, q);
 	}
 }
 
 void kfd_resume_all(struct kfd_process *target)
 {
+	struct kfd_cost cost = {0};
+
 	for (uint32_t i = 0; i < KFD_MAX_QUEUES; i++) {
 		if (target->queues[i] != NULL) {
-			resume_one(target, target->queues[i]);
+			resume_one(target, target->queues[i], &cost);
 		}
 	}
+	(void)kfd_charge(target->kfd, NULL, &cost);
 }
 
 int64_t kfd_resume_queues(struct kfd_call *c, struct kfd_process *target)
 {
+	struct kfd_cost cost = {0};
 	struct ids ids = {0};
 	int64_t done = 0;
 	bool all = c->arg.dbg.resume.queue_array_ptr == 0;
@@ -158,7 +167,7 @@ int64_t kfd_resume_queues(struct kfd_call *c, struct kfd_process *target)
 			*id = i | KFD_QUEUE_ID_ERROR;
 			continue;
 		}
-		resume_one(target, q);
+		resume_one(target, q, &cost);
 		done++;
 		if (!all) {
 			*id = i;
@@ -167,5 +176,6 @@ int64_t kfd_resume_queues(struct kfd_call *c, struct kfd_process *target)
 	if (!all) {
 		write_ids(c, &ids);
 	}
+	c->took_ns = kfd_charge(c->kfd, NULL, &cost);
 	return done;
 }

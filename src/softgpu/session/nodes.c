@@ -32,6 +32,9 @@ struct file {
 	struct file *next;
 	struct rbt_rm_open *open;
 	struct rbt_kfd_open *kfd; /* of /dev/kfd; open is NULL then */
+	int pid;                  /* the same */
+	const uint64_t *bells;    /* its doorbells, mapped; NULL without GPUs */
+	size_t bells_size;
 	uint64_t inode;
 	int probe;     /* our own open file description of the same inode */
 	bool owned;    /* probe belongs to this file alone */
@@ -47,9 +50,11 @@ struct nodes {
 	off_t next_lock;
 };
 
+/* Nobody can change its size; nor its contents, unless it has `room` for them to do so. */
 static int make_memfd(
-	const struct nodes *n, const char *path, const char *text, uint64_t *ret_inode)
+	const struct nodes *n, const char *path, const char *text, size_t room, uint64_t *ret_inode)
 {
+	int seals = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL | (room == 0 ? F_SEAL_WRITE : 0);
 	char name[96];
 	struct stat st;
 
@@ -59,9 +64,8 @@ static int make_memfd(
 		return -errno;
 	}
 	if ((text != NULL && write(fd, text, strlen(text)) != (ssize_t)strlen(text)) ||
-		fstat(fd, &st) < 0 || fchmod(fd, 0666) < 0 ||
-		fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL) <
-			0) {
+		(room > 0 && ftruncate(fd, (off_t)room) < 0) || fstat(fd, &st) < 0 ||
+		fchmod(fd, 0666) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0) {
 		int err = errno;
 		close(fd);
 		return -err;
@@ -86,7 +90,7 @@ static int add_shared(
 	struct shared *s = &n->shared[n->n_shared];
 
 	snprintf(s->path, sizeof(s->path), "%s", path);
-	s->memfd = make_memfd(n, path, text, &s->inode);
+	s->memfd = make_memfd(n, path, text, 0, &s->inode);
 	if (s->memfd < 0) {
 		return s->memfd;
 	}
@@ -160,6 +164,9 @@ static void file_destroy(struct file *f)
 {
 	rbt_rm_close(f->open);
 	rbt_kfd_close(f->kfd);
+	if (f->bells != NULL) {
+		munmap((void *)f->bells, f->bells_size);
+	}
 	if (f->owned) {
 		rbt_close(&f->probe);
 	}
@@ -228,7 +235,7 @@ static int open_node(struct nodes *n, const struct shared *s, int pid, uint32_t 
 		f->probe = s->memfd;
 		f->inode = s->inode;
 	} else {
-		f->probe = make_memfd(n, NV_CTL_PATH, NULL, &f->inode);
+		f->probe = make_memfd(n, NV_CTL_PATH, NULL, 0, &f->inode);
 		f->owned = true;
 		if (f->probe < 0) {
 			fd = f->probe;
@@ -263,6 +270,19 @@ int nodes_open(struct nodes *n, const char *path, int pid, uint32_t uid)
 	return -ENOENT;
 }
 
+static int map_bells(struct file *f)
+{
+	if (f->bells_size == 0) {
+		return 0;
+	}
+	void *at = mmap(NULL, f->bells_size, PROT_READ, MAP_SHARED, f->probe, 0);
+	if (at == MAP_FAILED) {
+		return -errno;
+	}
+	f->bells = at;
+	return 0;
+}
+
 int nodes_open_kfd(struct nodes *n, struct rbt_kfd *kfd, int pid)
 {
 	struct file *f = calloc(1, sizeof(*f));
@@ -272,11 +292,18 @@ int nodes_open_kfd(struct nodes *n, struct rbt_kfd *kfd, int pid)
 		return -ENOMEM;
 	}
 	f->owned = true;
-	f->probe = make_memfd(n, KFD_PATH, NULL, &f->inode);
+	f->pid = pid;
+	f->bells_size = (size_t)rbt_kfd_config(kfd)->n_gpus * RBT_KFD_DOORBELLS;
+	f->probe = make_memfd(n, KFD_PATH, NULL, f->bells_size, &f->inode);
 	if (f->probe < 0) {
 		fd = f->probe;
 		goto fail;
 	}
+	fd = map_bells(f);
+	if (fd < 0) {
+		goto fail;
+	}
+	fd = -ENOMEM;
 	f->kfd = rbt_kfd_open(kfd, pid);
 	if (f->kfd == NULL) {
 		goto fail;
@@ -288,6 +315,19 @@ int nodes_open_kfd(struct nodes *n, struct rbt_kfd *kfd, int pid)
 fail:
 	file_destroy(f);
 	return fd;
+}
+
+uint64_t nodes_doorbell(const struct nodes *n, int pid, uint32_t gpu, uint32_t queue)
+{
+	size_t at = ((size_t)gpu * RBT_KFD_DOORBELLS) / sizeof(uint64_t) + queue;
+	uint64_t sum = 0;
+
+	for (const struct file *f = n->files; f != NULL; f = f->next) {
+		if (f->pid == pid && f->bells != NULL && at < f->bells_size / sizeof(uint64_t)) {
+			sum += __atomic_load_n(&f->bells[at], __ATOMIC_ACQUIRE);
+		}
+	}
+	return sum;
 }
 
 struct rbt_kfd_open *nodes_find_kfd(struct nodes *n, uint64_t inode)

@@ -30,6 +30,8 @@ int nodes_open(struct nodes *nodes, const char *path, int pid, uint32_t uid);
 
 /* The same for /dev/kfd of the model, which must outlive the nodes. */
 int nodes_open_kfd(struct nodes *nodes, struct rbt_kfd *kfd, int pid);
+/* The sum over its opens of what a process has written to a doorbell: it changes with each. */
+uint64_t nodes_doorbell(const struct nodes *nodes, int pid, uint32_t gpu, uint32_t queue);
 /* NULL unless the inode is that of an open /dev/kfd. */
 struct rbt_kfd_open *nodes_find_kfd(struct nodes *nodes, uint64_t inode);
 
