@@ -8,11 +8,18 @@
  * Alone, a program under `rubato run` is looked at only so often that `rubato ps` is not wrong for
  * long, and an attached one not at all.
  */
+#include "daemon/activity.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/handlink.h"
+#include "daemon/loop.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/program.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"

@@ -5,10 +5,17 @@
  * runnable together. Should the driver refuse to take somebody off, the core is told before anybody
  * is let back in its place, and decides again.
  */
+#include "daemon/apply.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "daemon/daemon.h"
+#include "daemon/edge.h"
+#include "daemon/handlink.h"
+#include "daemon/metrics/accounting.h"
+#include "daemon/rouse.h"
+#include "daemon/schedule.h"
 #include "sched/class.h"
 #include "util/log.h"
 #include "util/time.h"

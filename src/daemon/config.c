@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/attach/rules.h"
+#include "daemon/metrics/metrics.h"
 #include "util/log.h"
 #include "util/parse.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/daemon.h"
+#include "daemon/edge.h"
+
+#include "daemon/program.h"
 
 struct edge edge_take(struct program *p)
 {

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/gpulock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "act/lock.h"
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/handlink.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"

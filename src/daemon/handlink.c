@@ -5,6 +5,8 @@
  * everything through our own copies of the fds and mark the model dirty; reconcile() then starts a
  * new one and does again what is still wanted.
  */
+#include "daemon/handlink.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,7 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
 #include "daemon/survive/handlock.h"
 #include "daemon/survive/state.h"
 #include "hand/hand.h"

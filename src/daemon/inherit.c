@@ -3,11 +3,11 @@
  * What a daemon that was started on demand has from its user's shell, and must not be stopped by:
  * limits that are meant for one program, and signals that somebody has chosen to ignore.
  */
+#include "daemon/inherit.h"
+
 #include <signal.h>
 #include <stddef.h>
 #include <sys/resource.h>
-
-#include "daemon/daemon.h"
 
 /* As far as we may. */
 static void lift_limits(void)

@@ -4,7 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/metrics/accounting.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
 #include "util/time.h"
 
 const char *list_raising_text(uint32_t keys)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/loop.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -12,11 +14,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/apply.h"
+#include "daemon/attach/adopt.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
+#include "daemon/gpulock.h"
+#include "daemon/handlink.h"
+#include "daemon/inherit.h"
+#include "daemon/metrics/accounting.h"
+#include "daemon/metrics/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/owners.h"
+#include "daemon/peers/porter.h"
+#include "daemon/peers/rights.h"
+#include "daemon/peers/server.h"
+#include "daemon/program.h"
+#include "daemon/reconcile.h"
+#include "daemon/schedule.h"
 #include "daemon/survive/byhand.h"
+#include "daemon/survive/home.h"
 #include "daemon/survive/keeper.h"
 #include "daemon/survive/state.h"
 #include "util/fd.h"

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/config.h"
 #include "daemon/daemon.h"
+#include "daemon/metrics/metrics.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/time.h"

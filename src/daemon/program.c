@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/program.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +10,17 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "daemon/attach/adopt.h"
 #include "daemon/daemon.h"
+#include "daemon/doubt.h"
+#include "daemon/edge.h"
+#include "daemon/handlink.h"
+#include "daemon/loop.h"
+#include "daemon/metrics/accounting.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/devicefile.h"
+#include "daemon/peers/server.h"
+#include "daemon/schedule.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/state.h"
 #include "sched/class.h"

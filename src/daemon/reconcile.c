@@ -3,9 +3,17 @@
  * Brings what the core knows in line with the model, and what the device does in line with what the
  * core then decides.
  */
+#include "daemon/reconcile.h"
+
 #include <errno.h>
 
+#include "daemon/activity.h"
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/gpulock.h"
+#include "daemon/handlink.h"
+#include "daemon/program.h"
+#include "daemon/schedule.h"
 #include "daemon/survive/state.h"
 #include "sched/class.h"
 #include "util/log.h"

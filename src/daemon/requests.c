@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/requests.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +12,10 @@
 
 #include "daemon/daemon.h"
 #include "daemon/list.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
+#include "daemon/reconcile.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/state.h"
 #include "proto/message.h"

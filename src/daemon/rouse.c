@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who was let back and does nothing is roused. */
+#include "daemon/rouse.h"
+
 #include <errno.h>
 
 #include "daemon/daemon.h"
+#include "daemon/doubt.h"
+#include "daemon/edge.h"
+#include "daemon/handlink.h"
 #include "util/log.h"
 #include "util/time.h"
 

@@ -9,11 +9,18 @@
  * the end of a request that a program has announced is looked for, less and less often: it makes no
  * call that we would see.
  */
+#include "daemon/schedule.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
+#include "daemon/rouse.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"

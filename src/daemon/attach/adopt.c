@@ -7,6 +7,8 @@
  *
  * What a user says of a program goes before any rule, until the program ends.
  */
+#include "daemon/attach/adopt.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +17,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "daemon/attach/rules.h"
 #include "daemon/attach/scan.h"
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/program.h"
 #include "daemon/survive/byhand.h"
 #include "proto/message.h"
 #include "sched/class.h"

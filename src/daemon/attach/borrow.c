@@ -4,13 +4,16 @@
  * program may have another file by now, and then the same holds as for files that are sent to us
  * (porter.c): another process looks at it first.
  */
+#include "daemon/attach/borrow.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
+#include "daemon/peers/devicefile.h"
+#include "daemon/peers/porter.h"
 #include "util/aside.h"
 #include "util/fd.h"
 #include "util/proc.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/attach/scan.h"
-#include "daemon/survive/byhand.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -13,7 +12,11 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "daemon/attach/adopt.h"
+#include "daemon/attach/rules.h"
 #include "daemon/daemon.h"
+#include "daemon/peers/devicefile.h"
+#include "daemon/survive/byhand.h"
 #include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "daemon/loop.h"
 #include "util/time.h"
 
 /* Who shows no activity for this long is idle: the core's own default. */

@@ -4,9 +4,16 @@
  * system call: the clock is read from memory, boards are memory, and the hand's answers come
  * anyway.
  */
+#include "daemon/metrics/accounting.h"
+
 #include <stdio.h>
 
+#include "daemon/activity.h"
 #include "daemon/daemon.h"
+#include "daemon/edge.h"
+#include "daemon/metrics/account.h"
+#include "daemon/peers/rights.h"
+#include "daemon/schedule.h"
 #include "util/time.h"
 
 static bool is_followed(const struct program *p)

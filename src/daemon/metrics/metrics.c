@@ -17,9 +17,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/activity.h"
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/metrics/account.h"
+#include "daemon/metrics/accounting.h"
 #include "daemon/metrics/http.h"
 #include "daemon/metrics/listen.h"
+#include "daemon/schedule.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/owner.h"

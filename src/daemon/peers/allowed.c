@@ -3,10 +3,13 @@
  * What the driver behind a program may be told. A driver that is not known may understand
  * timeslices and no suspends, or neither; the backend has tried it.
  */
+#include "daemon/peers/allowed.h"
+
 #include <errno.h>
 #include <stdio.h>
 
 #include "daemon/daemon.h"
+#include "daemon/program.h"
 #include "sched/class.h"
 
 bool hold_may(const struct rbt_holding *mine, uint32_t cap)

@@ -11,6 +11,8 @@
  * boards and the hand. What a message takes is charged to its sender and its user; who has had more
  * than a share of our time is not listened to for a while, which costs them and nobody else.
  */
+#include "daemon/peers/crowd.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/peers/owners.h"
+#include "daemon/peers/porter.h"
 #include "util/log.h"
 #include "util/time.h"
 

@@ -4,6 +4,8 @@
  * What is shared between users is shared between those who own the numbers, or one of them could
  * have a share for each.
  */
+#include "daemon/peers/owners.h"
+
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>

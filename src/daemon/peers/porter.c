@@ -30,6 +30,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/parcel.h"
+#include "daemon/peers/server.h"
 #include "util/aside.h"
 #include "util/fd.h"
 #include "util/fork.h"

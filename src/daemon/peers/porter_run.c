@@ -3,6 +3,8 @@
  * What a porter does, in its own process: it receives messages with files, sends them on with those
  * files that are harmless, and closes the others, which may take for ever.
  */
+#include "daemon/peers/parcel.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,8 +18,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "daemon/daemon.h"
-#include "daemon/peers/porter.h"
+#include "daemon/peers/devicefile.h"
 #include "util/aside.h"
 #include "util/fd.h"
 

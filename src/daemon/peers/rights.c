@@ -7,6 +7,8 @@
  * A peer's groups are those the kernel gives it (SO_PEERGROUPS), as it would for a file: no user
  * database is asked, which could be a server that does not answer.
  */
+#include "daemon/peers/rights.h"
+
 #include <errno.h>
 #include <grp.h>
 #include <stdlib.h>

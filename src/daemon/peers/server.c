@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/server.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
@@ -12,7 +14,14 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/older.h"
+#include "daemon/peers/porter.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
+#include "daemon/requests.h"
 #include "daemon/survive/byhand.h"
+#include "daemon/survive/home.h"
 #include "proto/message.h"
 #include "sched/class.h"
 #include "util/fd.h"

@@ -4,6 +4,8 @@
  * longer than a connection of its shim, and perhaps longer than we live. So it is kept by pid and
  * start time, and in a file of one entry per process, which is replaced as a whole.
  */
+#include "daemon/survive/byhand.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
-#include "daemon/survive/byhand.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/program.h"
+#include "daemon/survive/home.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"

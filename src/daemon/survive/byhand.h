@@ -5,7 +5,15 @@
 #ifndef RBT_DAEMON_SURVIVE_BYHAND_H
 #define RBT_DAEMON_SURVIVE_BYHAND_H
 
-#include "daemon/daemon.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "proto/treatment.h"
+
+struct daemon;
+struct program;
 
 /* What users have said of a process. It holds until the process ends or runs another program;
  * byhand.c. */

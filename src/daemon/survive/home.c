@@ -6,6 +6,8 @@
  * now and then, and go back there; or, if another daemon was faster, leave the programs to it,
  * which they find by themselves.
  */
+#include "daemon/survive/home.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/server.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/state.h"
 #include "util/fd.h"

@@ -5,6 +5,8 @@
  * each followed by an encoded record. Replaced as a whole by rename(); a file that does not parse
  * is ignored from that point on.
  */
+#include "daemon/survive/state.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,8 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/apply.h"
+#include "daemon/attach/borrow.h"
 #include "daemon/daemon.h"
-#include "daemon/survive/state.h"
+#include "daemon/handlink.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/program.h"
+#include "daemon/schedule.h"
+#include "daemon/survive/home.h"
 #include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"

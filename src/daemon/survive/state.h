@@ -5,7 +5,15 @@
 #ifndef RBT_DAEMON_SURVIVE_STATE_H
 #define RBT_DAEMON_SURVIVE_STATE_H
 
-#include "daemon/daemon.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "backend/record.h"
+
+struct daemon;
+struct program;
 
 void state_write(struct daemon *d);
 /* Reads what a previous daemon may have left changed. */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the decision core is told, and when it is asked.
+ */
+#ifndef RBT_DAEMON_SCHEDULE_H
+#define RBT_DAEMON_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "board/board.h"
+#include "board/waiter.h"
+#include "sched/core.h"
+
+struct daemon;
+struct program;
+
+/* 0 or -errno. */
+int schedule_start(struct daemon *d);
+/* Takes another configuration. */
+int schedule_configure(struct daemon *d, const struct rbt_sched_config *config);
+void schedule_stop(struct daemon *d);
+/* Tells the core what has changed about a program, if anything. 0 or -errno. */
+int schedule_tell(struct daemon *d, struct program *p);
+/* Before the program goes. */
+void schedule_forget(struct daemon *d, struct program *p);
+/* Before its board goes. */
+void schedule_forget_board(struct daemon *d, struct program *p);
+/* After the GPUs' locks or marks have changed. */
+void schedule_tell_gpus(struct daemon *d);
+/* The name of the policy in force. */
+const char *schedule_policy(const struct daemon *d);
+/* Whether programs of this priority take turns under it. */
+bool schedule_takes_turns(const struct daemon *d, unsigned priority);
+/* When the core is to be asked next, if nothing happens; UINT64_MAX: never. */
+uint64_t schedule_next(const struct daemon *d);
+/* Tells the core which programs have woken, and asks it if that time has come. */
+void schedule_run(struct daemon *d);
+/* The core does what is due, and counts up to now. */
+void schedule_tick(struct daemon *d);
+
+#endif
