@@ -39,29 +39,16 @@
 struct metrics;
 struct unhealed;
 
-/* Numbers that belong to a user besides their own; owners.c. */
-struct owner {
-	uid_t first, last, uid;
-};
-
-/* Connections that wait for a process to close them. */
-#define DOOMED_MAX 256
-
 struct daemon {
 	int epoll_fd, lock_fd;
-	struct source listener, signals, timer, hand;
+	struct source signals, timer, hand;
 	struct source alive_timer; /* for the service manager */
 	struct source keeper;      /* its pipe; -1: none */
 	pid_t keeper_pid;
 	bool is_kept;             /* a keeper is wanted */
 	uint64_t keeper_retry_ns; /* it has died: another one then; 0: not */
 	char *const *argv;        /* how we were started */
-	struct source crowd, crowd_timer;
-	struct peer *speaker; /* who sent what is being handled; NULL: nobody, or gone since */
-	struct user *speaking_user;
-	uint64_t spoke_ns;
-	uint32_t max_fds, n_fds; /* what there is, and what users have of it */
-	uint32_t n_hinted;       /* programs with an open request, whose end is looked for */
+	uint32_t n_hinted;        /* programs with an open request, whose end is looked for */
 	bool hints_changed;
 	uint64_t hint_look_ns; /* when that is to be done next; UINT64_MAX: not at all */
 	uint64_t rouse_ns;     /* when to look whether those let back do run; UINT64_MAX: never */
@@ -77,11 +64,7 @@ struct daemon {
 	int old_hand_fd;  /* the lock of a hand of a daemon before us that is still at work; -1 */
 	uint64_t dying_since_ns; /* of either */
 	bool is_system;          /* of the whole machine, rather than of one user */
-	bool has_admin_gid;
-	gid_t admin_gid;
-	char admin_group[32];
 	bool dirty, stop, is_ticking;
-	bool deaf;        /* no fd was left for a connection: the listener is not watched */
 	bool is_homeless; /* the runtime directory was removed, or is another daemon's */
 	uint64_t home_look_ns;
 	bool state_is_lost,
@@ -118,17 +101,15 @@ struct daemon {
 	const char *metrics_at;                 /* as said; NULL: as the configuration has it */
 	const char *max_reserve_ms, *min_share; /* the same */
 	struct metrics *metrics;                /* NULL: none are served */
-	LIST_HEAD(, child) children;            /* porter.c's own */
-	int doomed[DOOMED_MAX];
-	size_t n_doomed;
 	LIST_HEAD(, unhealed) unhealed;
 	uint64_t heal_ns; /* when to try again what could not be put back; 0: nothing */
-	LIST_HEAD(, user) users;
-	struct owner *owners; /* owned */
-	size_t n_owners;
-	LIST_HEAD(, peer) peers, paused;
 	LIST_HEAD(, program) programs;
 	LIST_HEAD(, program) pending;
+	struct control_server server;
+	struct crowd crowd;
+	struct porters porters;
+	struct owners owners;
+	struct admins admins;
 };
 
 #endif

@@ -98,7 +98,7 @@ const char *list_note(struct daemon *d, const struct program *p)
 	}
 	if (p->denial == RBT_DENIED_NOTHING && (p->refused != 0 || has_too_high_limits(d, p))) {
 		snprintf(text, sizeof(text), "%s " LIST_RAISING, list_raising_text(p->refused),
-			d->admin_group);
+			d->admins.group);
 		return text;
 	}
 	return denial_text(p->denial);

@@ -65,7 +65,7 @@ void unwatch(struct daemon *d, struct source *s)
 /* Puts in force what is not the decision core's. Takes the rules out of it. */
 static void take_config(struct daemon *d, struct config *config)
 {
-	snprintf(d->admin_group, sizeof(d->admin_group), "%s", config->admin_group);
+	snprintf(d->admins.group, sizeof(d->admins.group), "%s", config->admin_group);
 	rights_resolve(d, config->admin_group);
 	owners_read(d);
 	adopt_configure(d, &config->rules, config->scan_ms);
@@ -205,7 +205,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 		d->retry_ns = 0;
 		d->dirty = true;
 	}
-	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->peers) || byhand_is_wanting(d)) {
+	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->server.peers) || byhand_is_wanting(d)) {
 		d->idle_since_ns = now_ns;
 	} else if (d->idle_exit_ns != 0 && now_ns - d->idle_since_ns >= d->idle_exit_ns) {
 		d->stop = server_close_door(d);
@@ -217,9 +217,10 @@ static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
 
-	if (d->deaf || d->is_homeless || d->any_off || hand_is_awaited(d) || d->retry_ns != 0 ||
-		d->keeper_retry_ns != 0 || d->heal_ns != 0 || d->gpus.locked != 0 ||
-		accounting_needs_tick(d) || metrics_needs_tick(d) || porter_needs_tick(d)) {
+	if (d->server.is_deaf || d->is_homeless || d->any_off || hand_is_awaited(d) ||
+		d->retry_ns != 0 || d->keeper_retry_ns != 0 || d->heal_ns != 0 ||
+		d->gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d) ||
+		porter_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -403,7 +404,7 @@ int main(int argc, char **argv)
 	struct daemon d = {
 		.epoll_fd = -1,
 		.lock_fd = -1,
-		.listener.fd = -1,
+		.server.listener.fd = -1,
 		.signals.fd = -1,
 		.timer.fd = -1,
 		.alive_timer.fd = -1,
@@ -413,8 +414,8 @@ int main(int argc, char **argv)
 		.scan.fd = -1,
 		.scan_timer.fd = -1,
 		.hand.fd = -1,
-		.crowd.fd = -1,
-		.crowd_timer.fd = -1,
+		.crowd.source.fd = -1,
+		.crowd.timer.fd = -1,
 		.next_hold_id = 1,
 		.idle_since_ns = rbt_now_ns(),
 	};

@@ -226,7 +226,7 @@ void program_release(struct daemon *d, struct program *p)
 	if (p->peer != NULL) {
 		p->peer->program = NULL;
 	}
-	LIST_FOREACH (peer, &d->peers, link) {
+	LIST_FOREACH (peer, &d->server.peers, link) {
 		peer->attached = peer->attached == p ? NULL : peer->attached;
 	}
 	LIST_REMOVE(p, link);

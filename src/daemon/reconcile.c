@@ -52,7 +52,7 @@ static bool is_spoken_for(struct daemon *d, const struct program *p)
 {
 	struct peer *peer;
 
-	LIST_FOREACH (peer, &d->peers, link) {
+	LIST_FOREACH (peer, &d->server.peers, link) {
 		if (peer->attached == p) {
 			return true;
 		}

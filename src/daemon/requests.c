@@ -156,7 +156,8 @@ static bool check_rights(struct daemon *d, struct peer *peer, const struct rbt_t
 		raised |= RBT_TREAT_BIT(MAX_RESERVE) | RBT_TREAT_BIT(MIN_SHARE);
 	}
 	if (raised != 0) {
-		answer(peer, -EPERM, "%s " LIST_RAISING, list_raising_text(raised), d->admin_group);
+		answer(peer, -EPERM, "%s " LIST_RAISING, list_raising_text(raised),
+			d->admins.group);
 	}
 	return raised == 0;
 }
@@ -177,7 +178,7 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 	}
 	if (is_longer(p, over->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
 		answer(peer, -EPERM, "a slice longer than the driver's " LIST_RAISING,
-			d->admin_group);
+			d->admins.group);
 		return false;
 	}
 	return true;

@@ -17,6 +17,18 @@ struct peer;
 /* The user that files and time are charged to; crowd.c's own. */
 struct user;
 
+struct crowd {
+	struct source source; /* the epoll set of all peers */
+	struct source timer;  /* of paused peers */
+	struct peer
+		*speaker; /* sent the message that is being handled; NULL: none, or gone since */
+	struct user *speaking_user;
+	uint64_t spoke_ns;
+	uint32_t max_fds, n_fds; /* all there are, and how many users have */
+	LIST_HEAD(, user) users;
+	LIST_HEAD(, peer) paused;
+};
+
 /* 0 or -errno. */
 int crowd_start(struct daemon *d);
 void crowd_stop(struct daemon *d);

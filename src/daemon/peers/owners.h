@@ -10,6 +10,16 @@
 
 struct daemon;
 
+struct owner {
+	uid_t first, last; /* the range */
+	uid_t uid;         /* the user that it belongs to */
+};
+
+struct owners {
+	struct owner *list; /* owned */
+	size_t n;
+};
+
 /* May block. */
 void owners_read(struct daemon *d);
 /* The user that the number belongs to; by default, the number itself. */

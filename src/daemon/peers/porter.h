@@ -14,6 +14,15 @@ struct daemon;
 struct peer;
 struct user;
 
+/* Connections that wait for a process to close them. */
+#define DOOMED_MAX 256
+
+struct porters {
+	LIST_HEAD(, child) children; /* porter.c's own */
+	int doomed[DOOMED_MAX];
+	size_t n_doomed;
+};
+
 /* Has a process receive what the connection brings. 0, also when no process can be had just now, or
  * -errno when the peer is to go. */
 int porter_call(struct daemon *d, struct peer *peer);

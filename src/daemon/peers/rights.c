@@ -24,8 +24,8 @@ void rights_resolve(struct daemon *d, const char *group)
 {
 	const struct group *gr = getgrnam(group);
 
-	d->has_admin_gid = gr != NULL;
-	d->admin_gid = gr != NULL ? gr->gr_gid : 0;
+	d->admins.has_gid = gr != NULL;
+	d->admins.gid = gr != NULL ? gr->gr_gid : 0;
 	if (gr == NULL && d->is_system) {
 		rbt_debug("there is no group %s: root alone may raise programs", group);
 	}
@@ -54,7 +54,7 @@ static bool has_group(int fd, gid_t wanted)
 bool rights_is_admin(const struct daemon *d, int fd, const struct ucred *cred)
 {
 	return cred->uid == 0 ||
-	       (d->has_admin_gid && (cred->gid == d->admin_gid || has_group(fd, d->admin_gid)));
+	       (d->admins.has_gid && (cred->gid == d->admins.gid || has_group(fd, d->admins.gid)));
 }
 
 bool may_touch(const struct peer *peer, uid_t owner)

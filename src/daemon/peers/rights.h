@@ -15,6 +15,13 @@ struct peer;
 struct program;
 struct ucred;
 
+/* The group whose members may do what root may. */
+struct admins {
+	char group[32];
+	bool has_gid;
+	gid_t gid;
+};
+
 /* Looks up the group whose members may do what root may. May block. */
 void rights_resolve(struct daemon *d, const char *group);
 /* Whether the peer of a connected socket is root or of that group. */

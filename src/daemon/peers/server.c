@@ -408,7 +408,7 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
 			/* It stays in the queue and would wake us for ever: look again later. */
 			crowd_unwatch(d, s);
-			d->deaf = true;
+			d->server.is_deaf = true;
 		}
 		return;
 	}
@@ -430,7 +430,7 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 		porter_close(d, &fd);
 		return;
 	}
-	LIST_INSERT_HEAD(&d->peers, peer, link);
+	LIST_INSERT_HEAD(&d->server.peers, peer, link);
 }
 
 int server_start(struct daemon *d)
@@ -441,51 +441,52 @@ int server_start(struct daemon *d)
 		return -ENAMETOOLONG;
 	}
 	strcpy(addr.sun_path, d->socket_path);
-	d->listener = (struct source){
+	d->server.listener = (struct source){
 		.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
 		.ready = on_connection,
 	};
-	if (d->listener.fd < 0) {
+	if (d->server.listener.fd < 0) {
 		return -errno;
 	}
 	/* We hold the directory's lock: a socket that is there is left over. */
 	unlink(d->socket_path);
-	if (bind(d->listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+	if (bind(d->server.listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
 		return -errno;
 	}
 	/* Everybody may ask the machine's daemon; what for, is judged by who asks. */
-	if ((d->is_system && chmod(d->socket_path, 0666) < 0) || listen(d->listener.fd, 256) < 0) {
+	if ((d->is_system && chmod(d->socket_path, 0666) < 0) ||
+		listen(d->server.listener.fd, 256) < 0) {
 		return -errno;
 	}
-	return crowd_watch(d, &d->listener);
+	return crowd_watch(d, &d->server.listener);
 }
 
 int server_restart(struct daemon *d)
 {
-	struct source old = d->listener;
+	struct source old = d->server.listener;
 	int r = server_start(d);
 
 	if (r < 0) {
 		/* What nobody listens on must not look as if we were found by it. */
 		unlink(d->socket_path);
-		rbt_close(&d->listener.fd);
-		d->listener = old;
+		rbt_close(&d->server.listener.fd);
+		d->server.listener = old;
 		return r;
 	}
 	crowd_unwatch(d, &old);
 	porter_close(d, &old.fd); /* with whoever waits at it, and what they have sent */
-	d->deaf = false;
+	d->server.is_deaf = false;
 	return 0;
 }
 
 void server_listen_again(struct daemon *d)
 {
-	d->deaf = d->deaf && crowd_watch(d, &d->listener) < 0;
+	d->server.is_deaf = d->server.is_deaf && crowd_watch(d, &d->server.listener) < 0;
 }
 
 bool server_close_door(struct daemon *d)
 {
-	struct pollfd pfd = {.fd = d->listener.fd, .events = POLLIN};
+	struct pollfd pfd = {.fd = d->server.listener.fd, .events = POLLIN};
 	char closed[176];
 
 	if (!home_is_ours(d)) {
@@ -510,9 +511,9 @@ void server_stop(struct daemon *d)
 	if (home_is_ours(d)) {
 		unlink(d->socket_path);
 	}
-	while ((peer = LIST_FIRST(&d->peers)) != NULL) {
+	while ((peer = LIST_FIRST(&d->server.peers)) != NULL) {
 		peer_destroy(d, peer);
 	}
-	crowd_unwatch(d, &d->listener);
-	porter_close(d, &d->listener.fd);
+	crowd_unwatch(d, &d->server.listener);
+	porter_close(d, &d->server.listener.fd);
 }

@@ -40,6 +40,12 @@ struct peer {
 	LIST_ENTRY(peer) link;
 };
 
+struct control_server {
+	struct source listener;
+	bool is_deaf; /* no fd was left for a connection: the listener is not watched */
+	LIST_HEAD(, peer) peers;
+};
+
 /* 0 or -errno. */
 int server_start(struct daemon *d);
 /* The same when the socket was removed; connections stay. */
