@@ -34,21 +34,17 @@
 #include "daemon/schedule.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/home.h"
+#include "daemon/survive/keeper.h"
 #include "daemon/survive/state.h"
 
 struct metrics;
-struct unhealed;
 
 struct daemon {
-	int epoll_fd, lock_fd;
+	int epoll_fd;
 	struct source signals, timer, hand;
 	struct source alive_timer; /* for the service manager */
-	struct source keeper;      /* its pipe; -1: none */
-	pid_t keeper_pid;
-	bool is_kept;             /* a keeper is wanted */
-	uint64_t keeper_retry_ns; /* it has died: another one then; 0: not */
-	char *const *argv;        /* how we were started */
-	uint32_t n_hinted;        /* programs with an open request, whose end is looked for */
+	bool is_kept;              /* a keeper is wanted */
+	uint32_t n_hinted;         /* programs with an open request, whose end is looked for */
 	bool hints_changed;
 	uint64_t hint_look_ns; /* when that is to be done next; UINT64_MAX: not at all */
 	uint64_t rouse_ns;     /* when to look whether those let back do run; UINT64_MAX: never */
@@ -65,12 +61,6 @@ struct daemon {
 	uint64_t dying_since_ns; /* of either */
 	bool is_system;          /* of the whole machine, rather than of one user */
 	bool dirty, stop, is_ticking;
-	bool is_homeless; /* the runtime directory was removed, or is another daemon's */
-	uint64_t home_look_ns;
-	bool state_is_lost,
-		byhand_is_lost; /* these files could not be written, and that was said */
-	uint64_t lost_said_ns;  /* for line_is_due() */
-	char runtime_dir[128], socket_path[160], state_path[160], lock_path[160];
 	char hand_lock_path[160]; /* hands share it for as long as they live */
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
@@ -96,13 +86,10 @@ struct daemon {
 	struct rbt_lost lost;
 	uint64_t scan_not_before_ns;
 	LIST_HEAD(, sighting) sightings[SIGHTING_LISTS]; /* by pid */
-	LIST_HEAD(, said) said;
-	const char *config_path;                /* as said; NULL: where it is by default */
+	const char *config_path;                         /* as said; NULL: where it is by default */
 	const char *metrics_at;                 /* as said; NULL: as the configuration has it */
 	const char *max_reserve_ms, *min_share; /* the same */
 	struct metrics *metrics;                /* NULL: none are served */
-	LIST_HEAD(, unhealed) unhealed;
-	uint64_t heal_ns; /* when to try again what could not be put back; 0: nothing */
 	LIST_HEAD(, program) programs;
 	LIST_HEAD(, program) pending;
 	struct control_server server;
@@ -110,6 +97,10 @@ struct daemon {
 	struct porters porters;
 	struct owners owners;
 	struct admins admins;
+	struct home home;
+	struct keeper keeper;
+	struct statefile state;
+	struct byhand byhand;
 };
 
 #endif

@@ -116,30 +116,30 @@ static void on_signal(struct daemon *d, struct source *s, uint32_t events)
 static void on_keeper(struct daemon *d, struct source *s, uint32_t events)
 {
 	unwatch(d, s);
-	d->keeper_retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
+	d->keeper.retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
 }
 
 /* Without a keeper we go on, only nobody starts us again; it is tried again and again. */
 static void start_keeper(struct daemon *d)
 {
-	struct keeper_plan plan = {d->runtime_dir, d->lock_path, d->argv};
-	bool is_said = d->keeper_pid < 0;
+	struct keeper_plan plan = {d->home.dir, d->home.lock_path, d->keeper.argv};
+	bool is_said = d->keeper.pid < 0;
 	int fd;
 
-	if (d->keeper_pid > 0) {
-		waitpid(d->keeper_pid, NULL, WNOHANG);
+	if (d->keeper.pid > 0) {
+		waitpid(d->keeper.pid, NULL, WNOHANG);
 	}
-	d->keeper_pid = keeper_start(&plan, &fd);
-	d->keeper_retry_ns = 0;
-	if (d->keeper_pid > 0) {
-		d->keeper = (struct source){.fd = fd, .ready = on_keeper};
-		watch(d, &d->keeper);
+	d->keeper.pid = keeper_start(&plan, &fd);
+	d->keeper.retry_ns = 0;
+	if (d->keeper.pid > 0) {
+		d->keeper.pipe = (struct source){.fd = fd, .ready = on_keeper};
+		watch(d, &d->keeper.pipe);
 		return;
 	}
-	d->keeper_retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
+	d->keeper.retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
 	if (!is_said) {
 		rbt_warn("if rubatod is killed, nobody starts it again: %s",
-			strerror((int)-d->keeper_pid));
+			strerror((int)-d->keeper.pid));
 	}
 }
 
@@ -198,7 +198,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	porter_tick(d);
 	server_listen_again(d);
 	home_tick(d, now_ns);
-	if (d->keeper_retry_ns != 0 && now_ns >= d->keeper_retry_ns) {
+	if (d->keeper.retry_ns != 0 && now_ns >= d->keeper.retry_ns) {
 		start_keeper(d);
 	}
 	if (d->retry_ns != 0 && now_ns >= d->retry_ns) {
@@ -217,8 +217,8 @@ static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
 
-	if (d->server.is_deaf || d->is_homeless || d->any_off || hand_is_awaited(d) ||
-		d->retry_ns != 0 || d->keeper_retry_ns != 0 || d->heal_ns != 0 ||
+	if (d->server.is_deaf || d->home.is_lost || d->any_off || hand_is_awaited(d) ||
+		d->retry_ns != 0 || d->keeper.retry_ns != 0 || d->state.heal_ns != 0 ||
 		d->gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d) ||
 		porter_needs_tick(d)) {
 		return true;
@@ -380,8 +380,8 @@ static void shut_down(struct daemon *d)
 	adopt_stop(d);
 	hand_stop(d);
 	state_write(d);
-	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->keeper.fd, NULL);
-	keeper_dismiss(&d->keeper.fd);
+	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->keeper.pipe.fd, NULL);
+	keeper_dismiss(&d->keeper.pipe.fd);
 	server_stop(d);
 	porter_stop(d);
 	schedule_stop(d);
@@ -396,21 +396,21 @@ static void shut_down(struct daemon *d)
 	unwatch(d, &d->alive_timer);
 	rbt_close(&d->epoll_fd);
 	rbt_close(&d->old_hand_fd);
-	rbt_close(&d->lock_fd);
+	rbt_close(&d->home.lock_fd);
 }
 
 int main(int argc, char **argv)
 {
 	struct daemon d = {
 		.epoll_fd = -1,
-		.lock_fd = -1,
+		.home.lock_fd = -1,
 		.server.listener.fd = -1,
 		.signals.fd = -1,
 		.timer.fd = -1,
 		.alive_timer.fd = -1,
-		.keeper.fd = -1,
+		.keeper.pipe.fd = -1,
 		.old_hand_fd = -1,
-		.argv = argv,
+		.keeper.argv = argv,
 		.scan.fd = -1,
 		.scan_timer.fd = -1,
 		.hand.fd = -1,
@@ -451,11 +451,11 @@ int main(int argc, char **argv)
 		r = server_start(&d);
 	}
 	if (r == -EBUSY) {
-		rbt_error("another rubatod serves %s", d.runtime_dir);
+		rbt_error("another rubatod serves %s", d.home.dir);
 		return 1;
 	}
 	if (r < 0) {
-		rbt_error("cannot start in %s: %s", d.runtime_dir, strerror(-r));
+		rbt_error("cannot start in %s: %s", d.home.dir, strerror(-r));
 		return 1;
 	}
 	/* The same with metrics. */

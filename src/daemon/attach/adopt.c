@@ -320,7 +320,7 @@ static void stop_wanting(struct daemon *d)
 {
 	struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		said->is_wanted =
 			said->is_wanted && adopt_find(d, said->pid, said->start_time) != NULL;
 	}

@@ -387,7 +387,7 @@ static int look_at(pid_t pid, void *data)
 	}
 	/* Of other users' programs, those that root has spoken of. */
 	bool must_be_said = is_others(s->d, uid);
-	if (must_be_said && LIST_EMPTY(&s->d->said)) {
+	if (must_be_said && LIST_EMPTY(&s->d->byhand.said)) {
 		return 0;
 	}
 	report.uid = uid;

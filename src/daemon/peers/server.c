@@ -437,10 +437,10 @@ int server_start(struct daemon *d)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
-	if (strlen(d->socket_path) >= sizeof(addr.sun_path)) {
+	if (strlen(d->home.socket_path) >= sizeof(addr.sun_path)) {
 		return -ENAMETOOLONG;
 	}
-	strcpy(addr.sun_path, d->socket_path);
+	strcpy(addr.sun_path, d->home.socket_path);
 	d->server.listener = (struct source){
 		.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
 		.ready = on_connection,
@@ -449,12 +449,12 @@ int server_start(struct daemon *d)
 		return -errno;
 	}
 	/* We hold the directory's lock: a socket that is there is left over. */
-	unlink(d->socket_path);
+	unlink(d->home.socket_path);
 	if (bind(d->server.listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
 		return -errno;
 	}
 	/* Everybody may ask the machine's daemon; what for, is judged by who asks. */
-	if ((d->is_system && chmod(d->socket_path, 0666) < 0) ||
+	if ((d->is_system && chmod(d->home.socket_path, 0666) < 0) ||
 		listen(d->server.listener.fd, 256) < 0) {
 		return -errno;
 	}
@@ -468,7 +468,7 @@ int server_restart(struct daemon *d)
 
 	if (r < 0) {
 		/* What nobody listens on must not look as if we were found by it. */
-		unlink(d->socket_path);
+		unlink(d->home.socket_path);
 		rbt_close(&d->server.listener.fd);
 		d->server.listener = old;
 		return r;
@@ -492,12 +492,12 @@ bool server_close_door(struct daemon *d)
 	if (!home_is_ours(d)) {
 		return true; /* nobody comes in here; the door that is there is another's */
 	}
-	snprintf(closed, sizeof(closed), "%s.closed", d->socket_path);
-	if (rename(d->socket_path, closed) < 0) {
+	snprintf(closed, sizeof(closed), "%s.closed", d->home.socket_path);
+	if (rename(d->home.socket_path, closed) < 0) {
 		return true;
 	}
 	/* From here on nobody can come in, so that who is not in the queue now never will be. */
-	if (poll(&pfd, 1, 0) > 0 && rename(closed, d->socket_path) == 0) {
+	if (poll(&pfd, 1, 0) > 0 && rename(closed, d->home.socket_path) == 0) {
 		return false;
 	}
 	unlink(closed);
@@ -509,7 +509,7 @@ void server_stop(struct daemon *d)
 	struct peer *peer;
 
 	if (home_is_ours(d)) {
-		unlink(d->socket_path);
+		unlink(d->home.socket_path);
 	}
 	while ((peer = LIST_FIRST(&d->server.peers)) != NULL) {
 		peer_destroy(d, peer);

@@ -43,7 +43,7 @@ struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
 	struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		if (said->pid == pid && said->start_time == start_time) {
 			return said;
 		}
@@ -59,7 +59,7 @@ static struct said *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 		said->pid = pid;
 		said->start_time = start_time;
 		said->treat = RBT_TREATMENT_INIT;
-		LIST_INSERT_HEAD(&d->said, said, link);
+		LIST_INSERT_HEAD(&d->byhand.said, said, link);
 	}
 	return said;
 }
@@ -75,7 +75,7 @@ static void forget_the_dead(struct daemon *d)
 	struct said *said, *next;
 	uint64_t start_time;
 
-	for (said = LIST_FIRST(&d->said); said != NULL; said = next) {
+	for (said = LIST_FIRST(&d->byhand.said); said != NULL; said = next) {
 		next = LIST_NEXT(said, link);
 		if (rbt_proc_start_time(said->pid, &start_time) < 0 ||
 			start_time != said->start_time) {
@@ -96,8 +96,8 @@ void byhand_forget(struct daemon *d, const struct program *p)
 
 void byhand_finish(struct daemon *d)
 {
-	while (!LIST_EMPTY(&d->said)) {
-		forget(LIST_FIRST(&d->said));
+	while (!LIST_EMPTY(&d->byhand.said)) {
+		forget(LIST_FIRST(&d->byhand.said));
 	}
 }
 
@@ -105,7 +105,7 @@ bool byhand_is_wanting(const struct daemon *d)
 {
 	const struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		if (said->is_wanted) {
 			return true;
 		}
@@ -165,7 +165,7 @@ static int write_all(const struct daemon *d, FILE *f)
 {
 	const struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		struct entry e = {
 			.magic = BYHAND_MAGIC,
 			.pid = said->pid,
@@ -192,8 +192,8 @@ void byhand_write(struct daemon *d)
 	if (!home_is_ours(d)) {
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
-	if (LIST_EMPTY(&d->said)) {
+	snprintf(path, sizeof(path), "%s/by-hand", d->home.dir);
+	if (LIST_EMPTY(&d->byhand.said)) {
 		unlink(path);
 		return;
 	}
@@ -205,7 +205,7 @@ void byhand_write(struct daemon *d)
 		r = -errno;
 	}
 	bool is_written = r == 0 && rename(tmp, path) == 0;
-	if (!is_written && !d->byhand_is_lost && line_is_due(&d->lost_said_ns)) {
+	if (!is_written && !d->byhand.is_lost && line_is_due(&d->home.said_ns)) {
 		rbt_warn("%s cannot be written: what users say is forgotten if rubatod is killed",
 			path);
 	}
@@ -214,7 +214,7 @@ void byhand_write(struct daemon *d)
 		unlink(tmp);
 		unlink(path);
 	}
-	d->byhand_is_lost = !is_written;
+	d->byhand.is_lost = !is_written;
 }
 
 /* Returns false at the end of the file, and at an entry that is damaged or of another version. */
@@ -239,7 +239,7 @@ void byhand_read(struct daemon *d)
 	struct entry e;
 	char path[160];
 
-	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
+	snprintf(path, sizeof(path), "%s/by-hand", d->home.dir);
 	FILE *f = NULL;
 	(void)rbt_fopen_plain(path, false, &f);
 	while (f != NULL && read_entry(f, &e, &treat)) {

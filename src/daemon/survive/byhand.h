@@ -30,6 +30,11 @@ struct said {
 	LIST_ENTRY(said) link;
 };
 
+struct byhand {
+	LIST_HEAD(, said) said;
+	bool is_lost; /* the file could not be written, and that was said */
+};
+
 struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time);
 /* A user has said something, and it was done; is_treat: how the program is to be treated, rather
  * than that it is suspended or resumed. The program may have been let go of since. */

@@ -32,7 +32,7 @@
 
 static int take_lock(const struct daemon *d)
 {
-	int fd = open(d->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int fd = open(d->home.lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	if (fd < 0) {
 		return -errno;
@@ -59,22 +59,22 @@ static int claim_lock(const struct daemon *d)
 
 int home_claim(struct daemon *d)
 {
-	int r = d->is_system ? rbt_system_dir_create(d->runtime_dir, sizeof(d->runtime_dir))
-			     : rbt_runtime_dir_create(d->runtime_dir, sizeof(d->runtime_dir));
+	int r = d->is_system ? rbt_system_dir_create(d->home.dir, sizeof(d->home.dir))
+			     : rbt_runtime_dir_create(d->home.dir, sizeof(d->home.dir));
 
 	if (r < 0) {
 		return r;
 	}
-	snprintf(d->socket_path, sizeof(d->socket_path), "%s/control.sock", d->runtime_dir);
-	snprintf(d->state_path, sizeof(d->state_path), "%s/state", d->runtime_dir);
-	snprintf(d->lock_path, sizeof(d->lock_path), "%s/lock", d->runtime_dir);
-	snprintf(d->hand_lock_path, sizeof(d->hand_lock_path), "%s/hand.lock", d->runtime_dir);
+	snprintf(d->home.socket_path, sizeof(d->home.socket_path), "%s/control.sock", d->home.dir);
+	snprintf(d->home.state_path, sizeof(d->home.state_path), "%s/state", d->home.dir);
+	snprintf(d->home.lock_path, sizeof(d->home.lock_path), "%s/lock", d->home.dir);
+	snprintf(d->hand_lock_path, sizeof(d->hand_lock_path), "%s/hand.lock", d->home.dir);
 	int fd = claim_lock(d);
 	if (fd < 0) {
 		return fd;
 	}
-	rbt_close(&d->lock_fd);
-	d->lock_fd = fd;
+	rbt_close(&d->home.lock_fd);
+	d->home.lock_fd = fd;
 	return 0;
 }
 
@@ -82,7 +82,7 @@ bool home_is_ours(const struct daemon *d)
 {
 	struct stat held, there;
 
-	return fstat(d->lock_fd, &held) == 0 && stat(d->lock_path, &there) == 0 &&
+	return fstat(d->home.lock_fd, &held) == 0 && stat(d->home.lock_path, &there) == 0 &&
 	       held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
@@ -90,10 +90,10 @@ bool home_is_ours(const struct daemon *d)
  * may be elsewhere. */
 static bool is_same_place(const struct daemon *d)
 {
-	char dir[sizeof(d->runtime_dir)];
+	char dir[sizeof(d->home.dir)];
 	int r = rbt_runtime_dir(d->is_system ? RBT_UID_SYSTEM : geteuid(), dir, sizeof(dir));
 
-	return r == 0 && strcmp(dir, d->runtime_dir) == 0;
+	return r == 0 && strcmp(dir, d->home.dir) == 0;
 }
 
 /* 0, or -errno: nobody can find us yet. */
@@ -107,7 +107,7 @@ static int go_back(struct daemon *d)
 	}
 	int r = server_restart(d);
 	if (r == 0) {
-		rbt_warn("%s was removed: it is there again", d->runtime_dir);
+		rbt_warn("%s was removed: it is there again", d->home.dir);
 		state_write(d);
 		byhand_write(d);
 	}
@@ -116,19 +116,19 @@ static int go_back(struct daemon *d)
 
 void home_tick(struct daemon *d, uint64_t now_ns)
 {
-	if (now_ns < d->home_look_ns) {
+	if (now_ns < d->home.look_ns) {
 		return;
 	}
-	d->home_look_ns = now_ns + LOOK_EVERY_NS;
-	if (access(d->socket_path, F_OK) == 0 && home_is_ours(d)) {
-		d->is_homeless = false;
+	d->home.look_ns = now_ns + LOOK_EVERY_NS;
+	if (access(d->home.socket_path, F_OK) == 0 && home_is_ours(d)) {
+		d->home.is_lost = false;
 		return;
 	}
 	/* Not at the first look: whoever removes it may not be done. */
-	int r = d->is_homeless ? go_back(d) : -EAGAIN;
-	d->is_homeless = r < 0;
+	int r = d->home.is_lost ? go_back(d) : -EAGAIN;
+	d->home.is_lost = r < 0;
 	if (r == -EBUSY) {
-		rbt_warn("another rubatod serves %s: the programs are left to it", d->runtime_dir);
+		rbt_warn("another rubatod serves %s: the programs are left to it", d->home.dir);
 		d->stop = true;
 	}
 }

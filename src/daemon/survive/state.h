@@ -15,6 +15,15 @@
 struct daemon;
 struct program;
 
+/* A program that a previous daemon left changed and that was not restored yet; state.c's own. */
+struct unhealed;
+
+struct statefile {
+	LIST_HEAD(, unhealed) unhealed;
+	uint64_t heal_ns; /* when to try again what the driver refused; 0: nothing */
+	bool is_lost;     /* the file could not be written, and that was said */
+};
+
 void state_write(struct daemon *d);
 /* Reads what a previous daemon may have left changed. */
 void state_read(struct daemon *d);
