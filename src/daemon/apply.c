@@ -242,7 +242,7 @@ void apply_changes(struct daemon *d)
 {
 	collect(d);
 	/* Without a hand everything is as it would be without us; the next one is told all. */
-	if (LIST_EMPTY(&d->pending) || d->hand_pid <= 0) {
+	if (LIST_EMPTY(&d->pending) || d->hand.pid <= 0) {
 		return;
 	}
 	apply(d);

@@ -41,7 +41,7 @@ struct metrics;
 
 struct daemon {
 	int epoll_fd;
-	struct source signals, timer, hand;
+	struct source signals, timer;
 	struct source alive_timer; /* for the service manager */
 	bool is_kept;              /* a keeper is wanted */
 	uint32_t n_hinted;         /* programs with an open request, whose end is looked for */
@@ -50,29 +50,15 @@ struct daemon {
 	uint64_t rouse_ns;     /* when to look whether those let back do run; UINT64_MAX: never */
 	struct rbt_sched *sched;
 	struct rbt_board_waiter *waiter;
-	int hand_cpu; /* that the hand is to run on; -1: any */
-	pid_t hand_pid;
-	uint32_t hand_seq;
-	uint64_t hand_started_ns;
-	uint64_t hand_retry_ns; /* not before this, after it died too often */
-	unsigned hand_deaths;
-	pid_t dying_hand; /* killed, and not gone yet; 0: none */
-	int old_hand_fd;  /* the lock of a hand of a daemon before us that is still at work; -1 */
-	uint64_t dying_since_ns; /* of either */
-	bool is_system;          /* of the whole machine, rather than of one user */
+	bool is_system; /* of the whole machine, rather than of one user */
 	bool dirty, stop, is_ticking;
-	char hand_lock_path[160]; /* hands share it for as long as they live */
 	uint64_t idle_exit_ns, idle_since_ns;
 	uint32_t next_hold_id;
 	struct rbt_holdings mine; /* with fds of our own: what we restore by when the hand dies */
 	struct rbt_gpu_table gpu_table; /* gives GPUs the index that all else here goes by */
-	int gpu_locks[RBT_MAX_GPUS];
-	int gpu_marks[RBT_MAX_GPUS]; /* where others hold the lock */
-	struct rbt_sched_gpus gpus;
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
 	uint64_t retry_ns;   /* when to reconcile again; 0: when something happens */
 	uint64_t last_group; /* so many that none is ever used again */
-	bool any_off;        /* a suspend may be in force, to be renewed */
 	struct rbt_sched_config config;
 	struct rules rules;
 	uint32_t scan_ms;
@@ -101,6 +87,8 @@ struct daemon {
 	struct keeper keeper;
 	struct statefile state;
 	struct byhand byhand;
+	struct handlink hand;
+	struct gpulocks locks;
 };
 
 #endif

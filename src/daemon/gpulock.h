@@ -12,6 +12,12 @@
 
 struct daemon;
 
+struct gpulocks {
+	int fds[RBT_MAX_GPUS];      /* -1: not held */
+	int marks[RBT_MAX_GPUS];    /* our marks, where another daemon holds the lock; -1: none */
+	struct rbt_sched_gpus gpus; /* as the core is told */
+};
+
 void gpulock_init(struct daemon *d);
 /* Takes the locks that are wanted; if another daemon has one, leaves a mark. */
 void gpulock_take(struct daemon *d, uint32_t wanted);

@@ -87,28 +87,28 @@ static bool reap(pid_t pid, uint64_t wait_ns)
 
 static void hand_lost(struct daemon *d, const char *why)
 {
-	pid_t pid = d->hand_pid;
+	pid_t pid = d->hand.pid;
 
 	if (pid <= 0) {
 		return;
 	}
 	rbt_warn("the hand is lost (%s): restoring every program", why);
 	kill(pid, SIGKILL);
-	d->hand_pid = 0;
-	unwatch(d, &d->hand);
+	d->hand.pid = 0;
+	unwatch(d, &d->hand.socket);
 	uint64_t now_ns = rbt_now_ns();
 	if (!reap(pid, REAP_NS)) {
 		rbt_warn("it hangs in the driver");
-		d->dying_hand = pid;
-		d->dying_since_ns = now_ns;
+		d->hand.dying_pid = pid;
+		d->hand.awaited_ns = now_ns;
 	}
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
 	state_write(d); /* what could not be restored, no hand knows of */
-	d->hand_deaths = now_ns - d->hand_started_ns < QUICK_DEATH_NS ? d->hand_deaths + 1 : 1;
-	if (d->hand_deaths >= MAX_QUICK_DEATHS) {
-		d->hand_deaths = 0;
-		d->hand_retry_ns = now_ns + QUICK_DEATH_NS;
+	d->hand.n_deaths = now_ns - d->hand.started_ns < QUICK_DEATH_NS ? d->hand.n_deaths + 1 : 1;
+	if (d->hand.n_deaths >= MAX_QUICK_DEATHS) {
+		d->hand.n_deaths = 0;
+		d->hand.retry_ns = now_ns + QUICK_DEATH_NS;
 	}
 	d->dirty = true;
 }
@@ -136,41 +136,41 @@ static void undo_last_deed(struct daemon *d)
 
 bool hand_is_awaited(const struct daemon *d)
 {
-	return d->dying_hand > 0 || d->old_hand_fd >= 0;
+	return d->hand.dying_pid > 0 || d->hand.old_fd >= 0;
 }
 
 /* The old hand has gone, or is not waited for any longer: what it has not put back, we do. */
 static void take_over(struct daemon *d)
 {
-	state_heal(d, handlock_finish(&d->old_hand_fd, d->hand_lock_path));
+	state_heal(d, handlock_finish(&d->hand.old_fd, d->hand.lock_path));
 }
 
 void hand_await_old(struct daemon *d)
 {
 	uint64_t end_ns = rbt_now_ns() + OLD_HAND_NS;
 
-	d->old_hand_fd = handlock_open(d->hand_lock_path);
-	if (d->old_hand_fd >= 0 && !handlock_is_free(d->old_hand_fd)) {
-		handlock_wake(d->old_hand_fd);
+	d->hand.old_fd = handlock_open(d->hand.lock_path);
+	if (d->hand.old_fd >= 0 && !handlock_is_free(d->hand.old_fd)) {
+		handlock_wake(d->hand.old_fd);
 	}
-	while (d->old_hand_fd >= 0 && !handlock_is_free(d->old_hand_fd) && rbt_now_ns() < end_ns) {
+	while (d->hand.old_fd >= 0 && !handlock_is_free(d->hand.old_fd) && rbt_now_ns() < end_ns) {
 		usleep(OLD_STEP_US);
 	}
-	d->dying_since_ns = rbt_now_ns();
-	if (d->old_hand_fd < 0 || handlock_is_free(d->old_hand_fd)) {
+	d->hand.awaited_ns = rbt_now_ns();
+	if (d->hand.old_fd < 0 || handlock_is_free(d->hand.old_fd)) {
 		take_over(d);
 	}
 }
 
 void hand_tick(struct daemon *d)
 {
-	bool is_over = rbt_now_ns() >= d->dying_since_ns + DYING_NS;
+	bool is_over = rbt_now_ns() >= d->hand.awaited_ns + DYING_NS;
 
-	if (d->dying_hand > 0 && reap(d->dying_hand, 0)) {
-		d->dying_hand = 0;
+	if (d->hand.dying_pid > 0 && reap(d->hand.dying_pid, 0)) {
+		d->hand.dying_pid = 0;
 		undo_last_deed(d);
 	}
-	if (d->old_hand_fd >= 0 && (handlock_is_free(d->old_hand_fd) || is_over)) {
+	if (d->hand.old_fd >= 0 && (handlock_is_free(d->hand.old_fd) || is_over)) {
 		take_over(d);
 		d->dirty = true;
 	}
@@ -194,7 +194,7 @@ static void child(const struct daemon *d, int sock)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	int lock_fd = handlock_hold(d->hand_lock_path);
+	int lock_fd = handlock_hold(d->hand.lock_path);
 	if (rbt_hand_run(3) == 0) {
 		handlock_note_restored(lock_fd);
 	}
@@ -205,12 +205,12 @@ int hand_ensure(struct daemon *d)
 {
 	int pair[2];
 
-	if (d->hand_pid > 0) {
+	if (d->hand.pid > 0) {
 		return 0;
 	}
 	hand_tick(d);
-	if (rbt_now_ns() < d->hand_retry_ns ||
-		(hand_is_awaited(d) && rbt_now_ns() < d->dying_since_ns + DYING_NS)) {
+	if (rbt_now_ns() < d->hand.retry_ns ||
+		(hand_is_awaited(d) && rbt_now_ns() < d->hand.awaited_ns + DYING_NS)) {
 		return -EAGAIN;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -229,13 +229,13 @@ int hand_ensure(struct daemon *d)
 	struct timeval timeout = {.tv_sec = REPLY_TIMEOUT_S};
 	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-	d->hand = (struct source){.fd = pair[0], .ready = on_hand};
-	d->hand_pid = pid;
-	d->hand_started_ns = rbt_now_ns();
-	d->hand_cpu = -1;
-	watch(d, &d->hand);
+	d->hand.socket = (struct source){.fd = pair[0], .ready = on_hand};
+	d->hand.pid = pid;
+	d->hand.started_ns = rbt_now_ns();
+	d->hand.cpu = -1;
+	watch(d, &d->hand.socket);
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (d->gpu_locks[gpu] >= 0) {
+		if (d->locks.fds[gpu] >= 0) {
 			hand_lock(d, gpu, true);
 		}
 	}
@@ -249,13 +249,13 @@ static void bring_near(struct daemon *d)
 	int cpu = sched_getcpu();
 	cpu_set_t here;
 
-	if (cpu < 0 || cpu >= CPU_SETSIZE || cpu == d->hand_cpu) {
+	if (cpu < 0 || cpu >= CPU_SETSIZE || cpu == d->hand.cpu) {
 		return;
 	}
 	CPU_ZERO(&here);
 	CPU_SET(cpu, &here);
-	(void)sched_setaffinity(d->hand_pid, sizeof(here), &here);
-	d->hand_cpu = cpu;
+	(void)sched_setaffinity(d->hand.pid, sizeof(here), &here);
+	d->hand.cpu = cpu;
 }
 
 static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int fd,
@@ -265,17 +265,17 @@ static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds;
 
-	if (d->hand_pid <= 0) {
+	if (d->hand.pid <= 0) {
 		return -ENOTCONN;
 	}
 	bring_near(d);
-	req->seq = ++d->hand_seq;
-	int r = rbt_send(d->hand.fd, req, size, &fd, fd >= 0 ? 1 : 0, 0);
+	req->seq = ++d->hand.seq;
+	int r = rbt_send(d->hand.socket.fd, req, size, &fd, fd >= 0 ? 1 : 0, 0);
 	if (r < 0) {
 		hand_lost(d, strerror(-r));
 		return -ENOTCONN;
 	}
-	ssize_t n = rbt_recv(d->hand.fd, &reply, sizeof(reply), fds, &n_fds, 0);
+	ssize_t n = rbt_recv(d->hand.socket.fd, &reply, sizeof(reply), fds, &n_fds, 0);
 	if (n != sizeof(reply) || reply.seq != req->seq) {
 		hand_lost(d, n == -EAGAIN ? "it does not answer" : "it ended");
 		return -ENOTCONN;
@@ -329,7 +329,7 @@ static int act(struct daemon *d, struct hold *h, const struct rbt_action *action
 	struct rbt_hand_request req = {.op = RBT_HAND_ACT, .id = h->id, .action = *action};
 	struct rbt_hand_reply reply;
 
-	if (d->hand_pid <= 0) {
+	if (d->hand.pid <= 0) {
 		return -ENOTCONN;
 	}
 	rbt_holding_apply(h->mine, action, RBT_UNDERWAY);
@@ -390,7 +390,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 	};
 	int r = act_again(d, h, &action, &h->program->account.suspend);
 
-	d->any_off = d->any_off || r != -ENOTCONN;
+	d->hand.any_off = d->hand.any_off || r != -ENOTCONN;
 	return r;
 }
 
@@ -450,7 +450,7 @@ int hand_lock(struct daemon *d, uint32_t gpu, bool keep)
 	struct rbt_hand_request req = {
 		.op = keep ? RBT_HAND_KEEP_LOCK : RBT_HAND_DROP_LOCK, .value = gpu};
 
-	return call(d, &req, sizeof(req), keep ? d->gpu_locks[gpu] : -1, NULL);
+	return call(d, &req, sizeof(req), keep ? d->locks.fds[gpu] : -1, NULL);
 }
 
 int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed)
@@ -474,15 +474,15 @@ int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed)
 
 void hand_stop(struct daemon *d)
 {
-	if (d->hand_pid <= 0) {
+	if (d->hand.pid <= 0) {
 		return;
 	}
 	/* The end of the socket tells it to restore and go; what it cannot do in time, we do. */
-	unwatch(d, &d->hand);
-	if (!reap(d->hand_pid, REPLY_TIMEOUT_S * RBT_NS_PER_S)) {
-		kill(d->hand_pid, SIGKILL);
-		reap(d->hand_pid, REAP_NS);
+	unwatch(d, &d->hand.socket);
+	if (!reap(d->hand.pid, REPLY_TIMEOUT_S * RBT_NS_PER_S)) {
+		kill(d->hand.pid, SIGKILL);
+		reap(d->hand.pid, REAP_NS);
 	}
-	d->hand_pid = 0;
+	d->hand.pid = 0;
 	rbt_holdings_restore(&d->mine);
 }

@@ -14,6 +14,21 @@
 
 struct hold;
 
+struct handlink {
+	struct source socket;
+	pid_t pid;
+	uint32_t seq;
+	int cpu; /* that the hand is to run on; -1: any */
+	uint64_t started_ns;
+	uint64_t retry_ns; /* not before this, after it died too often */
+	unsigned n_deaths;
+	bool any_off;        /* a suspend may be in force, to be renewed */
+	pid_t dying_pid;     /* a hand that was killed and has not ended yet; 0: none */
+	int old_fd;          /* the lock of a previous daemon's hand that is still at work; -1 */
+	uint64_t awaited_ns; /* since when either of these two is waited for */
+	char lock_path[160]; /* hands share this lock for as long as they live */
+};
+
 /* Starts the hand, if there is none. 0; -EAGAIN: not now; or -errno. So do those below. */
 int hand_ensure(struct daemon *d);
 int hand_hold(struct daemon *d, struct hold *h);

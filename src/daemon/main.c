@@ -150,17 +150,17 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	bool failed = false;
 	static const struct rbt_action lapse = {.op = RBT_ACT_LAPSE};
 
-	d->any_off = false;
+	d->hand.any_off = false;
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
-			d->any_off = d->any_off || h->mine->applied.is_off;
+			d->hand.any_off = d->hand.any_off || h->mine->applied.is_off;
 		}
 		if (p->suspended && p->resume_at_ns != 0 && p->resume_at_ns <= now_ns) {
 			p->suspended = false;
 			d->dirty = true;
 		}
 	}
-	if (!d->any_off || hand_renew(d, now_ns + LEASE_NS, &failed) <= 0) {
+	if (!d->hand.any_off || hand_renew(d, now_ns + LEASE_NS, &failed) <= 0) {
 		return;
 	}
 	/* We were stopped for longer than a lease; the hand let them run, at their own slices. What
@@ -217,9 +217,9 @@ static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
 
-	if (d->server.is_deaf || d->home.is_lost || d->any_off || hand_is_awaited(d) ||
+	if (d->server.is_deaf || d->home.is_lost || d->hand.any_off || hand_is_awaited(d) ||
 		d->retry_ns != 0 || d->keeper.retry_ns != 0 || d->state.heal_ns != 0 ||
-		d->gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d) ||
+		d->locks.gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d) ||
 		porter_needs_tick(d)) {
 		return true;
 	}
@@ -395,7 +395,7 @@ static void shut_down(struct daemon *d)
 	unwatch(d, &d->timer);
 	unwatch(d, &d->alive_timer);
 	rbt_close(&d->epoll_fd);
-	rbt_close(&d->old_hand_fd);
+	rbt_close(&d->hand.old_fd);
 	rbt_close(&d->home.lock_fd);
 }
 
@@ -409,11 +409,11 @@ int main(int argc, char **argv)
 		.timer.fd = -1,
 		.alive_timer.fd = -1,
 		.keeper.pipe.fd = -1,
-		.old_hand_fd = -1,
+		.hand.old_fd = -1,
 		.keeper.argv = argv,
 		.scan.fd = -1,
 		.scan_timer.fd = -1,
-		.hand.fd = -1,
+		.hand.socket.fd = -1,
 		.crowd.source.fd = -1,
 		.crowd.timer.fd = -1,
 		.next_hold_id = 1,

@@ -200,7 +200,7 @@ static void hold_release(struct daemon *d, struct program *p, struct hold *h)
 	}
 	edge_release(p, h);
 	/* It may have an older record though it lacks the current one. */
-	if (d->hand_pid > 0) {
+	if (d->hand.pid > 0) {
 		hand_drop(d, h->id);
 	}
 	rbt_holdings_drop(&d->mine, h->id);

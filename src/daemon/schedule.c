@@ -567,5 +567,5 @@ void schedule_forget(struct daemon *d, struct program *p)
 
 void schedule_tell_gpus(struct daemon *d)
 {
-	rbt_sched_set_gpus(d->sched, rbt_now_ns(), &d->gpus);
+	rbt_sched_set_gpus(d->sched, rbt_now_ns(), &d->locks.gpus);
 }

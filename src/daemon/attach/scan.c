@@ -325,7 +325,7 @@ static bool is_our_executable(pid_t pid)
  * like. */
 static bool is_ours(const struct daemon *d, pid_t pid, uid_t uid)
 {
-	if (pid == getpid() || pid == getppid() || pid == d->hand_pid) {
+	if (pid == getpid() || pid == getppid() || pid == d->hand.pid) {
 		return true;
 	}
 	return (uid == 0 || !d->is_system) && is_our_executable(pid);

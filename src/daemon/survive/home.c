@@ -68,7 +68,7 @@ int home_claim(struct daemon *d)
 	snprintf(d->home.socket_path, sizeof(d->home.socket_path), "%s/control.sock", d->home.dir);
 	snprintf(d->home.state_path, sizeof(d->home.state_path), "%s/state", d->home.dir);
 	snprintf(d->home.lock_path, sizeof(d->home.lock_path), "%s/lock", d->home.dir);
-	snprintf(d->hand_lock_path, sizeof(d->hand_lock_path), "%s/hand.lock", d->home.dir);
+	snprintf(d->hand.lock_path, sizeof(d->hand.lock_path), "%s/hand.lock", d->home.dir);
 	int fd = claim_lock(d);
 	if (fd < 0) {
 		return fd;
