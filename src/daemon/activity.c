@@ -135,7 +135,8 @@ static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 void activity_update(struct daemon *d)
 {
 	uint32_t n[RBT_MAX_GPUS];
-	uint32_t poll_us = d->config.queue_poll_us != 0 ? d->config.queue_poll_us : DEFAULT_POLL_US;
+	uint32_t poll_us = d->sched.config.queue_poll_us != 0 ? d->sched.config.queue_poll_us
+							      : DEFAULT_POLL_US;
 	struct program *p;
 	struct hold *h;
 

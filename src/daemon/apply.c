@@ -168,7 +168,7 @@ static void collect(struct daemon *d)
 	const struct rbt_decision *ignored;
 	struct program *p;
 
-	while ((p = rbt_sched_next_change(d->sched, &ignored)) != NULL) {
+	while ((p = rbt_sched_next_change(d->sched.core, &ignored)) != NULL) {
 		mark_pending(d, p);
 	}
 }

@@ -75,7 +75,8 @@ static void say_ready(struct daemon *d)
 {
 	char status[96];
 
-	snprintf(status, sizeof(status), "policy %s, %zu rules", schedule_policy(d), d->rules.n);
+	snprintf(status, sizeof(status), "policy %s, %zu rules", schedule_policy(d),
+		d->adopt.rules.n);
 	notify_ready(status);
 }
 
@@ -85,13 +86,13 @@ static void reload(struct daemon *d)
 
 	notify_reloading();
 	/* With a file that is wrong, everything stays as it is. */
-	if (options_read_config(d, &config) == 0) {
+	if (options_read_config(&d->options, &config) == 0) {
 		if (schedule_configure(d, &config.sched) == 0) {
 			take_config(d, &config);
-			metrics_configure(
-				d, d->metrics_at != NULL ? d->metrics_at : config.metrics);
+			metrics_configure(d, d->options.metrics_at != NULL ? d->options.metrics_at
+									   : config.metrics);
 			rbt_warn("configuration read; policy %s, %zu rules", schedule_policy(d),
-				d->rules.n);
+				d->adopt.rules.n);
 		}
 		config_finish(&config);
 	}
@@ -207,7 +208,8 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	}
 	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->server.peers) || byhand_is_wanting(d)) {
 		d->idle_since_ns = now_ns;
-	} else if (d->idle_exit_ns != 0 && now_ns - d->idle_since_ns >= d->idle_exit_ns) {
+	} else if (d->options.idle_exit_ns != 0 &&
+		   now_ns - d->idle_since_ns >= d->options.idle_exit_ns) {
 		d->stop = server_close_door(d);
 	}
 }
@@ -228,7 +230,7 @@ static bool is_tick_needed(struct daemon *d)
 			return true;
 		}
 	}
-	return LIST_EMPTY(&d->programs) && d->idle_exit_ns != 0;
+	return LIST_EMPTY(&d->programs) && d->options.idle_exit_ns != 0;
 }
 
 static void on_alive(struct daemon *d, struct source *s, uint32_t events)
@@ -335,7 +337,7 @@ static int take_event(struct daemon *d)
 		struct source *s = ev.data.ptr;
 		s->ready(d, s, ev.events);
 	} else if (n == 0) {
-		rbt_board_waiter_rewatch(d->waiter);
+		rbt_board_waiter_rewatch(d->sched.waiter);
 	}
 	return n < 0 && errno != EINTR ? -errno : 0;
 }
@@ -346,7 +348,7 @@ static void run_loop(struct daemon *d)
 
 	arm_timer(d);
 	while (!d->stop && r == 0) {
-		bool has_event = rbt_board_waiter_wait(d->waiter, schedule_next(d));
+		bool has_event = rbt_board_waiter_wait(d->sched.waiter, schedule_next(d));
 		/* Whoever submits comes before whoever asks. */
 		schedule_run(d);
 		settle(d);
@@ -411,8 +413,8 @@ int main(int argc, char **argv)
 		.keeper.pipe.fd = -1,
 		.hand.old_fd = -1,
 		.keeper.argv = argv,
-		.scan.fd = -1,
-		.scan_timer.fd = -1,
+		.adopt.scan.fd = -1,
+		.adopt.timer.fd = -1,
 		.hand.socket.fd = -1,
 		.crowd.source.fd = -1,
 		.crowd.timer.fd = -1,
@@ -426,23 +428,23 @@ int main(int argc, char **argv)
 	notify_init();
 	gpulock_init(&d);
 	config_default(&config);
-	int code = options_parse(argc, argv, &d, &ready_fd);
+	int code = options_parse(argc, argv, &d.options, &ready_fd);
 	if (code >= 0) {
 		return code;
 	}
 	int r = home_claim(&d);
-	if (r == -EBUSY && !d.is_system) {
+	if (r == -EBUSY && !d.options.is_system) {
 		/* Two tools started one each, or one is running:
 		 * whoever asked can connect to that. */
 		announce(&ready_fd);
 		return 0;
 	}
 	/* One that was named must be right; with the default one, programs matter more. */
-	if (r == 0 && options_read_config(&d, &config) < 0 &&
-		(d.config_path != NULL || options_override(&d, &config) < 0)) {
+	if (r == 0 && options_read_config(&d.options, &config) < 0 &&
+		(d.options.config_path != NULL || options_override(&d.options, &config) < 0)) {
 		return 1;
 	}
-	d.config = config.sched;
+	d.sched.config = config.sched;
 	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0 &&
 		(r = adopt_start(&d)) == 0) {
 		state_read(&d);
@@ -459,12 +461,13 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	/* The same with metrics. */
-	r = metrics_configure(&d, d.metrics_at != NULL ? d.metrics_at : config.metrics);
-	if (r < 0 && d.metrics_at != NULL) {
+	r = metrics_configure(
+		&d, d.options.metrics_at != NULL ? d.options.metrics_at : config.metrics);
+	if (r < 0 && d.options.metrics_at != NULL) {
 		shut_down(&d);
 		return 1;
 	}
-	if (d.is_kept && !d.is_system) {
+	if (d.options.is_kept && !d.options.is_system) {
 		start_keeper(&d);
 	}
 	announce(&ready_fd);

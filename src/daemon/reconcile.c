@@ -95,14 +95,14 @@ static uint32_t locks_in_use(struct daemon *d)
 /* Takes the locks that the core would have, and lets it know. */
 static void take_locks(struct daemon *d)
 {
-	gpulock_take(d, rbt_sched_locks_wanted(d->sched));
+	gpulock_take(d, rbt_sched_locks_wanted(d->sched.core));
 	schedule_tell_gpus(d);
 }
 
 /* Only after the last slice shorter than the driver's has gone. */
 static void drop_locks(struct daemon *d)
 {
-	gpulock_drop(d, rbt_sched_locks_wanted(d->sched) | locks_in_use(d));
+	gpulock_drop(d, rbt_sched_locks_wanted(d->sched.core) | locks_in_use(d));
 	schedule_tell_gpus(d);
 }
 

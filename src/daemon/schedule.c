@@ -82,7 +82,8 @@ static void read_board(
 	rbt_board_look(p->board, &p->board_watch, now_ns, ret);
 	p->has_open_request = ret->in_request;
 	p->request_deadline_ns = ret->deadline_ns;
-	d->hints_changed = d->hints_changed || p->has_open_request != p->is_hinted;
+	d->sched.hints.has_changed =
+		d->sched.hints.has_changed || p->has_open_request != p->is_hinted;
 }
 
 static bool look(void *ctx, void *owner, struct rbt_activity *ret)
@@ -108,7 +109,7 @@ static void await_no_more(struct daemon *d, struct program *p)
 {
 	if (p->awaits_end || p->awaits_sync) {
 		p->awaits_end = p->awaits_sync = false;
-		rbt_board_waiter_remove(d->waiter, p->board);
+		rbt_board_waiter_remove(d->sched.waiter, p->board);
 		rbt_board_awake(p->board);
 	}
 }
@@ -125,7 +126,7 @@ static bool rest(void *ctx, void *owner)
 	if (!rbt_board_rest(p->board, &p->board_watch)) {
 		return false;
 	}
-	int r = rbt_board_waiter_add(d->waiter, p->board);
+	int r = rbt_board_waiter_add(d->sched.waiter, p->board);
 	if (r < 0) {
 		/* It will be looked at instead. */
 		rbt_debug("process %d cannot be waited for: %s", (int)p->pid, strerror(-r));
@@ -143,7 +144,7 @@ static bool await_sync(void *ctx, void *owner)
 	if (p->board == NULL || p->awaits_end || !rbt_board_await_sync(p->board, &p->board_watch)) {
 		return false;
 	}
-	p->awaits_sync = rbt_board_waiter_add(d->waiter, p->board) == 0;
+	p->awaits_sync = rbt_board_waiter_add(d->sched.waiter, p->board) == 0;
 	if (!p->awaits_sync) {
 		rbt_board_awake(p->board);
 	}
@@ -182,8 +183,8 @@ static void plan_look(struct daemon *d)
 	uint64_t now_ns = rbt_now_ns();
 	const struct program *p;
 
-	d->hint_look_ns = UINT64_MAX;
-	if (d->n_hinted == 0) {
+	d->sched.hints.look_ns = UINT64_MAX;
+	if (d->sched.hints.n == 0) {
 		return;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -191,8 +192,8 @@ static void plan_look(struct daemon *d)
 
 		wait_ns = wait_ns > HINT_MIN_NS ? wait_ns : HINT_MIN_NS;
 		wait_ns = wait_ns < HINT_MAX_NS && !p->awaits_end ? wait_ns : HINT_MAX_NS;
-		if (p->is_hinted && now_ns + wait_ns < d->hint_look_ns) {
-			d->hint_look_ns = now_ns + wait_ns;
+		if (p->is_hinted && now_ns + wait_ns < d->sched.hints.look_ns) {
+			d->sched.hints.look_ns = now_ns + wait_ns;
 		}
 	}
 }
@@ -206,7 +207,7 @@ static void await_end(struct daemon *d, struct program *p)
 	if (!rbt_board_await_end(p->board)) {
 		return;
 	}
-	p->awaits_end = rbt_board_waiter_add(d->waiter, p->board) == 0;
+	p->awaits_end = rbt_board_waiter_add(d->sched.waiter, p->board) == 0;
 	if (!p->awaits_end) {
 		rbt_board_awake(p->board);
 	}
@@ -218,10 +219,10 @@ static void tell_requests(struct daemon *d)
 	struct program *p;
 	uint64_t now_ns = rbt_now_ns();
 
-	if (!d->hints_changed) {
+	if (!d->sched.hints.has_changed) {
 		return;
 	}
-	d->hints_changed = false;
+	d->sched.hints.has_changed = false;
 	LIST_FOREACH (p, &d->programs, link) {
 		if (p->sched == NULL || p->has_open_request == p->is_hinted) {
 			continue;
@@ -229,13 +230,14 @@ static void tell_requests(struct daemon *d)
 		p->is_hinted = p->has_open_request;
 		if (p->is_hinted) {
 			p->hinted_ns = now_ns;
-			d->n_hinted++;
-			rbt_sched_request_begin(d->sched, now_ns, p->sched, p->request_deadline_ns);
+			d->sched.hints.n++;
+			rbt_sched_request_begin(
+				d->sched.core, now_ns, p->sched, p->request_deadline_ns);
 			await_end(d, p);
 		} else {
-			d->n_hinted--;
+			d->sched.hints.n--;
 			await_no_more(d, p);
-			rbt_sched_request_end(d->sched, now_ns, p->sched);
+			rbt_sched_request_end(d->sched.core, now_ns, p->sched);
 		}
 	}
 	plan_look(d);
@@ -246,7 +248,7 @@ static void look_for_ends(struct daemon *d)
 	struct rbt_board_reading reading;
 	struct program *p;
 
-	if (rbt_now_ns() < d->hint_look_ns) {
+	if (rbt_now_ns() < d->sched.hints.look_ns) {
 		return;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -267,7 +269,7 @@ static void take_woken(struct daemon *d)
 	struct rbt_board *board;
 	bool has_begun = false;
 
-	while ((board = rbt_board_waiter_next(d->waiter)) != NULL) {
+	while ((board = rbt_board_waiter_next(d->sched.waiter)) != NULL) {
 		struct program *p = find_by_board(d, board);
 		struct rbt_board_reading reading;
 		uint64_t now_ns = rbt_now_ns(), last_ns = 0;
@@ -277,7 +279,7 @@ static void take_woken(struct daemon *d)
 		}
 		if (p->awaits_sync) {
 			p->awaits_sync = false;
-			rbt_sched_synced(d->sched, now_ns, p->sched);
+			rbt_sched_synced(d->sched.core, now_ns, p->sched);
 			continue;
 		}
 		for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
@@ -297,7 +299,7 @@ static void take_woken(struct daemon *d)
 			continue;
 		}
 		p->edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
-		rbt_sched_busy(d->sched, now_ns, p->sched);
+		rbt_sched_busy(d->sched.core, now_ns, p->sched);
 	}
 	tell_requests(d);
 	if (has_begun) {
@@ -307,10 +309,10 @@ static void take_woken(struct daemon *d)
 
 uint64_t schedule_next(const struct daemon *d)
 {
-	uint64_t at_ns = rbt_sched_next_tick(d->sched);
+	uint64_t at_ns = rbt_sched_next_tick(d->sched.core);
 
 	at_ns = at_ns < d->rouse_ns ? at_ns : d->rouse_ns;
-	return at_ns < d->hint_look_ns ? at_ns : d->hint_look_ns;
+	return at_ns < d->sched.hints.look_ns ? at_ns : d->sched.hints.look_ns;
 }
 
 void schedule_run(struct daemon *d)
@@ -326,7 +328,7 @@ void schedule_run(struct daemon *d)
 void schedule_tick(struct daemon *d)
 {
 	tell_requests(d);
-	rbt_sched_tick(d->sched, rbt_now_ns());
+	rbt_sched_tick(d->sched.core, rbt_now_ns());
 	tell_requests(d);
 }
 
@@ -342,25 +344,26 @@ const char *schedule_policy(const struct daemon *d)
 {
 	size_t n;
 
-	return d->config.policy != NULL ? d->config.policy->name : rbt_sched_policies(&n)->name;
+	return d->sched.config.policy != NULL ? d->sched.config.policy->name
+					      : rbt_sched_policies(&n)->name;
 }
 
 int schedule_start(struct daemon *d)
 {
-	int r = rbt_sched_create(&d->config, &ops, d, &d->sched);
+	int r = rbt_sched_create(&d->sched.config, &ops, d, &d->sched.core);
 
-	d->hint_look_ns = d->rouse_ns = UINT64_MAX;
+	d->sched.hints.look_ns = d->rouse_ns = UINT64_MAX;
 	/* A wait may end as late as this besides; by default 50 us, as long as a wake-up takes. */
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-	return r < 0 ? r : rbt_board_waiter_create(d->epoll_fd, &d->waiter);
+	return r < 0 ? r : rbt_board_waiter_create(d->epoll_fd, &d->sched.waiter);
 }
 
 int schedule_configure(struct daemon *d, const struct rbt_sched_config *config)
 {
-	int r = rbt_sched_configure(d->sched, rbt_now_ns(), config);
+	int r = rbt_sched_configure(d->sched.core, rbt_now_ns(), config);
 
 	if (r == 0) {
-		d->config = *config;
+		d->sched.config = *config;
 		d->dirty = true;
 	}
 	return r;
@@ -368,8 +371,8 @@ int schedule_configure(struct daemon *d, const struct rbt_sched_config *config)
 
 void schedule_stop(struct daemon *d)
 {
-	rbt_board_waiter_destroy(d->waiter);
-	rbt_sched_destroy(d->sched);
+	rbt_board_waiter_destroy(d->sched.waiter);
+	rbt_sched_destroy(d->sched.core);
 }
 
 /* Where a program's tasks are, on one GPU. */
@@ -523,9 +526,9 @@ int schedule_tell(struct daemon *d, struct program *p)
 	fill_params(d, p, now_ns, &params);
 	plan_retell(d, p, now_ns);
 	if (p->sched == NULL) {
-		r = rbt_sched_add(d->sched, now_ns, &params, p, &p->sched);
+		r = rbt_sched_add(d->sched.core, now_ns, &params, p, &p->sched);
 	} else if (!is_same(&params, &p->params)) {
-		r = rbt_sched_change(d->sched, now_ns, p->sched, &params);
+		r = rbt_sched_change(d->sched.core, now_ns, p->sched, &params);
 	}
 	if (r < 0) {
 		if (user_may_be_named(p->user)) {
@@ -537,7 +540,7 @@ int schedule_tell(struct daemon *d, struct program *p)
 	/* What it had submitted before we saw its board may still be running. */
 	if (p->board_is_new) {
 		p->board_is_new = false;
-		rbt_sched_busy(d->sched, now_ns, p->sched);
+		rbt_sched_busy(d->sched.core, now_ns, p->sched);
 	}
 	return 0;
 }
@@ -545,7 +548,7 @@ int schedule_tell(struct daemon *d, struct program *p)
 void schedule_forget_board(struct daemon *d, struct program *p)
 {
 	if (p->board != NULL) {
-		rbt_board_waiter_remove(d->waiter, p->board);
+		rbt_board_waiter_remove(d->sched.waiter, p->board);
 	}
 	p->awaits_end = p->awaits_sync = false;
 }
@@ -557,15 +560,15 @@ void schedule_forget(struct daemon *d, struct program *p)
 		LIST_REMOVE(p, pending);
 		p->is_pending = false;
 	}
-	d->n_hinted -= p->is_hinted;
+	d->sched.hints.n -= p->is_hinted;
 	p->is_hinted = false;
 	if (p->sched != NULL) {
-		rbt_sched_remove(d->sched, rbt_now_ns(), p->sched);
+		rbt_sched_remove(d->sched.core, rbt_now_ns(), p->sched);
 		p->sched = NULL;
 	}
 }
 
 void schedule_tell_gpus(struct daemon *d)
 {
-	rbt_sched_set_gpus(d->sched, rbt_now_ns(), &d->locks.gpus);
+	rbt_sched_set_gpus(d->sched.core, rbt_now_ns(), &d->locks.gpus);
 }

@@ -16,6 +16,20 @@
 struct daemon;
 struct program;
 
+/* Programs with an open request, whose end is looked for. */
+struct hints {
+	uint32_t n;
+	bool has_changed; /* the core is to be told */
+	uint64_t look_ns; /* when to look next; UINT64_MAX: not at all */
+};
+
+struct schedule {
+	struct rbt_sched *core;
+	struct rbt_board_waiter *waiter;
+	struct rbt_sched_config config;
+	struct hints hints;
+};
+
 /* 0 or -errno. */
 int schedule_start(struct daemon *d);
 /* Takes another configuration. */

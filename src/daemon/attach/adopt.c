@@ -48,7 +48,7 @@ struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_ti
 {
 	struct sighting *k;
 
-	LIST_FOREACH (k, &d->sightings[(unsigned)pid % SIGHTING_LISTS], link) {
+	LIST_FOREACH (k, &d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], link) {
 		if (k->pid == pid && k->start_time == start_time) {
 			return k;
 		}
@@ -75,7 +75,7 @@ static struct sighting *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 		k->pid = pid;
 		k->start_time = start_time;
 		k->next_ns = UINT64_MAX;
-		LIST_INSERT_HEAD(&d->sightings[(unsigned)pid % SIGHTING_LISTS], k, link);
+		LIST_INSERT_HEAD(&d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], k, link);
 	}
 	return k;
 }
@@ -85,7 +85,7 @@ static void each_sighting(struct daemon *d, void (*fn)(struct sighting *k))
 {
 	for (size_t i = 0; i < SIGHTING_LISTS; i++) {
 		struct sighting *next;
-		for (struct sighting *k = LIST_FIRST(&d->sightings[i]); k != NULL; k = next) {
+		for (struct sighting *k = LIST_FIRST(&d->adopt.sightings[i]); k != NULL; k = next) {
 			next = LIST_NEXT(k, link);
 			fn(k);
 		}
@@ -224,7 +224,7 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 	}
 	rec.fd = fds[0];
 	fds[0] = -1;
-	struct program *p = program_of(d, &d->scan_report, true);
+	struct program *p = program_of(d, &d->adopt.report, true);
 	if (p == NULL) {
 		rbt_record_finish(&rec);
 		return 0;
@@ -243,9 +243,9 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 /* When it is to be looked at again, after it could not be attached. */
 static void put_off(struct daemon *d, struct sighting *k, const struct scan_report *report)
 {
-	const char *rule = d->rules.list[report->rule].name;
+	const char *rule = d->adopt.rules.list[report->rule].name;
 
-	k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+	k->next_ns = rbt_now_ns() + (d->adopt.scan_ms * RBT_NS_PER_MS << k->tries);
 	k->tries += k->tries < MAX_DOUBLINGS;
 	/* No tasks yet, or ended meanwhile: nothing to speak of. */
 	struct user *user = user_obtain(d, report->uid);
@@ -265,7 +265,7 @@ static void settle_wanted(
 	struct user *user = user_obtain(d, report->uid);
 
 	if (report->error < 0 && report->error != -ESRCH && k->tries < MAX_DOUBLINGS) {
-		k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+		k->next_ns = rbt_now_ns() + (d->adopt.scan_ms * RBT_NS_PER_MS << k->tries);
 		k->tries++;
 		return;
 	}
@@ -280,7 +280,7 @@ static void settle_wanted(
 /* All of a report has come. */
 static void settle(struct daemon *d)
 {
-	const struct scan_report *report = &d->scan_report;
+	const struct scan_report *report = &d->adopt.report;
 	struct sighting *k = obtain(d, report->pid, report->start_time);
 	struct said *said = byhand_find(d, report->pid, report->start_time);
 	struct program *p = program_of(d, report, false);
@@ -311,7 +311,7 @@ static void settle(struct daemon *d)
 		put_off(d, k, report);
 	} else if (report->verdict == SCAN_RULE && p != NULL) {
 		k->tries = 0;
-		apply_rule(d, p, &d->rules.list[report->rule], report);
+		apply_rule(d, p, &d->adopt.rules.list[report->rule], report);
 	}
 }
 
@@ -329,7 +329,7 @@ static void stop_wanting(struct daemon *d)
 /* Its process has cost us one that looked; it, or another of its user, may do so on purpose. */
 static void put_off_culprit(struct daemon *d, pid_t child)
 {
-	const struct scan_report *culprit = &d->scan_report;
+	const struct scan_report *culprit = &d->adopt.report;
 	struct sighting *k = obtain(d, culprit->pid, culprit->start_time);
 	struct user *user = user_obtain(d, culprit->uid);
 	unsigned tries = k != NULL ? k->tries : 0;
@@ -342,55 +342,55 @@ static void put_off_culprit(struct daemon *d, pid_t child)
 		rbt_warn("process %d cannot be looked at: it is left alone for a while",
 			(int)culprit->pid);
 	}
-	rbt_lost_note(&d->lost, child, scan_looked(culprit), rbt_now_ns(),
+	rbt_lost_note(&d->adopt.lost, child, scan_looked(culprit), rbt_now_ns(),
 		RBT_LOOK_S * RBT_NS_PER_S << tries);
 }
 
 /* failed: it has died or takes too long. */
 static void end_scan(struct daemon *d, bool failed)
 {
-	pid_t pid = d->scan_pid;
+	pid_t pid = d->adopt.scan_pid;
 
-	unwatch(d, &d->scan);
+	unwatch(d, &d->adopt.scan);
 	if (pid <= 0) {
 		return;
 	}
-	d->scan_pid = 0;
+	d->adopt.scan_pid = 0;
 	bool hangs = !rbt_aside_end(pid);
-	if (d->scan_looks && (failed || hangs)) {
+	if (d->adopt.looks && (failed || hangs)) {
 		put_off_culprit(d, hangs ? pid : 0);
 	} else if (hangs) {
-		rbt_lost_note(&d->lost, pid, (struct rbt_looked){0}, 0, 0);
+		rbt_lost_note(&d->adopt.lost, pid, (struct rbt_looked){0}, 0, 0);
 	}
-	d->scan_looks = false;
+	d->adopt.looks = false;
 }
 
 static int take_report(struct daemon *d, const void *buf, size_t size)
 {
-	struct scan_report *report = &d->scan_report;
+	struct scan_report *report = &d->adopt.report;
 
 	if (size != sizeof(*report)) {
 		return -EBADMSG;
 	}
 	memcpy(report, buf, sizeof(*report));
 	report->group[sizeof(report->group) - 1] = '\0';
-	if (report->verdict == SCAN_RULE && report->rule >= d->rules.n) {
+	if (report->verdict == SCAN_RULE && report->rule >= d->adopt.rules.n) {
 		return -EBADMSG;
 	}
-	d->scan_looks = report->verdict == SCAN_LOOKS;
-	if (d->scan_looks) {
+	d->adopt.looks = report->verdict == SCAN_LOOKS;
+	if (d->adopt.looks) {
 		return 0;
 	}
 	if (report->verdict == SCAN_DONE) {
-		d->scan_not_before_ns =
-			d->scan_is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
+		d->adopt.not_before_ns =
+			d->adopt.is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
 		/* Those that were not met again have ended. */
 		each_sighting(d, forget_unseen);
 		stop_wanting(d);
 		return 0;
 	}
-	d->scan_records = report->n_records;
-	if (d->scan_records == 0) {
+	d->adopt.n_records = report->n_records;
+	if (d->adopt.n_records == 0) {
 		settle(d);
 	}
 	return 0;
@@ -407,10 +407,10 @@ static void on_scan(struct daemon *d, struct source *s, uint32_t events)
 	if (n == -EAGAIN) {
 		return;
 	}
-	d->scan_heard_ns = rbt_now_ns();
-	if (n > 0 && d->scan_records > 0) {
+	d->adopt.heard_ns = rbt_now_ns();
+	if (n > 0 && d->adopt.n_records > 0) {
 		r = take_record(d, buf, (size_t)n, fds, n_fds);
-		if (r == 0 && --d->scan_records == 0) {
+		if (r == 0 && --d->adopt.n_records == 0) {
 			settle(d);
 		}
 	} else if (n > 0) {
@@ -428,21 +428,21 @@ static void start_scan(struct daemon *d)
 {
 	int sock;
 
-	bool is_needed = d->rules.n > 0 || byhand_is_wanting(d);
+	bool is_needed = d->adopt.rules.n > 0 || byhand_is_wanting(d);
 
-	if (d->scan.fd >= 0 || !is_needed || rbt_lost_are_too_many(&d->lost)) {
+	if (d->adopt.scan.fd >= 0 || !is_needed || rbt_lost_are_too_many(&d->adopt.lost)) {
 		return;
 	}
 	pid_t pid = rbt_aside_start(scan_run, d, &sock);
 	if (pid < 0) {
 		return;
 	}
-	d->scan_pid = pid;
-	d->scan_records = 0;
-	d->scan_looks = false;
-	d->scan_heard_ns = rbt_now_ns();
-	d->scan = (struct source){.fd = sock, .ready = on_scan};
-	if (watch(d, &d->scan) < 0) {
+	d->adopt.scan_pid = pid;
+	d->adopt.n_records = 0;
+	d->adopt.looks = false;
+	d->adopt.heard_ns = rbt_now_ns();
+	d->adopt.scan = (struct source){.fd = sock, .ready = on_scan};
+	if (watch(d, &d->adopt.scan) < 0) {
 		end_scan(d, false);
 	}
 }
@@ -453,22 +453,22 @@ static void on_timer(struct daemon *d, struct source *s, uint32_t events)
 	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
 
 	(void)ignored;
-	uint64_t limit_ns = (d->scan_looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
-	if (d->scan.fd >= 0 && rbt_now_ns() >= d->scan_heard_ns + limit_ns) {
+	uint64_t limit_ns = (d->adopt.looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
+	if (d->adopt.scan.fd >= 0 && rbt_now_ns() >= d->adopt.heard_ns + limit_ns) {
 		end_scan(d, true);
 	}
-	if (rbt_now_ns() >= d->scan_not_before_ns) {
+	if (rbt_now_ns() >= d->adopt.not_before_ns) {
 		start_scan(d);
 	}
 }
 
 int adopt_start(struct daemon *d)
 {
-	d->scan_timer = (struct source){
+	d->adopt.timer = (struct source){
 		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
 		.ready = on_timer,
 	};
-	return d->scan_timer.fd < 0 ? -errno : watch(d, &d->scan_timer);
+	return d->adopt.timer.fd < 0 ? -errno : watch(d, &d->adopt.timer);
 }
 
 void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
@@ -478,31 +478,31 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
 
 	/* What it reports is numbered by the old ones. */
 	end_scan(d, false);
-	rules_finish(&d->rules);
-	d->rules = *rules;
+	rules_finish(&d->adopt.rules);
+	d->adopt.rules = *rules;
 	*rules = (struct rules){0};
-	d->scan_is_exact = scan_ms != 0;
-	d->scan_ms = scan_ms != 0 ? scan_ms : SCAN_MS;
-	d->scan_not_before_ns = 0;
+	d->adopt.is_exact = scan_ms != 0;
+	d->adopt.scan_ms = scan_ms != 0 ? scan_ms : SCAN_MS;
+	d->adopt.not_before_ns = 0;
 	each_sighting(d, make_stale);
 	LIST_FOREACH (p, &d->programs, link) {
-		if (d->rules.n == 0 && p->rule[0] != '\0') {
+		if (d->adopt.rules.n == 0 && p->rule[0] != '\0') {
 			let_alone(d, p);
 		}
 	}
-	if (d->rules.n > 0 || byhand_is_wanting(d)) {
-		spec.it_interval.tv_sec = (time_t)(d->scan_ms / 1000);
-		spec.it_interval.tv_nsec = (long)(d->scan_ms % 1000 * RBT_NS_PER_MS);
+	if (d->adopt.rules.n > 0 || byhand_is_wanting(d)) {
+		spec.it_interval.tv_sec = (time_t)(d->adopt.scan_ms / 1000);
+		spec.it_interval.tv_nsec = (long)(d->adopt.scan_ms % 1000 * RBT_NS_PER_MS);
 		spec.it_value = spec.it_interval;
 	}
-	timerfd_settime(d->scan_timer.fd, 0, &spec, NULL);
+	timerfd_settime(d->adopt.timer.fd, 0, &spec, NULL);
 	start_scan(d);
 }
 
 void adopt_stop(struct daemon *d)
 {
 	end_scan(d, false);
-	unwatch(d, &d->scan_timer);
-	rules_finish(&d->rules);
+	unwatch(d, &d->adopt.timer);
+	rules_finish(&d->adopt.rules);
 	each_sighting(d, forget);
 }

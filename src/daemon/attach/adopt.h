@@ -31,6 +31,22 @@ struct sighting {
 	LIST_ENTRY(sighting) link;
 };
 
+struct adoption {
+	struct rules rules;
+	uint32_t scan_ms;
+	bool is_exact;      /* scan_ms is as configured, whatever a scan costs */
+	struct source scan; /* the socket of the process that scans */
+	struct source timer;
+	pid_t scan_pid;            /* 0: no scan is under way */
+	struct scan_report report; /* the one whose records are awaited */
+	uint32_t n_records;        /* of it, still to come */
+	bool looks;                /* the scan said that it looks at report's process */
+	uint64_t heard_ns;         /* when the scan last said something */
+	uint64_t not_before_ns;    /* the next scan */
+	struct rbt_lost lost;
+	LIST_HEAD(, sighting) sightings[SIGHTING_LISTS]; /* by pid */
+};
+
 /* 0 or -errno. */
 int adopt_start(struct daemon *d);
 /* Takes other rules, and scans at once. Takes ownership of what is in *rules. */

@@ -174,7 +174,7 @@ static const struct rule *match(const struct scan *s, pid_t pid, uid_t uid)
 
 	read_command(pid);
 	read_cgroups(pid);
-	return rules_match(&s->d->rules, &facts);
+	return rules_match(&s->d->adopt.rules, &facts);
 }
 
 /* The cgroup by whose path programs are told apart: of the hierarchies, the deepest. */
@@ -328,7 +328,7 @@ static bool is_ours(const struct daemon *d, pid_t pid, uid_t uid)
 	if (pid == getpid() || pid == getppid() || pid == d->hand.pid) {
 		return true;
 	}
-	return (uid == 0 || !d->is_system) && is_our_executable(pid);
+	return (uid == 0 || !d->options.is_system) && is_our_executable(pid);
 }
 
 static const struct program *find_program(const struct daemon *d, pid_t pid)
@@ -346,7 +346,7 @@ static const struct program *find_program(const struct daemon *d, pid_t pid)
 /* Another user's program cannot find a daemon of one's own, which only root's can look into. */
 static bool is_others(const struct daemon *d, uid_t uid)
 {
-	return !d->is_system && uid != geteuid();
+	return !d->options.is_system && uid != geteuid();
 }
 
 /* All that reads its memory, which may hang. */
@@ -364,7 +364,7 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 	const struct said *said = byhand_find(s->d, report->pid, report->start_time);
 	if (rule != NULL && !rule->is_ignored) {
 		report->verdict = SCAN_RULE;
-		report->rule = (uint32_t)(rule - s->d->rules.list);
+		report->rule = (uint32_t)(rule - s->d->adopt.rules.list);
 		find_group(rule, report);
 	} else if (said != NULL && said->is_wanted) {
 		report->verdict = SCAN_SAID;
@@ -398,11 +398,11 @@ static int look_at(pid_t pid, void *data)
 	}
 	const struct sighting *known = adopt_find(s->d, pid, report.start_time);
 	if ((known != NULL && !adopt_is_due(s->d, known, report.n_files, s->now_ns)) ||
-		rbt_lost_is_shunned(&s->d->lost, scan_looked(&report), s->now_ns)) {
+		rbt_lost_is_shunned(&s->d->adopt.lost, scan_looked(&report), s->now_ns)) {
 		return send_report(s, &report);
 	}
 	/* Before it is named: a slow database of users is not its fault. */
-	read_user(uid, any_rule_names_groups(&s->d->rules));
+	read_user(uid, any_rule_names_groups(&s->d->adopt.rules));
 	report.verdict = SCAN_LOOKS;
 	int r = send_report(s, &report);
 	if (r < 0) {

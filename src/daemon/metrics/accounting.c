@@ -41,7 +41,7 @@ static void sample(struct daemon *d, struct program *p)
 	if (p->sched == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched, p->sched, &stats);
+	rbt_sched_stats(d->sched.core, p->sched, &stats);
 	struct account_step step =
 		account_sample(&p->account, &stats, p->params.is_known, p->board, rbt_now_ns());
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
@@ -96,12 +96,12 @@ void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_progr
 
 	*ret = (struct rbt_program_turns){.weight = p->treat.weight,
 		.has_board = p->board != NULL,
-		.limits = rbt_sched_limits(d->sched, &own)};
+		.limits = rbt_sched_limits(d->sched.core, &own)};
 	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));
 	if (p->sched == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched, p->sched, &stats);
+	rbt_sched_stats(d->sched.core, p->sched, &stats);
 	ret->on_ns = stats.on_ns;
 	ret->waited_ns = stats.kept_off_ns;
 	ret->n_turns = stats.turns;
@@ -126,8 +126,8 @@ void accounting_fill_reserve(struct daemon *d, struct program *p, struct rbt_pro
 	if (p->sched == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched, p->sched, &stats);
-	ret->why_not = reasons[rbt_sched_unreserved(d->sched, p->sched)];
+	rbt_sched_stats(d->sched.core, p->sched, &stats);
+	ret->why_not = reasons[rbt_sched_unreserved(d->sched.core, p->sched)];
 	ret->n_unreserved = stats.spared;
 }
 

@@ -26,7 +26,7 @@ void rights_resolve(struct daemon *d, const char *group)
 
 	d->admins.has_gid = gr != NULL;
 	d->admins.gid = gr != NULL ? gr->gr_gid : 0;
-	if (gr == NULL && d->is_system) {
+	if (gr == NULL && d->options.is_system) {
 		rbt_debug("there is no group %s: root alone may raise programs", group);
 	}
 }
@@ -72,9 +72,9 @@ bool limits_take_more(
 	const struct daemon *d, const struct rbt_limits *than, const struct rbt_limits *limits)
 {
 	static const struct rbt_limits none = {0};
-	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
-	struct rbt_limits old = rbt_sched_limits(d->sched, than);
-	struct rbt_limits now = rbt_sched_limits(d->sched, limits);
+	struct rbt_limits all = rbt_sched_limits(d->sched.core, &none);
+	struct rbt_limits old = rbt_sched_limits(d->sched.core, than);
+	struct rbt_limits now = rbt_sched_limits(d->sched.core, limits);
 
 	return (now.max_reserve_ms > all.max_reserve_ms &&
 		       now.max_reserve_ms > old.max_reserve_ms) ||
@@ -86,8 +86,8 @@ struct rbt_limits limits_in_force(const struct daemon *d, const struct program *
 {
 	static const struct rbt_limits none = {0};
 	struct rbt_limits own = p->treat.limits;
-	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
-	struct rbt_limits now = rbt_sched_limits(d->sched, &own);
+	struct rbt_limits all = rbt_sched_limits(d->sched.core, &none);
+	struct rbt_limits now = rbt_sched_limits(d->sched.core, &own);
 
 	/* The configuration may have been another when they were said. */
 	if ((p->granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&

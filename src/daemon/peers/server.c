@@ -381,7 +381,7 @@ static int let_in(struct daemon *d, struct peer *peer)
 		return -errno;
 	}
 	/* A per-user daemon serves its user, and root. */
-	if (cred.uid != geteuid() && cred.uid != 0 && !d->is_system) {
+	if (cred.uid != geteuid() && cred.uid != 0 && !d->options.is_system) {
 		return -EPERM;
 	}
 	peer->pid = cred.pid;
@@ -454,7 +454,7 @@ int server_start(struct daemon *d)
 		return -errno;
 	}
 	/* Everybody may ask the machine's daemon; what for, is judged by who asks. */
-	if ((d->is_system && chmod(d->home.socket_path, 0666) < 0) ||
+	if ((d->options.is_system && chmod(d->home.socket_path, 0666) < 0) ||
 		listen(d->server.listener.fd, 256) < 0) {
 		return -errno;
 	}

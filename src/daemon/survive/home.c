@@ -48,7 +48,7 @@ static int take_lock(const struct daemon *d)
  * would take that for a failed start; for other daemons the keeper waits. */
 static int claim_lock(const struct daemon *d)
 {
-	uint64_t end_ns = rbt_now_ns() + (d->is_system ? CLAIM_NS : 0);
+	uint64_t end_ns = rbt_now_ns() + (d->options.is_system ? CLAIM_NS : 0);
 	int fd;
 
 	while ((fd = take_lock(d)) == -EBUSY && rbt_now_ns() < end_ns) {
@@ -59,8 +59,8 @@ static int claim_lock(const struct daemon *d)
 
 int home_claim(struct daemon *d)
 {
-	int r = d->is_system ? rbt_system_dir_create(d->home.dir, sizeof(d->home.dir))
-			     : rbt_runtime_dir_create(d->home.dir, sizeof(d->home.dir));
+	int r = d->options.is_system ? rbt_system_dir_create(d->home.dir, sizeof(d->home.dir))
+				     : rbt_runtime_dir_create(d->home.dir, sizeof(d->home.dir));
 
 	if (r < 0) {
 		return r;
@@ -91,7 +91,8 @@ bool home_is_ours(const struct daemon *d)
 static bool is_same_place(const struct daemon *d)
 {
 	char dir[sizeof(d->home.dir)];
-	int r = rbt_runtime_dir(d->is_system ? RBT_UID_SYSTEM : geteuid(), dir, sizeof(dir));
+	int r = rbt_runtime_dir(
+		d->options.is_system ? RBT_UID_SYSTEM : geteuid(), dir, sizeof(dir));
 
 	return r == 0 && strcmp(dir, d->home.dir) == 0;
 }
