@@ -40,7 +40,7 @@ static void count_programs(struct daemon *d, uint32_t *ret_n)
 	memset(ret_n, 0, RBT_MAX_GPUS * sizeof(*ret_n));
 	LIST_FOREACH (p, &d->programs, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			ret_n[gpu] += p->params.tasks[gpu].n_compute > 0;
+			ret_n[gpu] += p->sched.params.tasks[gpu].n_compute > 0;
 		}
 	}
 }
@@ -48,7 +48,7 @@ static void count_programs(struct daemon *d, uint32_t *ret_n)
 static bool has_company(const struct program *p, const uint32_t *n)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (p->params.tasks[gpu].n_compute > 0 && n[gpu] > 1) {
+		if (p->sched.params.tasks[gpu].n_compute > 0 && n[gpu] > 1) {
 			return true;
 		}
 	}
@@ -154,9 +154,9 @@ void activity_account(const struct program *p, struct rbt_program_account *accou
 	const struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		if (h->mine->applied.watch_us != 0 && p->board != NULL) {
-			account->n_pending =
-				atomic_load_explicit(&p->board->n_pending, memory_order_relaxed);
+		if (h->mine->applied.watch_us != 0 && p->reader.board != NULL) {
+			account->n_pending = atomic_load_explicit(
+				&p->reader.board->n_pending, memory_order_relaxed);
 			account->valid |= RBT_ACCOUNT_HAS_PENDING;
 			return;
 		}

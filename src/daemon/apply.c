@@ -31,7 +31,7 @@ static void note(struct program *p, int r)
 
 bool program_is_waiting(const struct program *p)
 {
-	enum rbt_off off = p->sched != NULL ? rbt_sched_decision(p->sched)->off : RBT_ON;
+	enum rbt_off off = p->sched.prog != NULL ? rbt_sched_decision(p->sched.prog)->off : RBT_ON;
 
 	return off == RBT_OFF_SCHEDULING || off == RBT_OFF_FULL;
 }
@@ -53,10 +53,10 @@ static bool slice_differs(const struct hold *h, uint32_t gpu, uint64_t us)
 static void apply_copies(
 	struct daemon *d, struct program *p, struct hold *h, uint32_t gpu, bool lengthen)
 {
-	const struct rbt_decision *decision = rbt_sched_decision(p->sched);
+	const struct rbt_decision *decision = rbt_sched_decision(p->sched.prog);
 	const struct rbt_applied *a = &h->mine->applied;
 	bool is_short = (decision->short_copies >> gpu & 1) != 0;
-	uint64_t wanted = is_short ? p->params.tasks[gpu].copy_runlists : 0;
+	uint64_t wanted = is_short ? p->sched.params.tasks[gpu].copy_runlists : 0;
 	uint64_t had = a->copy_runlists[gpu];
 	bool is_in_doubt = h->stale && a->slices_changed;
 
@@ -73,7 +73,7 @@ static void apply_copies(
 /* Sets slices: those that get longer when `lengthen`, else those that get shorter. */
 static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 {
-	const struct rbt_decision *decision = rbt_sched_decision(p->sched);
+	const struct rbt_decision *decision = rbt_sched_decision(p->sched.prog);
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
@@ -84,7 +84,7 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 			bool longer = us == RBT_TIMESLICE_OWN || (had_us != 0 && us > had_us);
 
 			if (rbt_gpu_of_index(&d->gpu_table, gpu).backend != h->backend ||
-				(p->params.tasks[gpu].n_compute == 0 &&
+				(p->sched.params.tasks[gpu].n_compute == 0 &&
 					!rbt_applied_has_slices(a, gpu))) {
 				continue;
 			}
@@ -106,7 +106,7 @@ static enum rbt_off way_off(const struct program *p, const struct hold *h, enum 
 		return RBT_OFF_FULL;
 	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
+		const struct rbt_sched_tasks *tasks = &p->sched.params.tasks[gpu];
 		if (off == RBT_OFF_SCHEDULING && tasks->n_compute > 0 &&
 			!rbt_rule_is_short(a->slice_us[gpu], tasks->own_us)) {
 			return RBT_OFF_FULL;
@@ -118,7 +118,7 @@ static enum rbt_off way_off(const struct program *p, const struct hold *h, enum 
 /* Negative when the driver refused to take off a program whose turn it is not. */
 static int apply_off(struct daemon *d, struct program *p)
 {
-	enum rbt_off off = rbt_sched_decision(p->sched)->off;
+	enum rbt_off off = rbt_sched_decision(p->sched.prog)->off;
 	uint64_t deadline_ns = rbt_now_ns() + LEASE_NS;
 	struct hold *h;
 	int refused = 0;
@@ -142,7 +142,7 @@ static int apply_off(struct daemon *d, struct program *p)
 
 static void apply_on(struct daemon *d, struct program *p)
 {
-	enum rbt_off off = rbt_sched_decision(p->sched)->off;
+	enum rbt_off off = rbt_sched_decision(p->sched.prog)->off;
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
@@ -157,9 +157,9 @@ static void apply_on(struct daemon *d, struct program *p)
 
 static void mark_pending(struct daemon *d, struct program *p)
 {
-	if (!p->is_pending) {
-		p->is_pending = true;
-		LIST_INSERT_HEAD(&d->pending, p, pending);
+	if (!p->sched.is_pending) {
+		p->sched.is_pending = true;
+		LIST_INSERT_HEAD(&d->pending, p, sched.pending);
 	}
 }
 
@@ -179,16 +179,16 @@ static int make_room(struct daemon *d)
 	struct program *p;
 	int r = 0;
 
-	LIST_FOREACH (p, &d->pending, pending) {
+	LIST_FOREACH (p, &d->pending, sched.pending) {
 		apply_slices(d, p, true);
 	}
-	LIST_FOREACH (p, &d->pending, pending) {
+	LIST_FOREACH (p, &d->pending, sched.pending) {
 		if (apply_off(d, p) < 0) {
-			p->no_turns_until_ns = rbt_now_ns() + NO_TURNS_NS;
+			p->sched.no_turns_until_ns = rbt_now_ns() + NO_TURNS_NS;
 			r = -EAGAIN;
 		}
 	}
-	LIST_FOREACH (p, &d->pending, pending) {
+	LIST_FOREACH (p, &d->pending, sched.pending) {
 		if (r < 0 && schedule_tell(d, p) < 0) {
 			d->dirty = true;
 		}
@@ -222,15 +222,15 @@ static void apply(struct daemon *d)
 	if (r < 0) {
 		return; /* nobody is let back before that is known: reconcile() goes on */
 	}
-	LIST_FOREACH (p, &d->pending, pending) {
+	LIST_FOREACH (p, &d->pending, sched.pending) {
 		apply_on(d, p);
 	}
 	now_ns = rbt_now_ns();
 	while ((p = LIST_FIRST(&d->pending)) != NULL) {
-		LIST_REMOVE(p, pending);
-		p->is_pending = false;
+		LIST_REMOVE(p, sched.pending);
+		p->sched.is_pending = false;
 		apply_slices(d, p, false);
-		p->denial = rbt_sched_decision(p->sched)->denial;
+		p->sched.denial = rbt_sched_decision(p->sched.prog)->denial;
 		struct edge edge = edge_take(p);
 		accounting_applied(d, p, &edge, now_ns);
 		rouse_applied(d, p, &edge, now_ns);
@@ -253,7 +253,7 @@ void apply_all(struct daemon *d)
 	struct program *p;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->sched != NULL) {
+		if (p->sched.prog != NULL) {
 			mark_pending(d, p);
 		}
 	}

@@ -89,19 +89,20 @@ const char *list_note(struct daemon *d, const struct program *p)
 			RBT_MAX_GPUS);
 		return text;
 	}
-	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
+	if (p->sched.denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
 		return "has more tasks than are known: not all of them obey";
 	}
-	if (p->denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 && is_without_slices(p) &&
-		list_has_no_slices(d, p)) {
+	if (p->sched.denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 &&
+		is_without_slices(p) && list_has_no_slices(d, p)) {
 		return LIST_NO_SLICES;
 	}
-	if (p->denial == RBT_DENIED_NOTHING && (p->refused != 0 || has_too_high_limits(d, p))) {
+	if (p->sched.denial == RBT_DENIED_NOTHING &&
+		(p->refused != 0 || has_too_high_limits(d, p))) {
 		snprintf(text, sizeof(text), "%s " LIST_RAISING, list_raising_text(p->refused),
 			d->admins.group);
 		return text;
 	}
-	return denial_text(p->denial);
+	return denial_text(p->sched.denial);
 }
 
 static bool is_held_back(enum rbt_denial denial)
@@ -144,7 +145,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
 			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
 			 (p->peer != NULL && p->peer->is_older ? RBT_PROGRAM_OLDER : 0) |
-			 (is_held_back(p->denial) || program_missing_cap(d, p) != 0
+			 (is_held_back(p->sched.denial) || program_missing_cap(d, p) != 0
 					 ? RBT_PROGRAM_HELD_BACK
 					 : 0),
 		.wanted_us = program_wanted_us(p),

@@ -232,7 +232,7 @@ void program_release(struct daemon *d, struct program *p)
 	LIST_REMOVE(p, link);
 	unwatch(d, &p->pidfd);
 	user_discharge(d, p->user, 1);
-	rbt_board_unmap(p->board);
+	rbt_board_unmap(p->reader.board);
 	free(p);
 	d->dirty = true;
 }
@@ -442,15 +442,15 @@ int program_put_board(struct daemon *d, struct program *p, int fd)
 	}
 	accounting_begin_board(d, p, board);
 	schedule_forget_board(d, p);
-	rbt_board_unmap(p->board);
-	p->board = board;
-	p->board_is_new = true;
+	rbt_board_unmap(p->reader.board);
+	p->reader.board = board;
+	p->reader.is_new = true;
 	d->dirty = true;
 	/* What was counted before is no news; from here on the program leaves its times. */
-	memset(&p->board_watch, 0, sizeof(p->board_watch));
-	rbt_board_look(board, &p->board_watch, rbt_now_ns(), &first);
-	memcpy(p->gaps, first.gaps, sizeof(p->gaps));
-	p->edge_gap_ns = 0;
+	memset(&p->reader.watch, 0, sizeof(p->reader.watch));
+	rbt_board_look(board, &p->reader.watch, rbt_now_ns(), &first);
+	memcpy(p->reader.gaps, first.gaps, sizeof(p->reader.gaps));
+	p->reader.edge_gap_ns = 0;
 	struct rbt_board_progress progress = rbt_board_progress(board);
 	doubt_new_board(&p->doubt, &progress);
 	return 0;
@@ -459,8 +459,8 @@ int program_put_board(struct daemon *d, struct program *p, int fd)
 void program_drop_board(struct daemon *d, struct program *p)
 {
 	schedule_forget_board(d, p);
-	rbt_board_unmap(p->board);
-	p->board = NULL;
+	rbt_board_unmap(p->reader.board);
+	p->reader.board = NULL;
 	d->dirty = true;
 }
 

@@ -16,6 +16,7 @@
 #include "daemon/doubt.h"
 #include "daemon/loop.h"
 #include "daemon/metrics/account.h"
+#include "daemon/schedule.h"
 #include "proto/treatment.h"
 #include "sched/core.h"
 
@@ -62,30 +63,16 @@ struct program {
 	bool suspended;
 	uint64_t resume_at_ns; /* 0: until resumed */
 	int error;             /* of the last action on it that failed */
-	enum rbt_denial denial;
-	struct rbt_board *board; /* what it counts itself; NULL: nothing is known of that */
-	struct rbt_board_watch board_watch; /* of rbt_board_look() */
-	bool board_is_new;                  /* the core has not heard of it */
-	uint32_t gaps[RBT_BOARD_GAPS];      /* as the core knows them */
-	uint64_t edge_gap_ns;               /* the one it has seen for itself; 0: none */
-	bool has_open_request;              /* as its board says */
-	bool is_hinted;                     /* as the core was told */
-	bool awaits_end;                    /* its board wakes us when its requests have ended */
-	bool awaits_sync;                   /* and when a synchronisation returns */
-	uint64_t request_deadline_ns;       /* 0: none */
-	uint64_t hinted_ns;                 /* since when */
-	struct rbt_sched_prog *sched;       /* what the core has of it; NULL: nothing yet */
-	struct rbt_sched_params params;     /* as told to the core */
-	uint64_t no_turns_until_ns;         /* the driver refused to take it off */
-	struct doubt doubt;                 /* whether it runs when it was let back */
-	unsigned released; /* edge.c: RBT_IS_*, of holds that were released since */
+	struct doubt doubt;    /* whether it runs when it was let back */
+	unsigned released;     /* edge.c: RBT_IS_*, of holds that were released since */
 	struct account account;
 	char name[64]; /* for metrics, as of named_ns; 0: not looked up yet */
 	uint64_t named_ns;
-	bool is_pending; /* apply.c: a decision is to be carried out */
 	LIST_HEAD(, hold) holds;
 	LIST_ENTRY(program) link;
-	LIST_ENTRY(program) pending;
+	struct board_reader reader;
+	struct program_request request;
+	struct program_sched sched;
 };
 
 /* A compute task that its program has not said to be ready is taken to be so after this time. */

@@ -131,7 +131,7 @@ static void allow_force(struct daemon *d, struct program *p)
 static bool is_longer(const struct program *p, uint64_t timeslice_us)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
+		const struct rbt_sched_tasks *tasks = &p->sched.params.tasks[gpu];
 		if (tasks->n_compute > 0 && timeslice_us > tasks->own_us) {
 			return true;
 		}

@@ -15,10 +15,10 @@
 static const struct rbt_board_progress *progress_of(
 	const struct program *p, struct rbt_board_progress *buf)
 {
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return NULL;
 	}
-	*buf = rbt_board_progress(p->board);
+	*buf = rbt_board_progress(p->reader.board);
 	return buf;
 }
 

@@ -46,18 +46,19 @@ static uint64_t gap_ns_of(uint32_t bucket)
  * if it came after a synchronisation: once, or for all those that it has not. */
 static void forget_edge_gap(struct program *p, const uint32_t *gaps)
 {
-	uint32_t bucket = rbt_board_bucket(p->edge_gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS);
+	uint32_t bucket =
+		rbt_board_bucket(p->reader.edge_gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS);
 	uint32_t lowest = bucket > 0 ? bucket - 1 : 0;
 
-	if (p->edge_gap_ns == 0) {
+	if (p->reader.edge_gap_ns == 0) {
 		return;
 	}
-	p->edge_gap_ns = 0;
+	p->reader.edge_gap_ns = 0;
 	for (uint32_t i = bucket + 1; i-- > lowest;) {
-		uint32_t n = gaps[i] - p->gaps[i];
+		uint32_t n = gaps[i] - p->reader.gaps[i];
 
 		if (n > 0) {
-			p->gaps[i] += n < RBT_BOARD_GAP_SAMPLE ? n : RBT_BOARD_GAP_SAMPLE;
+			p->reader.gaps[i] += n < RBT_BOARD_GAP_SAMPLE ? n : RBT_BOARD_GAP_SAMPLE;
 			return;
 		}
 	}
@@ -67,11 +68,11 @@ static void tell_gaps(struct program *p, const struct rbt_board_reading *reading
 {
 	forget_edge_gap(p, reading->gaps);
 	for (uint32_t i = 0; i < RBT_BOARD_GAPS; i++) {
-		uint32_t n = reading->gaps[i] - p->gaps[i];
+		uint32_t n = reading->gaps[i] - p->reader.gaps[i];
 
-		p->gaps[i] = reading->gaps[i];
+		p->reader.gaps[i] = reading->gaps[i];
 		if (n > 0) {
-			rbt_sched_gap(p->sched, gap_ns_of(i), n < MAX_GAPS ? n : MAX_GAPS);
+			rbt_sched_gap(p->sched.prog, gap_ns_of(i), n < MAX_GAPS ? n : MAX_GAPS);
 		}
 	}
 }
@@ -79,11 +80,11 @@ static void tell_gaps(struct program *p, const struct rbt_board_reading *reading
 static void read_board(
 	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_board_reading *ret)
 {
-	rbt_board_look(p->board, &p->board_watch, now_ns, ret);
-	p->has_open_request = ret->in_request;
-	p->request_deadline_ns = ret->deadline_ns;
+	rbt_board_look(p->reader.board, &p->reader.watch, now_ns, ret);
+	p->request.is_open = ret->in_request;
+	p->request.deadline_ns = ret->deadline_ns;
 	d->sched.hints.has_changed =
-		d->sched.hints.has_changed || p->has_open_request != p->is_hinted;
+		d->sched.hints.has_changed || p->request.is_open != p->request.is_hinted;
 }
 
 static bool look(void *ctx, void *owner, struct rbt_activity *ret)
@@ -91,7 +92,7 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	struct program *p = owner;
 	struct rbt_board_reading reading;
 
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return false;
 	}
 	read_board(ctx, p, rbt_now_ns(), &reading);
@@ -107,10 +108,10 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 /* Neither for the end of requests nor of a synchronisation. */
 static void await_no_more(struct daemon *d, struct program *p)
 {
-	if (p->awaits_end || p->awaits_sync) {
-		p->awaits_end = p->awaits_sync = false;
-		rbt_board_waiter_remove(d->sched.waiter, p->board);
-		rbt_board_awake(p->board);
+	if (p->request.awaits_end || p->request.awaits_sync) {
+		p->request.awaits_end = p->request.awaits_sync = false;
+		rbt_board_waiter_remove(d->sched.waiter, p->reader.board);
+		rbt_board_awake(p->reader.board);
 	}
 }
 
@@ -119,18 +120,18 @@ static bool rest(void *ctx, void *owner)
 	struct daemon *d = ctx;
 	struct program *p = owner;
 
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return true;
 	}
 	await_no_more(d, p);
-	if (!rbt_board_rest(p->board, &p->board_watch)) {
+	if (!rbt_board_rest(p->reader.board, &p->reader.watch)) {
 		return false;
 	}
-	int r = rbt_board_waiter_add(d->sched.waiter, p->board);
+	int r = rbt_board_waiter_add(d->sched.waiter, p->reader.board);
 	if (r < 0) {
 		/* It will be looked at instead. */
 		rbt_debug("process %d cannot be waited for: %s", (int)p->pid, strerror(-r));
-		rbt_board_awake(p->board);
+		rbt_board_awake(p->reader.board);
 		return false;
 	}
 	return true;
@@ -141,24 +142,25 @@ static bool await_sync(void *ctx, void *owner)
 	struct daemon *d = ctx;
 	struct program *p = owner;
 
-	if (p->board == NULL || p->awaits_end || !rbt_board_await_sync(p->board, &p->board_watch)) {
+	if (p->reader.board == NULL || p->request.awaits_end ||
+		!rbt_board_await_sync(p->reader.board, &p->reader.watch)) {
 		return false;
 	}
-	p->awaits_sync = rbt_board_waiter_add(d->sched.waiter, p->board) == 0;
-	if (!p->awaits_sync) {
-		rbt_board_awake(p->board);
+	p->request.awaits_sync = rbt_board_waiter_add(d->sched.waiter, p->reader.board) == 0;
+	if (!p->request.awaits_sync) {
+		rbt_board_awake(p->reader.board);
 	}
-	return p->awaits_sync;
+	return p->request.awaits_sync;
 }
 
 static bool progress(void *ctx, void *owner, uint64_t *ret)
 {
 	const struct program *p = owner;
 
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return false;
 	}
-	*ret = rbt_board_progress(p->board).n;
+	*ret = rbt_board_progress(p->reader.board).n;
 	return true;
 }
 
@@ -170,7 +172,7 @@ static struct program *find_by_board(struct daemon *d, const struct rbt_board *b
 	struct program *p;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->board == board) {
+		if (p->reader.board == board) {
 			return p;
 		}
 	}
@@ -188,11 +190,11 @@ static void plan_look(struct daemon *d)
 		return;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
-		uint64_t wait_ns = (now_ns - p->hinted_ns) / HINT_SHARE;
+		uint64_t wait_ns = (now_ns - p->request.hinted_ns) / HINT_SHARE;
 
 		wait_ns = wait_ns > HINT_MIN_NS ? wait_ns : HINT_MIN_NS;
-		wait_ns = wait_ns < HINT_MAX_NS && !p->awaits_end ? wait_ns : HINT_MAX_NS;
-		if (p->is_hinted && now_ns + wait_ns < d->sched.hints.look_ns) {
+		wait_ns = wait_ns < HINT_MAX_NS && !p->request.awaits_end ? wait_ns : HINT_MAX_NS;
+		if (p->request.is_hinted && now_ns + wait_ns < d->sched.hints.look_ns) {
 			d->sched.hints.look_ns = now_ns + wait_ns;
 		}
 	}
@@ -200,16 +202,16 @@ static void plan_look(struct daemon *d)
 
 static void await_end(struct daemon *d, struct program *p)
 {
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return;
 	}
 	await_no_more(d, p);
-	if (!rbt_board_await_end(p->board)) {
+	if (!rbt_board_await_end(p->reader.board)) {
 		return;
 	}
-	p->awaits_end = rbt_board_waiter_add(d->sched.waiter, p->board) == 0;
-	if (!p->awaits_end) {
-		rbt_board_awake(p->board);
+	p->request.awaits_end = rbt_board_waiter_add(d->sched.waiter, p->reader.board) == 0;
+	if (!p->request.awaits_end) {
+		rbt_board_awake(p->reader.board);
 	}
 }
 
@@ -224,20 +226,20 @@ static void tell_requests(struct daemon *d)
 	}
 	d->sched.hints.has_changed = false;
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->sched == NULL || p->has_open_request == p->is_hinted) {
+		if (p->sched.prog == NULL || p->request.is_open == p->request.is_hinted) {
 			continue;
 		}
-		p->is_hinted = p->has_open_request;
-		if (p->is_hinted) {
-			p->hinted_ns = now_ns;
+		p->request.is_hinted = p->request.is_open;
+		if (p->request.is_hinted) {
+			p->request.hinted_ns = now_ns;
 			d->sched.hints.n++;
 			rbt_sched_request_begin(
-				d->sched.core, now_ns, p->sched, p->request_deadline_ns);
+				d->sched.core, now_ns, p->sched.prog, p->request.deadline_ns);
 			await_end(d, p);
 		} else {
 			d->sched.hints.n--;
 			await_no_more(d, p);
-			rbt_sched_request_end(d->sched.core, now_ns, p->sched);
+			rbt_sched_request_end(d->sched.core, now_ns, p->sched.prog);
 		}
 	}
 	plan_look(d);
@@ -252,10 +254,10 @@ static void look_for_ends(struct daemon *d)
 		return;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->is_hinted && p->board != NULL) {
+		if (p->request.is_hinted && p->reader.board != NULL) {
 			read_board(d, p, rbt_now_ns(), &reading);
 			tell_gaps(p, &reading);
-			if (p->has_open_request && !p->awaits_end) {
+			if (p->request.is_open && !p->request.awaits_end) {
 				await_end(d, p);
 			}
 		}
@@ -274,32 +276,32 @@ static void take_woken(struct daemon *d)
 		struct rbt_board_reading reading;
 		uint64_t now_ns = rbt_now_ns(), last_ns = 0;
 
-		if (p == NULL || p->sched == NULL) {
+		if (p == NULL || p->sched.prog == NULL) {
 			continue;
 		}
-		if (p->awaits_sync) {
-			p->awaits_sync = false;
-			rbt_sched_synced(d->sched.core, now_ns, p->sched);
+		if (p->request.awaits_sync) {
+			p->request.awaits_sync = false;
+			rbt_sched_synced(d->sched.core, now_ns, p->sched.prog);
 			continue;
 		}
 		for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
-			uint64_t ns = p->board_watch.active_ns[i];
+			uint64_t ns = p->reader.watch.active_ns[i];
 			last_ns = ns > last_ns ? ns : last_ns;
 		}
 		read_board(d, p, now_ns, &reading);
-		if (p->awaits_end) {
-			p->awaits_end = false;
+		if (p->request.awaits_end) {
+			p->request.awaits_end = false;
 			tell_gaps(p, &reading);
 			/* Another has begun since, or none has ended: it is waited for after the
 			 * next look, or a program could keep us here for ever. */
-			if (p->has_open_request) {
-				p->hinted_ns = now_ns;
+			if (p->request.is_open) {
+				p->request.hinted_ns = now_ns;
 				has_begun = true;
 			}
 			continue;
 		}
-		p->edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
-		rbt_sched_busy(d->sched.core, now_ns, p->sched);
+		p->reader.edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
+		rbt_sched_busy(d->sched.core, now_ns, p->sched.prog);
 	}
 	tell_requests(d);
 	if (has_begun) {
@@ -466,9 +468,9 @@ static void fill_params(
 	*ret = (struct rbt_sched_params){0};
 	fill_treatment(d, p, ret);
 	ret->suspended = p->suspended;
-	ret->is_known = p->board != NULL;
+	ret->is_known = p->reader.board != NULL;
 	/* Half of it off would be worse than none. */
-	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p) ||
+	ret->cannot_suspend = now_ns < p->sched.no_turns_until_ns || program_is_partial(d, p) ||
 			      !program_may(d, p, RBT_CAP_SUSPEND);
 	if (!program_is_in_setup(p, now_ns, &ignored) && !program_is_beyond(p)) {
 		count_tasks(d, p, ret);
@@ -489,8 +491,8 @@ static void plan_retell(struct daemon *d, const struct program *p, uint64_t now_
 	uint64_t at_ns = UINT64_MAX;
 
 	(void)program_is_in_setup(p, now_ns, &at_ns);
-	if (now_ns < p->no_turns_until_ns && p->no_turns_until_ns < at_ns) {
-		at_ns = p->no_turns_until_ns;
+	if (now_ns < p->sched.no_turns_until_ns && p->sched.no_turns_until_ns < at_ns) {
+		at_ns = p->sched.no_turns_until_ns;
 	}
 	if (at_ns != UINT64_MAX && (d->retry_ns == 0 || at_ns < d->retry_ns)) {
 		d->retry_ns = at_ns;
@@ -525,10 +527,10 @@ int schedule_tell(struct daemon *d, struct program *p)
 
 	fill_params(d, p, now_ns, &params);
 	plan_retell(d, p, now_ns);
-	if (p->sched == NULL) {
-		r = rbt_sched_add(d->sched.core, now_ns, &params, p, &p->sched);
-	} else if (!is_same(&params, &p->params)) {
-		r = rbt_sched_change(d->sched.core, now_ns, p->sched, &params);
+	if (p->sched.prog == NULL) {
+		r = rbt_sched_add(d->sched.core, now_ns, &params, p, &p->sched.prog);
+	} else if (!is_same(&params, &p->sched.params)) {
+		r = rbt_sched_change(d->sched.core, now_ns, p->sched.prog, &params);
 	}
 	if (r < 0) {
 		if (user_may_be_named(p->user)) {
@@ -536,35 +538,35 @@ int schedule_tell(struct daemon *d, struct program *p)
 		}
 		return r;
 	}
-	p->params = params;
+	p->sched.params = params;
 	/* What it had submitted before we saw its board may still be running. */
-	if (p->board_is_new) {
-		p->board_is_new = false;
-		rbt_sched_busy(d->sched.core, now_ns, p->sched);
+	if (p->reader.is_new) {
+		p->reader.is_new = false;
+		rbt_sched_busy(d->sched.core, now_ns, p->sched.prog);
 	}
 	return 0;
 }
 
 void schedule_forget_board(struct daemon *d, struct program *p)
 {
-	if (p->board != NULL) {
-		rbt_board_waiter_remove(d->sched.waiter, p->board);
+	if (p->reader.board != NULL) {
+		rbt_board_waiter_remove(d->sched.waiter, p->reader.board);
 	}
-	p->awaits_end = p->awaits_sync = false;
+	p->request.awaits_end = p->request.awaits_sync = false;
 }
 
 void schedule_forget(struct daemon *d, struct program *p)
 {
 	schedule_forget_board(d, p);
-	if (p->is_pending) {
-		LIST_REMOVE(p, pending);
-		p->is_pending = false;
+	if (p->sched.is_pending) {
+		LIST_REMOVE(p, sched.pending);
+		p->sched.is_pending = false;
 	}
-	d->sched.hints.n -= p->is_hinted;
-	p->is_hinted = false;
-	if (p->sched != NULL) {
-		rbt_sched_remove(d->sched.core, rbt_now_ns(), p->sched);
-		p->sched = NULL;
+	d->sched.hints.n -= p->request.is_hinted;
+	p->request.is_hinted = false;
+	if (p->sched.prog != NULL) {
+		rbt_sched_remove(d->sched.core, rbt_now_ns(), p->sched.prog);
+		p->sched.prog = NULL;
 	}
 }
 

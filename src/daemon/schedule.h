@@ -30,6 +30,35 @@ struct schedule {
 	struct hints hints;
 };
 
+/* In struct program: its board. */
+struct board_reader {
+	struct rbt_board *board; /* NULL: the program's activity is unknown */
+	struct rbt_board_watch watch;
+	bool is_new;                   /* the core has not heard of it */
+	uint32_t gaps[RBT_BOARD_GAPS]; /* as the core knows them */
+	uint64_t edge_gap_ns;          /* the gap that the core has seen for itself; 0: none */
+};
+
+/* In struct program: the request that it has announced on its board. */
+struct program_request {
+	bool is_open;     /* as its board says */
+	bool is_hinted;   /* as the core was told */
+	bool awaits_end;  /* the board wakes the daemon when the program's requests have ended */
+	bool awaits_sync; /* and when a synchronisation returns */
+	uint64_t deadline_ns; /* 0: none */
+	uint64_t hinted_ns;   /* since when is_hinted */
+};
+
+/* In struct program: what the core was told of it, and what has become of its decisions. */
+struct program_sched {
+	struct rbt_sched_prog *prog; /* NULL: the core does not know the program yet */
+	struct rbt_sched_params params;
+	uint64_t no_turns_until_ns; /* the driver refused to suspend the program */
+	enum rbt_denial denial;     /* of the decision that was last carried out */
+	bool is_pending;            /* apply.c: a decision is to be carried out */
+	LIST_ENTRY(program) pending;
+};
+
 /* 0 or -errno. */
 int schedule_start(struct daemon *d);
 /* Takes another configuration. */

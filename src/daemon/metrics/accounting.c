@@ -18,7 +18,8 @@
 
 static bool is_followed(const struct program *p)
 {
-	return p->board != NULL && p->sched != NULL && rbt_sched_is_wanting(p->sched);
+	return p->reader.board != NULL && p->sched.prog != NULL &&
+	       rbt_sched_is_wanting(p->sched.prog);
 }
 
 bool accounting_needs_tick(const struct daemon *d)
@@ -38,18 +39,18 @@ static void sample(struct daemon *d, struct program *p)
 {
 	struct rbt_sched_stats stats;
 
-	if (p->sched == NULL) {
+	if (p->sched.prog == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched.core, p->sched, &stats);
-	struct account_step step =
-		account_sample(&p->account, &stats, p->params.is_known, p->board, rbt_now_ns());
+	rbt_sched_stats(d->sched.core, p->sched.prog, &stats);
+	struct account_step step = account_sample(
+		&p->account, &stats, p->sched.params.is_known, p->reader.board, rbt_now_ns());
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (p->params.tasks[gpu].n_compute > 0) {
+		if (p->sched.params.tasks[gpu].n_compute > 0) {
 			struct gpu_account *a = &d->gpu_accounts[gpu];
 
 			a->had_programs = true;
-			a->had_known = a->had_known || p->params.is_known;
+			a->had_known = a->had_known || p->sched.params.is_known;
 			a->used_ns += step.used_ns;
 			a->reserved_ns += step.reserved_ns;
 		}
@@ -65,7 +66,7 @@ void accounting_tick(struct daemon *d)
 	}
 	schedule_tick(d);
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->board != NULL) {
+		if (p->reader.board != NULL) {
 			sample(d, p);
 		}
 	}
@@ -85,7 +86,7 @@ void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_acc
 {
 	schedule_tick(d);
 	sample(d, p);
-	account_fill(&p->account, p->params.is_known, rbt_now_ns(), ret);
+	account_fill(&p->account, p->sched.params.is_known, rbt_now_ns(), ret);
 	activity_account(p, ret);
 }
 
@@ -95,13 +96,13 @@ void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_progr
 	struct rbt_limits own = limits_in_force(d, p);
 
 	*ret = (struct rbt_program_turns){.weight = p->treat.weight,
-		.has_board = p->board != NULL,
+		.has_board = p->reader.board != NULL,
 		.limits = rbt_sched_limits(d->sched.core, &own)};
 	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));
-	if (p->sched == NULL) {
+	if (p->sched.prog == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched.core, p->sched, &stats);
+	rbt_sched_stats(d->sched.core, p->sched.prog, &stats);
 	ret->on_ns = stats.on_ns;
 	ret->waited_ns = stats.kept_off_ns;
 	ret->n_turns = stats.turns;
@@ -123,11 +124,11 @@ void accounting_fill_reserve(struct daemon *d, struct program *p, struct rbt_pro
 	struct rbt_sched_stats stats = {0};
 
 	*ret = (struct rbt_program_reserve){0};
-	if (p->sched == NULL) {
+	if (p->sched.prog == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched.core, p->sched, &stats);
-	ret->why_not = reasons[rbt_sched_unreserved(d->sched.core, p->sched)];
+	rbt_sched_stats(d->sched.core, p->sched.prog, &stats);
+	ret->why_not = reasons[rbt_sched_unreserved(d->sched.core, p->sched.prog)];
 	ret->n_unreserved = stats.spared;
 }
 
@@ -171,10 +172,10 @@ void accounting_applied(
 	bool is_off = (edge->is & RBT_IS_IN_TURNS) != 0;
 
 	if (!account_set_off(
-		    &p->account, was_off, is_off, rbt_sched_is_wanting(p->sched), now_ns)) {
+		    &p->account, was_off, is_off, rbt_sched_is_wanting(p->sched.prog), now_ns)) {
 		return;
 	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		d->gpu_accounts[gpu].n_switches += p->params.tasks[gpu].n_compute > 0;
+		d->gpu_accounts[gpu].n_switches += p->sched.params.tasks[gpu].n_compute > 0;
 	}
 }

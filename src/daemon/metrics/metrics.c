@@ -125,15 +125,15 @@ static void take_program(struct metrics *m, struct program *p, const uint32_t *o
 		.priority = p->treat.priority,
 		.is_suspended = p->suspended,
 		.is_waiting = program_is_waiting(p),
-		.has_turns = p->sched != NULL,
+		.has_turns = p->sched.prog != NULL,
 	};
 	snprintf(ret->name, sizeof(ret->name), "%s", program_name(p, now_ns));
 	snprintf(ret->user, sizeof(ret->user), "%s", user_name(m, p->uid));
 	for (uint32_t i = 0; i < m->daemon->gpu_table.n; i++) {
-		ret->gpus |= (uint32_t)(p->params.tasks[order[i]].n_compute > 0) << i;
+		ret->gpus |= (uint32_t)(p->sched.params.tasks[order[i]].n_compute > 0) << i;
 	}
 	accounting_fill_turns(m->daemon, p, &ret->turns);
-	account_fill(&p->account, p->params.is_known, now_ns, &ret->account);
+	account_fill(&p->account, p->sched.params.is_known, now_ns, &ret->account);
 	activity_account(p, &ret->account);
 }
 
