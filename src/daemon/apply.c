@@ -123,8 +123,9 @@ static int apply_off(struct daemon *d, struct program *p)
 	struct hold *h;
 	int refused = 0;
 
-	if (off == RBT_OFF_COMMAND && p->resume_at_ns != 0 && p->resume_at_ns < deadline_ns) {
-		deadline_ns = p->resume_at_ns;
+	if (off == RBT_OFF_COMMAND && p->suspend.until_ns != 0 &&
+		p->suspend.until_ns < deadline_ns) {
+		deadline_ns = p->suspend.until_ns;
 	}
 	LIST_FOREACH (h, &p->holds, link) {
 		/* Which way it was taken off makes no difference any more. */

@@ -97,9 +97,9 @@ const char *list_note(struct daemon *d, const struct program *p)
 		return LIST_NO_SLICES;
 	}
 	if (p->sched.denial == RBT_DENIED_NOTHING &&
-		(p->refused != 0 || has_too_high_limits(d, p))) {
-		snprintf(text, sizeof(text), "%s " LIST_RAISING, list_raising_text(p->refused),
-			d->admins.group);
+		(p->rights.refused != 0 || has_too_high_limits(d, p))) {
+		snprintf(text, sizeof(text), "%s " LIST_RAISING,
+			list_raising_text(p->rights.refused), d->admins.group);
 		return text;
 	}
 	return denial_text(p->sched.denial);
@@ -142,7 +142,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		.uid = program_owner(p),
 		.priority = p->treat.priority,
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
-			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
+			 (p->suspend.is_ordered ? RBT_PROGRAM_SUSPENDED : 0) |
 			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
 			 (p->peer != NULL && p->peer->is_older ? RBT_PROGRAM_OLDER : 0) |
 			 (is_held_back(p->sched.denial) || program_missing_cap(d, p) != 0
@@ -154,8 +154,8 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	size_t at = sizeof(msg);
 	struct hold *h;
 
-	if (p->resume_at_ns > now_ns) {
-		msg.suspended_left_ms = (p->resume_at_ns - now_ns) / RBT_NS_PER_MS + 1;
+	if (p->suspend.until_ns > now_ns) {
+		msg.suspended_left_ms = (p->suspend.until_ns - now_ns) / RBT_NS_PER_MS + 1;
 	}
 	const char *note = list_note(d, p);
 	snprintf(msg.note, sizeof(msg.note), "%s",

@@ -156,8 +156,9 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 		LIST_FOREACH (h, &p->holds, link) {
 			d->hand.any_off = d->hand.any_off || h->mine->applied.is_off;
 		}
-		if (p->suspended && p->resume_at_ns != 0 && p->resume_at_ns <= now_ns) {
-			p->suspended = false;
+		if (p->suspend.is_ordered && p->suspend.until_ns != 0 &&
+			p->suspend.until_ns <= now_ns) {
+			p->suspend.is_ordered = false;
 			d->dirty = true;
 		}
 	}

@@ -147,24 +147,24 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 	struct program *q;
 
 	/* The name is that of its user's group, so that nobody can join, and stall, another's. */
-	p->group_is_shared = is_shared;
+	p->group.is_shared = is_shared;
 	memset(p->treat.group, 0, sizeof(p->treat.group));
 	memcpy(p->treat.group, name, strnlen(name, sizeof(p->treat.group) - 1));
 	p->treat.said &= ~RBT_TREAT_BIT(GROUP);
 	p->treat.said |= name[0] != '\0' ? RBT_TREAT_BIT(GROUP) : 0;
-	p->group = 0;
+	p->group.id = 0;
 	d->dirty = true;
 	if (name[0] == '\0') {
 		return;
 	}
 	LIST_FOREACH (q, &d->programs, link) {
-		if (q != p && q->group != 0 && q->group_is_shared == is_shared &&
+		if (q != p && q->group.id != 0 && q->group.is_shared == is_shared &&
 			(is_shared || q->uid == p->uid) && strcmp(q->treat.group, name) == 0) {
-			p->group = q->group;
+			p->group.id = q->group.id;
 			return;
 		}
 	}
-	p->group = ++d->last_group;
+	p->group.id = ++d->last_group;
 }
 
 /* Negative when the hand could not do it, or there is none. */
@@ -380,13 +380,13 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 		rbt_holding_restore(mine);
 	}
 	/* Nothing is half suspended: what it has made since would run on. */
-	if (p->suspended && program_is_partial(d, p)) {
+	if (p->suspend.is_ordered && program_is_partial(d, p)) {
 		if (user_may_be_named(p->user)) {
 			rbt_warn("process %d has more tasks than are known: it is resumed",
 				(int)p->pid);
 		}
-		p->suspended = false;
-		p->resume_at_ns = 0;
+		p->suspend.is_ordered = false;
+		p->suspend.until_ns = 0;
 		byhand_note(d, p->pid, p->start_time, false);
 	}
 	h->in_hand = false;
@@ -546,15 +546,16 @@ void program_set_treatment(struct program *p, const struct rbt_treatment *t, uin
 		p->treat.force = 1;
 		p->treat.said |= RBT_TREAT_BIT(FORCE);
 	}
-	p->granted = granted;
+	p->rights.granted = granted;
 }
 
 bool program_is_plain(const struct program *p)
 {
 	const struct rbt_treatment *t = &p->treat;
 
-	return !p->suspended && t->timeslice_us == 0 && t->priority == RBT_PRIORITY_NORMAL &&
-	       t->limits.max_reserve_ms == 0 && t->limits.min_share_permille == 0;
+	return !p->suspend.is_ordered && t->timeslice_us == 0 &&
+	       t->priority == RBT_PRIORITY_NORMAL && t->limits.max_reserve_ms == 0 &&
+	       t->limits.min_share_permille == 0;
 }
 
 bool program_is_changed(const struct program *p)

@@ -42,37 +42,59 @@ struct hold {
 	LIST_ENTRY(hold) link;
 };
 
+/* Keys of a treatment, RBT_TREAT_BIT(). */
+struct program_rights {
+	/* Keys that a user with the right to raise has said. PRIORITY among them means that the
+	 * program may have a reserve, and slices longer than the driver's. */
+	uint32_t granted;
+	uint32_t refused; /* keys for which the program wants more than its user may have */
+};
+
+/* The programs that it shares its turns with. */
+struct program_group {
+	uint64_t id;    /* for the core; 0: none */
+	bool is_shared; /* between users: said by a rule */
+};
+
+/* A user's order to suspend the program. */
+struct program_suspend {
+	bool is_ordered;
+	uint64_t until_ns; /* 0: until resumed */
+};
+
+/* The program's name, for metrics. */
+struct program_name {
+	char text[64];
+	uint64_t as_of_ns; /* 0: not looked up yet */
+};
+
 struct program {
 	struct source pidfd;
 	pid_t pid;
 	uint64_t start_time;
 	uid_t uid;         /* when it came; see program_owner() */
-	struct user *user; /* who pays for it */
-	uint32_t n_holds;
-	bool has_more;              /* clients than we take in */
-	struct peer *peer;          /* its shim; NULL when attached from outside */
-	bool awaited;               /* `rubato run` became it, and its shim has not spoken yet */
-	struct rbt_treatment treat; /* how it is to be treated */
-	/* Keys that a user with the right to raise has said. PRIORITY among them means that the
-	 * program may have a reserve, and slices longer than the driver's. */
-	uint32_t granted;
-	uint32_t refused;         /* keys for which it wants more than its user may have */
-	uint64_t group;           /* whose turns it shares, for the core; 0: nobody's */
-	bool group_is_shared;     /* between users: said by a rule */
-	char rule[RULE_NAME_MAX]; /* which is why it was attached; empty: none */
-	bool suspended;
-	uint64_t resume_at_ns; /* 0: until resumed */
-	int error;             /* of the last action on it that failed */
-	struct doubt doubt;    /* whether it runs when it was let back */
-	unsigned released;     /* edge.c: RBT_IS_*, of holds that were released since */
-	struct account account;
-	char name[64]; /* for metrics, as of named_ns; 0: not looked up yet */
-	uint64_t named_ns;
+	struct user *user; /* that is charged for it */
+	struct peer *peer; /* its shim; NULL when attached from outside */
+	bool awaited;      /* `rubato run` became it, and its shim has not spoken yet */
 	LIST_HEAD(, hold) holds;
-	LIST_ENTRY(program) link;
+	uint32_t n_holds;
+	bool has_more; /* clients than the daemon takes in */
+
+	struct rbt_treatment treat; /* how it is to be treated */
+	struct program_rights rights;
+	struct program_group group;
+	char rule[RULE_NAME_MAX]; /* that it was attached by; empty: none */
+	struct program_suspend suspend;
+
 	struct board_reader reader;
 	struct program_request request;
 	struct program_sched sched;
+	struct doubt doubt; /* whether it runs after it was resumed */
+	unsigned released;  /* edge.c: RBT_IS_*, of holds that were released since */
+	int error;          /* of the last action on it that failed */
+	struct account account;
+	struct program_name name;
+	LIST_ENTRY(program) link;
 };
 
 /* A compute task that its program has not said to be ready is taken to be so after this time. */

@@ -238,7 +238,7 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 	const struct rbt_treatment *over, bool force)
 {
 	struct rbt_treatment old = p->treat, now = old;
-	uint32_t granted = p->granted;
+	uint32_t granted = p->rights.granted;
 	uint64_t start_time = p->start_time;
 	pid_t pid = p->pid;
 
@@ -257,7 +257,7 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 	}
 	if (r == 0 && p != NULL) {
 		/* The note about keys refused at the start is out of date. */
-		p->refused &= ~over->said;
+		p->rights.refused &= ~over->said;
 	} else if (r < 0 && p != NULL) {
 		program_set_treatment(p, &old, granted);
 		settle(d, pid);
@@ -293,8 +293,8 @@ static void resume(struct program *p)
 {
 	struct hold *h;
 
-	p->suspended = false;
-	p->resume_at_ns = 0;
+	p->suspend.is_ordered = false;
+	p->suspend.until_ns = 0;
 	LIST_FOREACH (h, &p->holds, link) {
 		rbt_holding_assume_off(h->mine);
 	}
@@ -320,9 +320,9 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 		answer_untold(d, peer, p, RBT_CAP_SUSPEND);
 		return;
 	}
-	bool was_suspended = p->suspended;
-	p->suspended = true;
-	p->resume_at_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
+	bool was_suspended = p->suspend.is_ordered;
+	p->suspend.is_ordered = true;
+	p->suspend.until_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
 	int r = settle(d, msg->pid);
 	p = program_find(d, msg->pid);
 	if (p != NULL && r == 0) {

@@ -454,10 +454,10 @@ static void fill_treatment(
 
 	ret->priority = t->priority;
 	ret->weight = t->weight;
-	ret->group = p->group;
+	ret->group = p->group.id;
 	ret->timeslice_us = t->timeslice_us;
 	ret->limits = limits_in_force(d, p);
-	ret->may_reserve = (p->granted & RBT_TREAT_BIT(PRIORITY)) != 0;
+	ret->may_reserve = (p->rights.granted & RBT_TREAT_BIT(PRIORITY)) != 0;
 }
 
 static void fill_params(
@@ -467,7 +467,7 @@ static void fill_params(
 
 	*ret = (struct rbt_sched_params){0};
 	fill_treatment(d, p, ret);
-	ret->suspended = p->suspended;
+	ret->suspended = p->suspend.is_ordered;
 	ret->is_known = p->reader.board != NULL;
 	/* Half of it off would be worse than none. */
 	ret->cannot_suspend = now_ns < p->sched.no_turns_until_ns || program_is_partial(d, p) ||

@@ -136,7 +136,7 @@ static void take_group(struct daemon *d, struct program *p, const struct scan_re
 {
 	bool is_shared = report->group_is_shared != 0;
 
-	if (strcmp(p->treat.group, report->group) != 0 || p->group_is_shared != is_shared) {
+	if (strcmp(p->treat.group, report->group) != 0 || p->group.is_shared != is_shared) {
 		program_set_group(d, p, is_shared, report->group);
 	}
 }

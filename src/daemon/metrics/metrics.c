@@ -103,18 +103,18 @@ static const char *user_name(struct metrics *m, uid_t uid)
 /* Programs seldom rename themselves. */
 static const char *program_name(struct program *p, uint64_t now_ns)
 {
-	char path[64], name[sizeof(p->name)];
+	char path[64], name[sizeof(p->name.text)];
 
-	if (p->named_ns == 0 || now_ns - p->named_ns > RENAMED_NS) {
+	if (p->name.as_of_ns == 0 || now_ns - p->name.as_of_ns > RENAMED_NS) {
 		snprintf(path, sizeof(path), "/proc/%d/comm", (int)p->pid);
 		ssize_t n = rbt_read_file(path, name, sizeof(name));
 		if (n > 0) {
 			name[n - 1] = '\0'; /* a newline that is not its own */
-			memcpy(p->name, name, sizeof(name));
+			memcpy(p->name.text, name, sizeof(name));
 		}
-		p->named_ns = now_ns;
+		p->name.as_of_ns = now_ns;
 	}
-	return p->name;
+	return p->name.text;
 }
 
 static void take_program(struct metrics *m, struct program *p, const uint32_t *order,
@@ -123,7 +123,7 @@ static void take_program(struct metrics *m, struct program *p, const uint32_t *o
 	*ret = (struct metrics_program){
 		.pid = p->pid,
 		.priority = p->treat.priority,
-		.is_suspended = p->suspended,
+		.is_suspended = p->suspend.is_ordered,
 		.is_waiting = program_is_waiting(p),
 		.has_turns = p->sched.prog != NULL,
 	};

@@ -90,11 +90,11 @@ struct rbt_limits limits_in_force(const struct daemon *d, const struct program *
 	struct rbt_limits now = rbt_sched_limits(d->sched.core, &own);
 
 	/* The configuration may have been another when they were said. */
-	if ((p->granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&
+	if ((p->rights.granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&
 		now.max_reserve_ms > all.max_reserve_ms) {
 		own.max_reserve_ms = 0;
 	}
-	if ((p->granted & RBT_TREAT_BIT(MIN_SHARE)) == 0 &&
+	if ((p->rights.granted & RBT_TREAT_BIT(MIN_SHARE)) == 0 &&
 		now.min_share_permille > all.min_share_permille) {
 		own.min_share_permille = 0;
 	}

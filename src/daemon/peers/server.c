@@ -82,14 +82,14 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
 	const uint32_t group = RBT_TREAT_BIT(GROUP), force = RBT_TREAT_BIT(FORCE);
 	struct rbt_treatment t = p->treat;
-	uint32_t granted = p->granted;
+	uint32_t granted = p->rights.granted;
 	/* Taking from other users and writing to an unknown driver are privileges. */
 	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
 
 	/* A renice since then goes before the options that the program was started with. */
 	if (said == NULL || !said->has_treat) {
-		p->refused = 0;
-		t = allow(peer, asked, &p->refused);
+		p->rights.refused = 0;
+		t = allow(peer, asked, &p->rights.refused);
 		granted = is_trusted ? asked->said | RBT_TREAT_BIT(PRIORITY) : 0;
 	}
 	if ((asked->said & group) != 0 && strcmp(p->treat.group, asked->group) != 0) {
@@ -98,9 +98,10 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	memcpy(t.group, p->treat.group, sizeof(t.group));
 	t.force = (asked->force != 0 && is_trusted) || (said != NULL && said->treat.force != 0);
 	t.said = (t.said & ~(group | force)) | (p->treat.said & group) | (t.force != 0 ? force : 0);
-	d->dirty = d->dirty || granted != p->granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
+	d->dirty =
+		d->dirty || granted != p->rights.granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
 	p->treat = t;
-	p->granted = granted;
+	p->rights.granted = granted;
 }
 
 /*
@@ -127,8 +128,8 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 	if (said != NULL && said->said_ns < loaded_ns && loaded_ns <= rbt_now_ns()) {
 		byhand_forget(d, p);
 		program_set_treatment(p, &RBT_TREATMENT_INIT, 0);
-		p->suspended = false;
-		p->resume_at_ns = 0;
+		p->suspend.is_ordered = false;
+		p->suspend.until_ns = 0;
 	}
 	p->awaited = false;
 	p->rule[0] = '\0';

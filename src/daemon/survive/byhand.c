@@ -131,10 +131,10 @@ void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_treat
 	if (p != NULL || is_treat) {
 		/* A program that is back to normal may have been let go of. */
 		said->treat = p != NULL ? p->treat : RBT_TREATMENT_INIT;
-		said->granted = p != NULL ? p->granted : 0;
+		said->granted = p != NULL ? p->rights.granted : 0;
 	}
-	said->is_suspended = p != NULL && p->suspended;
-	said->resume_at_ns = p != NULL ? p->resume_at_ns : 0;
+	said->is_suspended = p != NULL && p->suspend.is_ordered;
+	said->resume_at_ns = p != NULL ? p->suspend.until_ns : 0;
 	byhand_write(d);
 	if (p != NULL && is_treat && p->rule[0] != '\0') {
 		p->rule[0] = '\0';
@@ -154,8 +154,8 @@ bool byhand_apply(struct daemon *d, struct program *p)
 		program_set_treatment(p, &said->treat, said->granted);
 	}
 	if (said->is_suspended && (said->resume_at_ns == 0 || said->resume_at_ns > rbt_now_ns())) {
-		p->suspended = true;
-		p->resume_at_ns = said->resume_at_ns;
+		p->suspend.is_ordered = true;
+		p->suspend.until_ns = said->resume_at_ns;
 	}
 	d->dirty = true;
 	return said->has_treat;
