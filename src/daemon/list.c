@@ -37,13 +37,13 @@ static const char *denial_text(enum rbt_denial denial)
 	}
 }
 
-bool list_has_no_slices(struct daemon *d, const struct program *p)
+bool list_has_no_slices(const struct program *p)
 {
 	const struct hold *h;
 	bool any = false;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
+		const struct rbt_record *rec = &h->mine->rec;
 		any = any || rec->n_tasks > 0;
 		for (uint32_t i = 0; i < rec->n_tasks; i++) {
 			if ((rec->tasks[i].valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0) {
@@ -75,10 +75,10 @@ const char *list_note(struct daemon *d, const struct program *p)
 {
 	static char text[sizeof(((struct rbt_msg_program *)0)->note)];
 
-	uint32_t missing = program_missing_cap(d, p);
+	uint32_t missing = program_missing_cap(p);
 
 	if (missing != 0) {
-		program_why_not(d, p, missing, text, sizeof(text));
+		program_why_not(p, missing, text, sizeof(text));
 		return text;
 	}
 	if (p->error < 0) {
@@ -89,11 +89,11 @@ const char *list_note(struct daemon *d, const struct program *p)
 			RBT_MAX_GPUS);
 		return text;
 	}
-	if (p->sched.denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
+	if (p->sched.denial == RBT_DENIED_NOTHING && program_is_partial(p)) {
 		return "has more tasks than are known: not all of them obey";
 	}
 	if (p->sched.denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 &&
-		is_without_slices(p) && list_has_no_slices(d, p)) {
+		is_without_slices(p) && list_has_no_slices(p)) {
 		return LIST_NO_SLICES;
 	}
 	if (p->sched.denial == RBT_DENIED_NOTHING &&
@@ -121,8 +121,7 @@ static void fill_task(const struct rbt_holding *mine, uint32_t i, struct rbt_tas
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 
-static void fill_memory(
-	struct daemon *d, const struct rbt_holding *mine, struct rbt_msg_program *msg)
+static void fill_memory(const struct rbt_holding *mine, struct rbt_msg_program *msg)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 	struct rbt_program_stats stats = {0};
@@ -145,7 +144,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 			 (p->suspend.is_ordered ? RBT_PROGRAM_SUSPENDED : 0) |
 			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
 			 (p->peer != NULL && p->peer->is_older ? RBT_PROGRAM_OLDER : 0) |
-			 (is_held_back(p->sched.denial) || program_missing_cap(d, p) != 0
+			 (is_held_back(p->sched.denial) || program_missing_cap(p) != 0
 					 ? RBT_PROGRAM_HELD_BACK
 					 : 0),
 		.wanted_us = program_wanted_us(p),
@@ -172,7 +171,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		}
 		/* The driver counts per process and GPU: one client's answer is the program's. */
 		if (!msg.has_memory) {
-			fill_memory(d, mine, &msg);
+			fill_memory(mine, &msg);
 		}
 	}
 	memcpy(buf, &msg, sizeof(msg));

@@ -22,7 +22,7 @@ const char *list_raising_text(uint32_t keys);
  * asked for. */
 const char *list_note(struct daemon *d, const struct program *p);
 /* Whether none of its tasks has a slice that could be set: such programs have turns alone. */
-bool list_has_no_slices(struct daemon *d, const struct program *p);
+bool list_has_no_slices(const struct program *p);
 /* Fills in a PROGRAM message with what `flags` (RBT_LIST_*) ask for. Returns its size; buf has room
  * for RBT_MSG_MAX. */
 size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf, size_t size);

@@ -310,7 +310,7 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 {
 	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
 	bool has_agent = (rec->flags & RBT_RECORD_AGENT) != 0;
-	const struct rbt_record *old = h != NULL ? &rbt_holdings_find(&d->mine, h->id)->rec : NULL;
+	const struct rbt_record *old = h != NULL ? &h->mine->rec : NULL;
 
 	if (b == NULL) {
 		return -EOPNOTSUPP;
@@ -380,7 +380,7 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 		rbt_holding_restore(mine);
 	}
 	/* Nothing is half suspended: what it has made since would run on. */
-	if (p->suspend.is_ordered && program_is_partial(d, p)) {
+	if (p->suspend.is_ordered && program_is_partial(p)) {
 		if (user_may_be_named(p->user)) {
 			rbt_warn("process %d has more tasks than are known: it is resumed",
 				(int)p->pid);
@@ -401,8 +401,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 	int r = check_record(d, p, h, rec, from_shim);
 
 	/* Seen from outside, a program with an agent is the same that is held already. */
-	if (!from_shim && h != NULL &&
-		(rbt_holdings_find(&d->mine, h->id)->rec.flags & RBT_RECORD_AGENT) != 0) {
+	if (!from_shim && h != NULL && (h->mine->rec.flags & RBT_RECORD_AGENT) != 0) {
 		rbt_record_finish(rec);
 		return 0;
 	}
@@ -480,12 +479,12 @@ uint64_t program_wanted_us(const struct program *p)
 					  : rbt_priority_timeslice_us(p->treat.priority);
 }
 
-void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns)
+void program_end_setup(struct program *p, uint64_t now_ns)
 {
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
+		struct rbt_record *rec = &h->mine->rec;
 		if (h->new_since_ns != 0 && now_ns >= h->new_since_ns + SETUP_NS &&
 			rbt_record_is_new(rec)) {
 			rbt_record_make_old(rec);
@@ -520,12 +519,12 @@ bool program_is_beyond(const struct program *p)
 	return false;
 }
 
-bool program_is_partial(struct daemon *d, const struct program *p)
+bool program_is_partial(const struct program *p)
 {
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		if (rbt_holdings_find(&d->mine, h->id)->rec.flags & RBT_RECORD_PARTIAL) {
+		if (h->mine->rec.flags & RBT_RECORD_PARTIAL) {
 			return true;
 		}
 	}
@@ -579,8 +578,8 @@ void program_drop_closed(struct daemon *d, struct program *p)
 
 	for (h = LIST_FIRST(&p->holds); h != NULL; h = next) {
 		next = LIST_NEXT(h, link);
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		if (mine == NULL || mine->rec.target_fd < 0) {
+		struct rbt_holding *mine = h->mine;
+		if (mine->rec.target_fd < 0) {
 			continue;
 		}
 		int same = rbt_same_file(getpid(), mine->rec.fd, p->pid, mine->rec.target_fd);

@@ -140,9 +140,9 @@ bool program_is_beyond(const struct program *p);
  * latest. */
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns);
 /* Ends the setup of a program that has had its time for it. */
-void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns);
+void program_end_setup(struct program *p, uint64_t now_ns);
 /* Whether the program has tasks that its records do not name. */
-bool program_is_partial(struct daemon *d, const struct program *p);
+bool program_is_partial(const struct program *p);
 /* Releases the clients whose file the program has closed, by exec or otherwise: the daemon's copy
  * would keep their memory. */
 void program_drop_closed(struct daemon *d, struct program *p);

@@ -27,7 +27,7 @@ static int tell_all(struct daemon *d)
 
 	LIST_FOREACH (p, &d->programs, link) {
 		p->error = 0; /* what the driver refused is said again */
-		program_end_setup(d, p, rbt_now_ns());
+		program_end_setup(p, rbt_now_ns());
 		int r = schedule_tell(d, p);
 		first = first == 0 ? r : first;
 	}

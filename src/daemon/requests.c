@@ -72,21 +72,19 @@ static int settle(struct daemon *d, pid_t pid)
 		return 0;
 	}
 	LIST_FOREACH (h, &p->holds, link) {
-		if (!program_is_plain(p) &&
-			!hold_may(rbt_holdings_find(&d->mine, h->id), RBT_CAP_TIMESLICE)) {
+		if (!program_is_plain(p) && !hold_may(h->mine, RBT_CAP_TIMESLICE)) {
 			p->error = -EPROTONOSUPPORT;
 		}
 	}
 	return p->error;
 }
 
-static void answer_untold(
-	struct daemon *d, struct peer *peer, const struct program *p, uint32_t cap)
+static void answer_untold(struct peer *peer, const struct program *p, uint32_t cap)
 {
 	char why[sizeof(((struct rbt_msg_program *)0)->note)] = "its driver's version is not known";
 
 	if (p != NULL) {
-		program_why_not(d, p, cap, why, sizeof(why));
+		program_why_not(p, cap, why, sizeof(why));
 	}
 	answer(peer, -EPROTONOSUPPORT, "%s; see `rubato doctor`%s", why,
 		cap == RBT_CAP_TIMESLICE ? ", or use --force" : "");
@@ -101,7 +99,7 @@ static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r
 		answer(peer, 0, "%s", p != NULL ? list_note(d, p) : "");
 		return;
 	case EPROTONOSUPPORT:
-		answer_untold(d, peer, p, RBT_CAP_TIMESLICE);
+		answer_untold(peer, p, RBT_CAP_TIMESLICE);
 		return;
 	case EPERM:
 	case EACCES:
@@ -115,7 +113,7 @@ static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r
 	}
 }
 
-static void allow_force(struct daemon *d, struct program *p)
+static void allow_force(struct program *p)
 {
 	struct hold *h;
 
@@ -169,7 +167,7 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 	struct rbt_treatment now = *old;
 
 	rbt_treatment_merge(&now, over);
-	if (over->timeslice_us != 0 && list_has_no_slices(d, p)) {
+	if (over->timeslice_us != 0 && list_has_no_slices(p)) {
 		answer(peer, -EOPNOTSUPP, LIST_NO_SLICES);
 		return false;
 	}
@@ -247,7 +245,7 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 	program_set_treatment(p, &now, new_grants(peer, granted, over));
 	/* Once is enough: what was forced must be undone without. */
 	if (force && p->treat.force == 0 && may_raise(peer, RBT_PRIORITY_MAX)) {
-		allow_force(d, p);
+		allow_force(p);
 	}
 	peer->answer_priority = now.priority;
 	int r = settle(d, pid);
@@ -311,13 +309,13 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 		answer(peer, -EINVAL, "duration out of range");
 		return;
 	}
-	if (program_is_partial(d, p)) {
+	if (program_is_partial(p)) {
 		answer(peer, -E2BIG, "it has more tasks than are known: half of it would go on");
 		return;
 	}
 	uint64_t start_time = p->start_time;
-	if (!program_may(d, p, RBT_CAP_SUSPEND)) {
-		answer_untold(d, peer, p, RBT_CAP_SUSPEND);
+	if (!program_may(p, RBT_CAP_SUSPEND)) {
+		answer_untold(peer, p, RBT_CAP_SUSPEND);
 		return;
 	}
 	bool was_suspended = p->suspend.is_ordered;
@@ -355,8 +353,8 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	start_time = p->start_time;
-	if (!program_may(d, p, RBT_CAP_SUSPEND)) {
-		answer_untold(d, peer, p, RBT_CAP_SUSPEND);
+	if (!program_may(p, RBT_CAP_SUSPEND)) {
+		answer_untold(peer, p, RBT_CAP_SUSPEND);
 		return;
 	}
 	resume(p);

@@ -421,8 +421,8 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		if (mine == NULL || !hold_may(mine, RBT_CAP_TIMESLICE)) {
+		struct rbt_holding *mine = h->mine;
+		if (!hold_may(mine, RBT_CAP_TIMESLICE)) {
 			continue;
 		}
 		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {
@@ -470,8 +470,8 @@ static void fill_params(
 	ret->suspended = p->suspend.is_ordered;
 	ret->is_known = p->reader.board != NULL;
 	/* Half of it off would be worse than none. */
-	ret->cannot_suspend = now_ns < p->sched.no_turns_until_ns || program_is_partial(d, p) ||
-			      !program_may(d, p, RBT_CAP_SUSPEND);
+	ret->cannot_suspend = now_ns < p->sched.no_turns_until_ns || program_is_partial(p) ||
+			      !program_may(p, RBT_CAP_SUSPEND);
 	if (!program_is_in_setup(p, now_ns, &ignored) && !program_is_beyond(p)) {
 		count_tasks(d, p, ret);
 	}

@@ -194,13 +194,13 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 }
 
 /* A look at a program that has been changed finds our slices: its own are those that we know. */
-static void keep_own_slices(struct daemon *d, const struct program *p, struct rbt_record *rec)
+static void keep_own_slices(const struct program *p, struct rbt_record *rec)
 {
 	const struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		if (mine == NULL || h->backend != rec->backend || h->client != rec->client) {
+		const struct rbt_holding *mine = h->mine;
+		if (h->backend != rec->backend || h->client != rec->client) {
 			continue;
 		}
 		for (uint32_t i = 0; i < rec->n_tasks; i++) {
@@ -229,7 +229,7 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 		rbt_record_finish(&rec);
 		return 0;
 	}
-	keep_own_slices(d, p, &rec);
+	keep_own_slices(p, &rec);
 	r = program_put_record(d, p, &rec, false);
 	if (r < 0) {
 		rbt_debug("process %d: a record is refused: %s", (int)p->pid, strerror(-r));

@@ -81,7 +81,7 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		struct rbt_holding *mine = h->mine;
 		ssize_t n = -1;
 
 		/* An agent puts its program back by itself. */
