@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices whose programs are seen at work by their queues alone: somebody must look. The agent
- * does, inside a program under `rubato run`, and the hand at the queues of an attached one; both
- * put what they see on a board, and from there on such a program is like any other.
+ * Devices on which a program's activity shows in its queues alone, so that the queues must be
+ * polled. The agent polls them inside a program under `rubato run`, and the hand those of an
+ * attached program. Both write what they see to a board; from there on such a program is like any
+ * other.
  *
- * It matters while a program has company on a GPU: then one of them may be kept off for the other.
- * Alone, a program under `rubato run` is looked at only so often that `rubato ps` is not wrong for
- * long, and an attached one not at all.
+ * Polling matters while several programs use a GPU, because one of them may then be suspended for
+ * another. A program that is alone under `rubato run` is polled only so often that `rubato ps` is
+ * not wrong for long, and an attached program that is alone is not polled at all.
  */
 #include "daemon/activity.h"
 
@@ -32,7 +33,7 @@ static_assert((int)RBT_CLASS_BEST_EFFORT == 0 && (int)RBT_CLASS_NORMAL == RBT_LE
 #define DEFAULT_POLL_US 2000
 #define ALONE_POLL_US   100000
 
-/* How many programs there are on each of the core's GPUs. */
+/* The number of programs on each of the core's GPUs. */
 static void count_programs(struct daemon *d, uint32_t *ret_n)
 {
 	struct program *p;
@@ -81,7 +82,7 @@ static int make_board(struct daemon *d, struct program *p, struct hold *h)
 	return 0;
 }
 
-/* What nobody writes any more says nothing. */
+/* A board that is not written any more says nothing about the program. */
 static void drop_board(struct daemon *d, struct program *p, struct hold *h)
 {
 	if (h->board_fd >= 0) {
@@ -117,8 +118,9 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 }
 
 /*
- * Where the device arbitrates between programs by itself, it is to prefer the right ones while both
- * are on it: until a latency program's first packets have been seen, and beside normal programs.
+ * A device that arbitrates between programs by itself is told which programs to prefer while
+ * several are on it. This matters until a latency program's first packets have been seen, and
+ * beside normal programs.
  */
 static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 {

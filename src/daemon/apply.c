@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Carries out what the core has decided. Order matters: slices are lengthened and programs taken
- * off before anything is let back or shortened, so that at no moment two short-slice tasks are
- * runnable together. Should the driver refuse to take somebody off, the core is told before anybody
- * is let back in its place, and decides again.
+ * Carries out the core's decisions. Their order matters: slices are lengthened and programs
+ * suspended before any program is resumed or any slice shortened, so that two tasks with short
+ * slices are never runnable together. If the driver refuses to suspend a program, the core is told
+ * before another program is resumed in its place, and decides again.
  */
 #include "daemon/apply.h"
 
@@ -22,7 +22,7 @@
 
 static void note(struct program *p, int r)
 {
-	/* A lost hand is dealt with by the next round. */
+	/* The next round deals with a lost hand. */
 	if (r < 0 && r != -ENOTCONN) {
 		p->error = r;
 		rbt_debug("process %d: %s", (int)p->pid, strerror(-r));
@@ -37,9 +37,9 @@ bool program_is_waiting(const struct program *p)
 }
 
 /*
- * Whether the hold's tasks on a GPU have to be told. A stale record also means that the program may
- * have set a slice of its own after ours: then even "its own" is said again, now that we know what
- * that is.
+ * Whether the slice of the hold's tasks on a GPU has to be set. A stale record also means that the
+ * program may have set a slice of its own after ours. Then even "its own" is set again, since its
+ * value is known now.
  */
 static bool slice_differs(const struct hold *h, uint32_t gpu, uint64_t us)
 {
@@ -49,7 +49,7 @@ static bool slice_differs(const struct hold *h, uint32_t gpu, uint64_t us)
 	       (h->stale && (us != RBT_TIMESLICE_OWN || a->slices_changed));
 }
 
-/* The same for its copy tasks: those that get their own slices back when `lengthen`. */
+/* The same for copy tasks. `lengthen`: tasks that get their own slices back. */
 static void apply_copies(
 	struct daemon *d, struct program *p, struct hold *h, uint32_t gpu, bool lengthen)
 {
@@ -70,7 +70,7 @@ static void apply_copies(
 	}
 }
 
-/* Sets slices: those that get longer when `lengthen`, else those that get shorter. */
+/* Sets slices. `lengthen`: only longer slices; otherwise only shorter ones. */
 static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 {
 	const struct rbt_decision *decision = rbt_sched_decision(p->sched.prog);
@@ -96,8 +96,8 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 	}
 }
 
-/* What only lets the running slice expire needs one that is short, and in force. And what is off
- * altogether stays so: no task is told both ways, one over the other. */
+/* A suspend that only lets the running slice expire needs a short slice in force. A task that is
+ * suspended fully stays so, because the two ways of suspending must not be mixed on one task. */
 static enum rbt_off way_off(const struct program *p, const struct hold *h, enum rbt_off off)
 {
 	const struct rbt_applied *a = &h->mine->applied;
@@ -115,7 +115,7 @@ static enum rbt_off way_off(const struct program *p, const struct hold *h, enum 
 	return off;
 }
 
-/* Negative when the driver refused to take off a program whose turn it is not. */
+/* Negative if the driver refused to suspend a program whose turn it is not. */
 static int apply_off(struct daemon *d, struct program *p)
 {
 	enum rbt_off off = rbt_sched_decision(p->sched.prog)->off;
@@ -128,7 +128,7 @@ static int apply_off(struct daemon *d, struct program *p)
 		deadline_ns = p->suspend.until_ns;
 	}
 	LIST_FOREACH (h, &p->holds, link) {
-		/* Which way it was taken off makes no difference any more. */
+		/* The way in which the hold was suspended makes no difference any more. */
 		bool is_done = off == RBT_OFF_COMMAND ? rbt_applied_is_by_command(&h->mine->applied)
 						      : rbt_applied_is_in_turns(&h->mine->applied);
 		if (off == RBT_ON || (is_done && !h->stale)) {
@@ -197,8 +197,8 @@ static int make_room(struct daemon *d)
 	return r;
 }
 
-/* What is applied now is applied to the tasks there are now. A hold that the hand has lost again
- * stays as it is; what was refused is to be said again. */
+/* The applied state now covers all of today's tasks. A hold that the hand has lost again stays
+ * stale, and so does a hold that the driver refused something. */
 static void mark_fresh(struct program *p)
 {
 	struct hold *h;
@@ -215,13 +215,13 @@ static void apply(struct daemon *d)
 	uint64_t now_ns;
 	int r;
 
-	/* Whoever has been refused once takes no turns, so that this ends. */
+	/* The loop ends, because a program that the driver refused to suspend takes no turns. */
 	do {
 		collect(d);
 		r = make_room(d);
 	} while (r == -EAGAIN && !d->dirty);
 	if (r < 0) {
-		return; /* nobody is let back before that is known: reconcile() goes on */
+		return; /* no program is resumed before that is known: reconcile() goes on */
 	}
 	LIST_FOREACH (p, &d->pending, sched.pending) {
 		apply_on(d, p);
@@ -242,7 +242,7 @@ static void apply(struct daemon *d)
 void apply_changes(struct daemon *d)
 {
 	collect(d);
-	/* Without a hand everything is as it would be without us; the next one is told all. */
+	/* Without a hand nothing is applied; the next hand is told everything. */
 	if (LIST_EMPTY(&d->pending) || d->hand.pid <= 0) {
 		return;
 	}

@@ -21,7 +21,7 @@ void gpulock_init(struct daemon *d)
 	}
 }
 
-/* Opens the GPU's node and does that to it: an fd for which it holds, or -errno. */
+/* Opens the GPU's node and calls take() on it. An fd, or -errno. */
 static int open_node(struct rbt_gpu gpu, int (*take)(int fd))
 {
 	const struct rbt_backend *b = rbt_backend_by_id(gpu.backend);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side of the hand. Calls are synchronous and bounded: nothing in a program waits for
- * us, and a hand that does not answer in time is taken for dead. When it is lost, we restore
- * everything through our own copies of the fds and mark the model dirty; reconcile() then starts a
- * new one and does again what is still wanted.
+ * The daemon's side of the hand. Calls are synchronous and bounded: no program waits for the
+ * daemon, and a hand that does not answer in time is taken for dead. When the hand is lost, the
+ * daemon restores every program through its own copies of the fds and marks the model dirty;
+ * reconcile() then starts a new hand and applies everything again.
  */
 #include "daemon/handlink.h"
 
@@ -30,15 +30,15 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* Longest measured call on an H200 is about 1 ms; a GPU in
- * trouble takes the driver's own timeouts. */
+/* The longest call measured on an H200 takes about 1 ms; a GPU in trouble takes the driver's own
+ * timeouts. */
 #define REPLY_TIMEOUT_S 2
-/* A hand that lives for less than this dies of what it is asked to do; after a few of them, the
- * programs go unmanaged for as long. */
+/* A hand that ends within this time is taken to die of its requests. After a few such hands, the
+ * programs are left unmanaged for as long. */
 #define QUICK_DEATH_NS   (5 * RBT_NS_PER_S)
 #define MAX_QUICK_DEATHS 3
-/* A killed hand ends at once, unless it is inside the driver and that hangs. Then there is none for
- * a while; after that, another is tried beside it. */
+/* A killed hand ends at once, unless it hangs inside the driver. Then there is no hand for a while;
+ * after that, another one is started beside it. */
 #define REAP_NS      (20 * RBT_NS_PER_MS)
 #define REAP_STEP_US 200
 #define DYING_NS     (10 * RBT_NS_PER_S)
@@ -54,11 +54,11 @@ static void forget_one(struct hold *h)
 	h->in_hand = false;
 	rbt_holding_apply(h->mine, &no_watch, 0);
 	rbt_holding_apply(h->mine, &own_level, 0);
-	/* What the driver did not let us restore is still so, and the next hand goes on with it. */
+	/* What the driver refused to restore is still changed; the next hand goes on with it. */
 	h->stale = h->stale || h->mine->applied.is_off || h->mine->applied.slices_changed;
 }
 
-/* Everything is back at its default, or nearly: what is still wanted is to be said again. */
+/* Everything is back at its default, or nearly: decisions are to be applied again. */
 static void forget_applied(struct daemon *d)
 {
 	struct program *p;
@@ -71,7 +71,7 @@ static void forget_applied(struct daemon *d)
 	}
 }
 
-/* Whether it has ended within that time; it is never waited for longer. */
+/* Whether the process has ended within that time; it is not waited for any longer. */
 static bool reap(pid_t pid, uint64_t wait_ns)
 {
 	uint64_t until_ns = rbt_now_ns() + wait_ns;
@@ -104,7 +104,7 @@ static void hand_lost(struct daemon *d, const char *why)
 	}
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
-	state_write(d); /* what could not be restored, no hand knows of */
+	state_write(d); /* no hand knows what could not be restored */
 	d->hand.n_deaths = now_ns - d->hand.started_ns < QUICK_DEATH_NS ? d->hand.n_deaths + 1 : 1;
 	if (d->hand.n_deaths >= MAX_QUICK_DEATHS) {
 		d->hand.n_deaths = 0;
@@ -113,13 +113,13 @@ static void hand_lost(struct daemon *d, const char *why)
 	d->dirty = true;
 }
 
-/* What it was doing when it was killed may have been done after we had restored everything. */
+/* The last action of a killed hand may have been done after everything was restored: undoes it. */
 static void undo_last_deed(struct daemon *d)
 {
 	struct program *p;
 	struct hold *h;
 
-	/* The one beside it may have done the same: then it takes two to undo it. */
+	/* The hand beside it may have done the same: then two resumes are needed. */
 	hand_lost(d, "the one before it was still at work");
 	for (size_t i = 0; i < d->mine.n; i++) {
 		rbt_holding_assume_changed(d->mine.list[i]);
@@ -139,7 +139,7 @@ bool hand_is_awaited(const struct daemon *d)
 	return d->hand.dying_pid > 0 || d->hand.old_fd >= 0;
 }
 
-/* The old hand has gone, or is not waited for any longer: what it has not put back, we do. */
+/* The old hand has ended, or is not waited for any longer. The daemon restores the rest. */
 static void take_over(struct daemon *d)
 {
 	state_heal(d, handlock_finish(&d->hand.old_fd, d->hand.lock_path));
@@ -178,14 +178,14 @@ void hand_tick(struct daemon *d)
 
 static void on_hand(struct daemon *d, struct source *s, uint32_t events)
 {
-	/* Replies are read where they are awaited: here only its end can arrive. */
+	/* Replies are read by call(): only the end of the hand arrives here. */
 	hand_lost(d, "it ended");
 }
 
 static void child(const struct daemon *d, int sock)
 {
-	/* The hand needs its socket and standard error; least of all our
-	 * listener, or a dead daemon would seem alive. */
+	/* The hand needs its socket and standard error. It must not keep the listener, or a dead
+	 * daemon would seem alive. */
 	if (dup2(sock, 3) < 0) {
 		_exit(1);
 	}
@@ -242,8 +242,9 @@ int hand_ensure(struct daemon *d)
 	return 0;
 }
 
-/* The two take turns to run, and one waits for the other: on the same core that is a switch, on
- * another a core that has to be woken, at 90 us in a virtual machine. Only a help. */
+/* Brings the hand to the daemon's CPU. The two never run at the same time: on one CPU the change
+ * takes a switch, on two CPUs a wake-up, which takes 90 us in a virtual machine. A failure does no
+ * harm. */
 static void bring_near(struct daemon *d)
 {
 	int cpu = sched_getcpu();
@@ -344,7 +345,7 @@ static int act(struct daemon *d, struct hold *h, const struct rbt_action *action
 	return r;
 }
 
-/* The same for what is said again with the next change if the driver refuses it. */
+/* The same; a refused action is tried again with the next change. */
 static int act_again(
 	struct daemon *d, struct hold *h, const struct rbt_action *action, struct rbt_hist *hist)
 {
@@ -354,7 +355,7 @@ static int act_again(
 	return r;
 }
 
-/* What the driver refuses to put back is tried again. */
+/* Plans another try of what the driver refused to restore. */
 static void plan_retry(struct daemon *d, int r)
 {
 	if (r < 0 && r != -ENOTCONN) {
@@ -396,7 +397,7 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 
 int hand_resume(struct daemon *d, struct hold *h)
 {
-	/* Copies that were never taken off need not be let back: that would take half as long
+	/* Copy tasks that were never suspended need no resume, which would take half as long
 	 * again. */
 	struct rbt_action action = {
 		.op = RBT_ACT_RESUME,
@@ -477,7 +478,8 @@ void hand_stop(struct daemon *d)
 	if (d->hand.pid <= 0) {
 		return;
 	}
-	/* The end of the socket tells it to restore and go; what it cannot do in time, we do. */
+	/* The end of the socket tells the hand to restore everything and end; the daemon does what
+	 * the hand cannot do in time. */
 	unwatch(d, &d->hand.socket);
 	if (!reap(d->hand.pid, REPLY_TIMEOUT_S * RBT_NS_PER_S)) {
 		kill(d->hand.pid, SIGKILL);

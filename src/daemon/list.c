@@ -54,7 +54,8 @@ bool list_has_no_slices(const struct program *p)
 	return any;
 }
 
-/* Such a device; not one that has only not said yet what slices its tasks have. */
+/* Whether the program's device has no slices at all, rather than tasks whose slices are not known
+ * yet. */
 static bool is_without_slices(const struct program *p)
 {
 	const struct hold *h = LIST_FIRST(&p->holds);
@@ -63,7 +64,7 @@ static bool is_without_slices(const struct program *p)
 	return b != NULL && !b->has_slices;
 }
 
-/* Whether one of them does not count. */
+/* Whether one of the program's limits is not in force. */
 static bool has_too_high_limits(struct daemon *d, const struct program *p)
 {
 	struct rbt_limits now = limits_in_force(d, p);

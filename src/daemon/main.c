@@ -42,7 +42,7 @@
 #include "util/runtime.h"
 #include "util/time.h"
 
-/* How often we look after suspends, attached programs and locks that others hold. */
+/* How often suspends, attached programs and locks of other daemons are looked after. */
 #define TICK_NS (250 * RBT_NS_PER_MS)
 /* A keeper that was killed, or could not be started, is replaced after this. */
 #define KEEPER_RETRY_NS RBT_NS_PER_S
@@ -62,7 +62,8 @@ void unwatch(struct daemon *d, struct source *s)
 	}
 }
 
-/* Puts in force what is not the decision core's. Takes the rules out of it. */
+/* Puts in force the part of the configuration that is not the decision core's. Takes the rules out
+ * of it. */
 static void take_config(struct daemon *d, struct config *config)
 {
 	snprintf(d->admins.group, sizeof(d->admins.group), "%s", config->admin_group);
@@ -85,7 +86,7 @@ static void reload(struct daemon *d)
 	struct config config;
 
 	notify_reloading();
-	/* With a file that is wrong, everything stays as it is. */
+	/* A wrong file changes nothing. */
 	if (options_read_config(&d->options, &config) == 0) {
 		if (schedule_configure(d, &config.sched) == 0) {
 			take_config(d, &config);
@@ -120,7 +121,7 @@ static void on_keeper(struct daemon *d, struct source *s, uint32_t events)
 	d->keeper.retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
 }
 
-/* Without a keeper we go on, only nobody starts us again; it is tried again and again. */
+/* Starts the keeper. Without a keeper the daemon goes on, and tries again later. */
 static void start_keeper(struct daemon *d)
 {
 	struct keeper_plan plan = {d->home.dir, d->home.lock_path, d->keeper.argv};
@@ -165,13 +166,13 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	if (!d->hand.any_off || hand_renew(d, now_ns + LEASE_NS, &failed) <= 0) {
 		return;
 	}
-	/* We were stopped for longer than a lease; the hand let them run, at their own slices. What
-	 * was meant still is: all of it is said again. If the driver did not let it, somebody is
-	 * still off or short: then nobody is taken to be restored. */
+	/* The daemon was stopped for longer than a lease, and the hand has restored the programs.
+	 * Everything is applied again. If the driver refused some of it, a program may still be
+	 * suspended or have a short slice: then none is taken to be restored. */
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->holds, link) {
 			h->stale = true;
-			/* A program that is resumed once too often takes no harm. */
+			/* Resuming a program once too often does no harm. */
 			rbt_holding_apply(h->mine, &lapse, failed ? -EIO : 0);
 		}
 	}
@@ -215,7 +216,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	}
 }
 
-/* Whether there is something to look after: what has no event of its own. */
+/* Whether a tick is needed, for things that have no event of their own. */
 static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
@@ -243,7 +244,7 @@ static void on_alive(struct daemon *d, struct source *s, uint32_t events)
 	notify_alive();
 }
 
-/* A timer of its own: the manager is to hear that this loop goes round, and nothing else. */
+/* A timer of its own tells the service manager that this loop goes round, and nothing else. */
 static int watch_alive(struct daemon *d)
 {
 	uint64_t every_ns = notify_alive_every_ns();
@@ -315,7 +316,7 @@ static int setup_loop(struct daemon *d)
 	return r < 0 ? r : watch_alive(d);
 }
 
-/* Carries out what came of an event. */
+/* Carries out the consequences of an event. */
 static void settle(struct daemon *d)
 {
 	if (!d->dirty) {
@@ -350,7 +351,7 @@ static void run_loop(struct daemon *d)
 	arm_timer(d);
 	while (!d->stop && r == 0) {
 		bool has_event = rbt_board_waiter_wait(d->sched.waiter, schedule_next(d));
-		/* Whoever submits comes before whoever asks. */
+		/* Programs that submit work come before peers that ask. */
 		schedule_run(d);
 		settle(d);
 		if (has_event) {
@@ -435,12 +436,13 @@ int main(int argc, char **argv)
 	}
 	int r = home_claim(&d);
 	if (r == -EBUSY && !d.options.is_system) {
-		/* Two tools started one each, or one is running:
-		 * whoever asked can connect to that. */
+		/* Two tools have started one daemon each, or one is running: the tool can connect
+		 * to that. */
 		announce(&ready_fd);
 		return 0;
 	}
-	/* One that was named must be right; with the default one, programs matter more. */
+	/* A file that was named must be right. A mistake in the default file is no reason to leave
+	 * the programs alone. */
 	if (r == 0 && options_read_config(&d.options, &config) < 0 &&
 		(d.options.config_path != NULL || options_override(&d.options, &config) < 0)) {
 		return 1;
@@ -461,7 +463,7 @@ int main(int argc, char **argv)
 		rbt_error("cannot start in %s: %s", d.home.dir, strerror(-r));
 		return 1;
 	}
-	/* The same with metrics. */
+	/* The same holds for metrics. */
 	r = metrics_configure(
 		&d, d.options.metrics_at != NULL ? d.options.metrics_at : config.metrics);
 	if (r < 0 && d.options.metrics_at != NULL) {
@@ -472,7 +474,7 @@ int main(int argc, char **argv)
 		start_keeper(&d);
 	}
 	announce(&ready_fd);
-	/* Slow drivers make this take its time: tools wait for it with their requests. */
+	/* This may take long with a slow driver: requests of tools wait for it. */
 	hand_await_old(&d);
 	say_ready(&d);
 	run_loop(&d);

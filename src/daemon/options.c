@@ -12,7 +12,7 @@
 #include "util/parse.h"
 #include "util/time.h"
 
-/* What was said with an option goes before what the file says. 0, or -EINVAL and that was said. */
+/* An option goes before the file's value. 0, or -EINVAL, which has been logged. */
 static int override(const char *key, const char *value, struct config *config)
 {
 	char why[600];
@@ -115,7 +115,7 @@ static int parse_number(const char *arg, uint64_t *ret)
 	return r;
 }
 
-/* Of those that are only looked at later. */
+/* Checks values that are only used later. */
 static int check_values(const struct options *o)
 {
 	struct config scratch;

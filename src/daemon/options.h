@@ -21,11 +21,11 @@ struct options {
 	uint64_t idle_exit_ns; /* 0: never */
 };
 
-/* Fills in what was said. Returns -1 to go on, or an exit code; an error has been said. */
+/* Parses the command line. Returns -1 to go on, or an exit code; an error has been logged. */
 int options_parse(int argc, char **argv, struct options *ret, int *ret_ready_fd);
-/* Options go before what the file says. 0, or -EINVAL and that was said. */
+/* Puts the options in place of the file's values. 0, or -EINVAL, which has been logged. */
 int options_override(const struct options *o, struct config *config);
-/* Reads the configuration, if there is one. 0, or -errno and the error has been said. */
+/* Reads the configuration, if there is one. 0, or -errno, and the error has been logged. */
 int options_read_config(const struct options *o, struct config *ret);
 
 #endif

@@ -23,22 +23,22 @@
 struct peer;
 struct user;
 
-/* One client of a program: a record held by the daemon and by the hand. What was applied to it is in
- * mine->applied, and nowhere else. */
+/* One client of a program: a record held by the daemon and by the hand. mine->applied has what was
+ * applied to it, and nothing else has. */
 struct hold {
 	uint32_t id;
 	struct rbt_holding *mine; /* in the daemon's table */
 	struct program *program;
 	uint32_t backend, client;
 	bool in_hand; /* the hand has the current record */
-	/* What is wanted is to be said again, even if it was applied: the record names tasks that
-	 * have not heard of it, or the hand or the driver has undone or refused some of it. */
+	/* Decisions are to be applied again, even if they were applied before: the record names
+	 * new tasks, or the hand or the driver has undone or refused some of it. */
 	bool stale;
-	bool refused;   /* the driver refused it something: said again with the next change */
-	bool is_beyond; /* it has a task on a GPU without an index: too many have one */
-	uint64_t new_since_ns;   /* its program is setting up a task; 0: not */
-	uint64_t watch_retry_ns; /* its queues could not be looked at: not before this */
-	int board_fd;            /* where that goes, if it is not the program's own; -1 */
+	bool refused;          /* the driver refused an action: tried again with the next change */
+	bool is_beyond;        /* has a task on a GPU without an index, since too many have one */
+	uint64_t new_since_ns; /* its program is setting up a task; 0: not */
+	uint64_t watch_retry_ns; /* its queues could not be polled: not before this */
+	int board_fd;            /* for the hand to write to, if the program has no board; -1 */
 	LIST_ENTRY(hold) link;
 };
 

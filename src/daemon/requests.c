@@ -41,7 +41,8 @@ __attribute__((format(printf, 3, 4))) static void answer(
 	rbt_send(peer->source.fd, &msg, sizeof(msg), NULL, 0, MSG_DONTWAIT);
 }
 
-/* What is reached by name must be known and the asker's to touch; says so if not. */
+/* Finds a program that is known and that the peer may act on. Otherwise answers, and returns
+ * NULL. */
 static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 {
 	struct program *p = program_find(d, pid);
@@ -57,8 +58,8 @@ static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 	return p;
 }
 
-/* Carries a change out now, so that the answer tells what became of it: 0, or -errno, and -EAGAIN
- * when nothing can be done at present. The program may be gone afterwards, or let go. */
+/* Carries a change out at once, so that the answer tells its result: 0, or -errno, and -EAGAIN when
+ * nothing can be done at present. The program may be gone or released afterwards. */
 static int settle(struct daemon *d, pid_t pid)
 {
 	struct hold *h;
@@ -125,7 +126,7 @@ static void allow_force(struct program *p)
 	}
 }
 
-/* Whether a task of the program would get more than its driver gives. */
+/* Whether a task of the program would get a longer slice than its driver gives. */
 static bool is_longer(const struct program *p, uint64_t timeslice_us)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
@@ -137,7 +138,7 @@ static bool is_longer(const struct program *p, uint64_t timeslice_us)
 	return false;
 }
 
-/* Whether the peer may give a program that much; after an answer if not. */
+/* Whether the peer may give a program this treatment; answers if not. */
 static bool check_rights(struct daemon *d, struct peer *peer, const struct rbt_treatment *old,
 	const struct rbt_treatment *now)
 {
@@ -160,7 +161,7 @@ static bool check_rights(struct daemon *d, struct peer *peer, const struct rbt_t
 	return raised == 0;
 }
 
-/* Whether the peer may have that; after an answer if not. */
+/* Whether the peer may renice the program in this way; answers if not. */
 static bool check_renice(struct daemon *d, struct peer *peer, const struct program *p,
 	const struct rbt_treatment *old, const struct rbt_treatment *over)
 {
@@ -212,7 +213,7 @@ static bool read_treatment(
 	return r == 0;
 }
 
-/* Of a program that is still to come. */
+/* Answers whether a program that is still to come may have a treatment. */
 static void on_may(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
 	struct rbt_treatment over, now = RBT_TREATMENT_INIT;
@@ -243,7 +244,7 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 	rbt_treatment_merge(&now, over);
 	now.reset = 0;
 	program_set_treatment(p, &now, new_grants(peer, granted, over));
-	/* Once is enough: what was forced must be undone without. */
+	/* Forcing once is enough: a forced change must be undone without being forced again. */
 	if (force && p->treat.force == 0 && may_raise(peer, RBT_PRIORITY_MAX)) {
 		allow_force(p);
 	}
@@ -278,7 +279,7 @@ static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void
 	/* The program's launcher or rule chooses its group. */
 	over.said &= ~(RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(FORCE));
 	over.reset &= ~(RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(FORCE));
-	/* What does not count any more is no reason to have it again. */
+	/* A limit that is not in force any more gives no right to it. */
 	struct rbt_treatment had = p->treat;
 	had.limits = limits_in_force(d, p);
 	if (check_renice(d, peer, p, &had, &over)) {
@@ -286,7 +287,7 @@ static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void
 	}
 }
 
-/* Also what we did not suspend: somebody else may have, and died. */
+/* Resumes also what this daemon did not suspend: another one may have, and died. */
 static void resume(struct program *p)
 {
 	struct hold *h;
@@ -327,7 +328,7 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 		p->account.n_suspends += !was_suspended;
 		byhand_note(d, msg->pid, start_time, false);
 	}
-	/* Half suspended is worse than not at all. */
+	/* A half suspended program is worse than a running one. */
 	if (p != NULL && r < 0) {
 		resume(p);
 		settle(d, msg->pid);
@@ -340,7 +341,7 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	uint64_t start_time;
 	uid_t uid;
 
-	/* It runs already, though its tasks are not known yet. */
+	/* The program runs already, though its tasks are not known yet. */
 	if (program_find(d, msg->pid) == NULL && state_has_healed(d, msg->pid) &&
 		rbt_proc_start_time(msg->pid, &start_time) == 0 &&
 		rbt_proc_uid(msg->pid, &uid) == 0 && may_touch(peer, uid)) {

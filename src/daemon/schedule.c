@@ -4,10 +4,10 @@
  * and boards, and when it is asked.
  *
  * Nothing here spins. The core names the next moment at which it has something to do, and the loop
- * waits until then; a program that is taken to be idle is waited for on its board's futex, by the
- * loop itself (board/waiter.h). With everybody idle, or alone, there is no such moment at all. Only
- * the end of a request that a program has announced is looked for, less and less often: it makes no
- * call that we would see.
+ * waits until then. For an idle program, the loop itself waits on the futex of its board
+ * (board/waiter.h). If all programs are idle or alone on their GPUs, there is no such moment at
+ * all. Only the end of a request that a program has announced is polled, less and less often,
+ * because it makes no call that the daemon would see.
  */
 #include "daemon/schedule.h"
 
@@ -25,25 +25,25 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* A program can make its board say that it paused ever so often: only its own window suffers, but
- * not our time. */
+/* A program can make its board report any number of pauses. That may spoil its own window, but must
+ * not cost the daemon's time. */
 #define MAX_GAPS 512
 
-/* How often the end of a request is looked for where it cannot be waited for: at first, at last,
- * and in between after a share of the time that it has taken. */
+/* How often the end of a request is polled if it cannot be waited for: the shortest and the longest
+ * interval, and in between a share of the time that the request has taken. */
 #define HINT_MIN_NS (200 * RBT_NS_PER_US)
 #define HINT_MAX_NS (20 * RBT_NS_PER_MS)
 #define HINT_SHARE  32
 
-/* The length to take for a gap of a class: just below its upper end, so that a window that is
- * learnt from it covers what it stands for. */
+/* The length that stands for a gap of this class: just below its upper end, so that a window that
+ * is learnt from it covers the gap. */
 static uint64_t gap_ns_of(uint32_t bucket)
 {
 	return ((uint64_t)RBT_BOARD_GAP_UNIT_NS << bucket) / 16 * 15;
 }
 
-/* The core sees the gap before a program becomes busy by itself; the board may have counted it too,
- * if it came after a synchronisation: once, or for all those that it has not. */
+/* The core itself sees the gap before a program becomes busy. The board may have counted it too, if
+ * it came after a synchronisation: once, or as a sample for those that it does not count. */
 static void forget_edge_gap(struct program *p, const uint32_t *gaps)
 {
 	uint32_t bucket =
@@ -105,7 +105,7 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	return true;
 }
 
-/* Neither for the end of requests nor of a synchronisation. */
+/* Stops waiting for the end of requests and of a synchronisation. */
 static void await_no_more(struct daemon *d, struct program *p)
 {
 	if (p->request.awaits_end || p->request.awaits_sync) {
@@ -129,7 +129,7 @@ static bool rest(void *ctx, void *owner)
 	}
 	int r = rbt_board_waiter_add(d->sched.waiter, p->reader.board);
 	if (r < 0) {
-		/* It will be looked at instead. */
+		/* The program is polled instead. */
 		rbt_debug("process %d cannot be waited for: %s", (int)p->pid, strerror(-r));
 		rbt_board_awake(p->reader.board);
 		return false;
@@ -179,7 +179,7 @@ static struct program *find_by_board(struct daemon *d, const struct rbt_board *b
 	return NULL;
 }
 
-/* When the end of an announced request is to be looked for next. */
+/* Plans when the end of announced requests is polled next. */
 static void plan_look(struct daemon *d)
 {
 	uint64_t now_ns = rbt_now_ns();
@@ -215,7 +215,8 @@ static void await_end(struct daemon *d, struct program *p)
 	}
 }
 
-/* Requests that boards say have begun or ended since the core was told. Not from within look(). */
+/* Tells the core of requests that have begun or ended according to boards. Not to be called from
+ * within look(). */
 static void tell_requests(struct daemon *d)
 {
 	struct program *p;
@@ -265,7 +266,7 @@ static void look_for_ends(struct daemon *d)
 	plan_look(d);
 }
 
-/* Programs that have become busy, or whose announced request has ended. */
+/* Handles programs that have become busy, or whose announced request has ended. */
 static void take_woken(struct daemon *d)
 {
 	struct rbt_board *board;
@@ -292,8 +293,9 @@ static void take_woken(struct daemon *d)
 		if (p->request.awaits_end) {
 			p->request.awaits_end = false;
 			tell_gaps(p, &reading);
-			/* Another has begun since, or none has ended: it is waited for after the
-			 * next look, or a program could keep us here for ever. */
+			/* Another request has begun since, or none has ended. The loop waits for it
+			 * again only after the next look, or a program could keep the daemon here
+			 * for ever. */
 			if (p->request.is_open) {
 				p->request.hinted_ns = now_ns;
 				has_begun = true;
@@ -355,7 +357,8 @@ int schedule_start(struct daemon *d)
 	int r = rbt_sched_create(&d->sched.config, &ops, d, &d->sched.core);
 
 	d->sched.hints.look_ns = d->rouse_ns = UINT64_MAX;
-	/* A wait may end as late as this besides; by default 50 us, as long as a wake-up takes. */
+	/* The kernel may delay the end of a wait by this much; the default is 50 us, as long as a
+	 * wake-up takes. */
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	return r < 0 ? r : rbt_board_waiter_create(d->epoll_fd, &d->sched.waiter);
 }
@@ -377,11 +380,11 @@ void schedule_stop(struct daemon *d)
 	rbt_sched_destroy(d->sched.core);
 }
 
-/* Where a program's tasks are, on one GPU. */
+/* The places of a program's tasks on one GPU. */
 struct places {
 	uint64_t compute, copy; /* runlists, a bit each */
 	uint64_t shared;        /* by several of its copy tasks */
-	bool has_unknown;       /* compute task, or one beyond what a set holds */
+	bool has_unknown; /* a compute task's runlist is unknown, or beyond what a set holds */
 };
 
 static void count_compute(
@@ -398,7 +401,7 @@ static void count_compute(
 	places->has_unknown = places->has_unknown || rbt_task_runlists(t) == 0;
 }
 
-/* One of which it is not known where it is, or what slice to give back, keeps what it has. */
+/* A copy task keeps its slice if its runlist is unknown, or the slice to give back. */
 static void count_copy(
 	const struct rbt_task *t, struct rbt_sched_tasks *tasks, struct places *places)
 {
@@ -414,7 +417,8 @@ static void count_copy(
 	places->copy |= runlists;
 }
 
-/* The program's tasks over all its clients. Those we may not write to are none of ours. */
+/* Counts the program's tasks over all its clients. Clients that may not be written to are left
+ * out. */
 static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_params *params)
 {
 	struct places places[RBT_MAX_GPUS] = {0};
@@ -446,7 +450,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 	}
 }
 
-/* What the core has to know of how a program is to be treated. */
+/* Fills in the core's part of a program's treatment. */
 static void fill_treatment(
 	const struct daemon *d, const struct program *p, struct rbt_sched_params *ret)
 {
@@ -469,13 +473,14 @@ static void fill_params(
 	fill_treatment(d, p, ret);
 	ret->suspended = p->suspend.is_ordered;
 	ret->is_known = p->reader.board != NULL;
-	/* Half of it off would be worse than none. */
+	/* A half suspended program would be worse than a running one. */
 	ret->cannot_suspend = now_ns < p->sched.no_turns_until_ns || program_is_partial(p) ||
 			      !program_may(p, RBT_CAP_SUSPEND);
 	if (!program_is_in_setup(p, now_ns, &ignored) && !program_is_beyond(p)) {
 		count_tasks(d, p, ret);
 	}
-	/* A slice longer than the driver's takes from others, as a priority above normal does. */
+	/* A slice longer than the driver's takes time from others, as a priority above normal
+	 * does. */
 	for (uint32_t gpu = 0; !ret->may_reserve && gpu < RBT_MAX_GPUS; gpu++) {
 		if (ret->tasks[gpu].n_compute > 0 &&
 			p->treat.timeslice_us > ret->tasks[gpu].own_us) {
@@ -484,8 +489,8 @@ static void fill_params(
 	}
 }
 
-/* The parameters of a program change by themselves when its setup ends, and when it may be taken
- * off again: the core is to be told then. */
+/* A program's parameters change by themselves when its setup ends, and when it may be suspended
+ * again: the core is to be told then. */
 static void plan_retell(struct daemon *d, const struct program *p, uint64_t now_ns)
 {
 	uint64_t at_ns = UINT64_MAX;
@@ -499,7 +504,7 @@ static void plan_retell(struct daemon *d, const struct program *p, uint64_t now_
 	}
 }
 
-/* In what fill_params() fills in. */
+/* Whether both are the same in what fill_params() fills in. */
 static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_params *b)
 {
 	bool same = a->priority == b->priority && a->weight == b->weight && a->group == b->group &&
@@ -539,7 +544,7 @@ int schedule_tell(struct daemon *d, struct program *p)
 		return r;
 	}
 	p->sched.params = params;
-	/* What it had submitted before we saw its board may still be running. */
+	/* Work that was submitted before the daemon saw the board may still be running. */
 	if (p->reader.is_new) {
 		p->reader.is_new = false;
 		rbt_sched_busy(d->sched.core, now_ns, p->sched.prog);
