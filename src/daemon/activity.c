@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices whose programs are seen at work by their queues alone: somebody must look. The agent
- * does, inside a program under `rubato run`, and the hand at the queues of an attached one; both
- * put what they see on a board, and from there on such a program is like any other.
+ * Devices on which a program's activity shows in its queues alone, so that the queues must be
+ * polled. The agent polls them inside a program under `rubato run`, and the hand those of an
+ * attached program. Both write what they see to a board; from there on such a program is like any
+ * other.
  *
- * It matters while a program has company on a GPU: then one of them may be kept off for the other.
- * Alone, a program under `rubato run` is looked at only so often that `rubato ps` is not wrong for
- * long, and an attached one not at all.
+ * Polling matters while several programs use a GPU, because one of them may then be suspended for
+ * another. A program that is alone under `rubato run` is polled only so often that `rubato ps` is
+ * not wrong for long, and an attached program that is alone is not polled at all.
  */
+#include "daemon/activity.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/handlink.h"
+#include "daemon/loop.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/program.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -25,7 +33,7 @@ static_assert((int)RBT_CLASS_BEST_EFFORT == 0 && (int)RBT_CLASS_NORMAL == RBT_LE
 #define DEFAULT_POLL_US 2000
 #define ALONE_POLL_US   100000
 
-/* How many programs there are on each of the core's GPUs. */
+/* The number of programs on each of the core's GPUs. */
 static void count_programs(struct daemon *d, uint32_t *ret_n)
 {
 	struct program *p;
@@ -33,7 +41,7 @@ static void count_programs(struct daemon *d, uint32_t *ret_n)
 	memset(ret_n, 0, RBT_MAX_GPUS * sizeof(*ret_n));
 	LIST_FOREACH (p, &d->programs, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			ret_n[gpu] += p->params.tasks[gpu].n_compute > 0;
+			ret_n[gpu] += p->sched.params.tasks[gpu].n_compute > 0;
 		}
 	}
 }
@@ -41,7 +49,7 @@ static void count_programs(struct daemon *d, uint32_t *ret_n)
 static bool has_company(const struct program *p, const uint32_t *n)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (p->params.tasks[gpu].n_compute > 0 && n[gpu] > 1) {
+		if (p->sched.params.tasks[gpu].n_compute > 0 && n[gpu] > 1) {
 			return true;
 		}
 	}
@@ -74,7 +82,7 @@ static int make_board(struct daemon *d, struct program *p, struct hold *h)
 	return 0;
 }
 
-/* What nobody writes any more says nothing. */
+/* A board that is not written any more says nothing about the program. */
 static void drop_board(struct daemon *d, struct program *p, struct hold *h)
 {
 	if (h->board_fd >= 0) {
@@ -110,8 +118,9 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 }
 
 /*
- * Where the device arbitrates between programs by itself, it is to prefer the right ones while both
- * are on it: until a latency program's first packets have been seen, and beside normal programs.
+ * A device that arbitrates between programs by itself is told which programs to prefer while
+ * several are on it. This matters until a latency program's first packets have been seen, and
+ * beside normal programs.
  */
 static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 {
@@ -128,7 +137,8 @@ static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 void activity_update(struct daemon *d)
 {
 	uint32_t n[RBT_MAX_GPUS];
-	uint32_t poll_us = d->config.queue_poll_us != 0 ? d->config.queue_poll_us : DEFAULT_POLL_US;
+	uint32_t poll_us = d->sched.config.queue_poll_us != 0 ? d->sched.config.queue_poll_us
+							      : DEFAULT_POLL_US;
 	struct program *p;
 	struct hold *h;
 
@@ -146,9 +156,9 @@ void activity_account(const struct program *p, struct rbt_program_account *accou
 	const struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		if (h->mine->applied.watch_us != 0 && p->board != NULL) {
-			account->n_pending =
-				atomic_load_explicit(&p->board->n_pending, memory_order_relaxed);
+		if (h->mine->applied.watch_us != 0 && p->reader.board != NULL) {
+			account->n_pending = atomic_load_explicit(
+				&p->reader.board->n_pending, memory_order_relaxed);
 			account->valid |= RBT_ACCOUNT_HAS_PENDING;
 			return;
 		}

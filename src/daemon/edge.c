@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/daemon.h"
+#include "daemon/edge.h"
+
+#include "daemon/program.h"
 
 struct edge edge_take(struct program *p)
 {
@@ -15,7 +17,7 @@ struct edge edge_take(struct program *p)
 		e.gone |= is & ~was;
 		e.back |= was & ~is;
 	}
-	/* A hold that was off and is there no more: its program is back with its last one. */
+	/* A suspended hold that was released counts as resumed, unless another hold is still so. */
 	e.back |= p->released & ~e.is;
 	p->released = 0;
 	return e;

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who was let back and does nothing is roused. */
+/* Resumed programs that make no progress are roused. */
+#include "daemon/rouse.h"
+
 #include <errno.h>
 
 #include "daemon/daemon.h"
+#include "daemon/doubt.h"
+#include "daemon/edge.h"
+#include "daemon/handlink.h"
 #include "util/log.h"
 #include "util/time.h"
 
-/* NULL: it has no board. */
+/* NULL: the program has no board. */
 static const struct rbt_board_progress *progress_of(
 	const struct program *p, struct rbt_board_progress *buf)
 {
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return NULL;
 	}
-	*buf = rbt_board_progress(p->board);
+	*buf = rbt_board_progress(p->reader.board);
 	return buf;
 }
 
@@ -28,7 +33,7 @@ static void rouse(struct daemon *d, struct program *p)
 			continue;
 		}
 		rbt_debug("process %d is roused", (int)p->pid);
-		/* A lost hand has roused everybody. */
+		/* When the hand was lost, everything was roused. */
 		if (hand_rouse(d, h) == -ENOTCONN) {
 			return;
 		}
@@ -46,7 +51,7 @@ void rouse_applied(struct daemon *d, struct program *p, const struct edge *edge,
 {
 	struct rbt_board_progress buf;
 
-	/* Other holds may be off for longer: the driver does not always obey. */
+	/* Other holds may be suspended for longer: the driver does not always obey. */
 	if ((edge->back & RBT_IS_OFF) != 0) {
 		if (doubt_let_back(&p->doubt, progress_of(p, &buf), now_ns)) {
 			rouse(d, p);

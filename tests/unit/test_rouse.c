@@ -5,6 +5,9 @@
 
 #include "check.h"
 #include "daemon/daemon.h"
+#include "daemon/edge.h"
+#include "daemon/handlink.h"
+#include "daemon/rouse.h"
 #include "util/time.h"
 
 #define N_HOLDS 3

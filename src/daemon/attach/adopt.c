@@ -7,6 +7,8 @@
  *
  * A user's order goes before any rule, until the program ends.
  */
+#include "daemon/attach/adopt.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +17,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "daemon/attach/rules.h"
 #include "daemon/attach/scan.h"
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/program.h"
 #include "daemon/survive/byhand.h"
 #include "proto/message.h"
 #include "sched/class.h"
@@ -43,7 +49,7 @@ struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_ti
 {
 	struct sighting *k;
 
-	LIST_FOREACH (k, &d->sightings[(unsigned)pid % SIGHTING_LISTS], link) {
+	LIST_FOREACH (k, &d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], link) {
 		if (k->pid == pid && k->start_time == start_time) {
 			return k;
 		}
@@ -70,7 +76,7 @@ static struct sighting *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 		k->pid = pid;
 		k->start_time = start_time;
 		k->next_ns = UINT64_MAX;
-		LIST_INSERT_HEAD(&d->sightings[(unsigned)pid % SIGHTING_LISTS], k, link);
+		LIST_INSERT_HEAD(&d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], k, link);
 	}
 	return k;
 }
@@ -80,7 +86,7 @@ static void each_sighting(struct daemon *d, void (*fn)(struct sighting *k))
 {
 	for (size_t i = 0; i < SIGHTING_LISTS; i++) {
 		struct sighting *next;
-		for (struct sighting *k = LIST_FIRST(&d->sightings[i]); k != NULL; k = next) {
+		for (struct sighting *k = LIST_FIRST(&d->adopt.sightings[i]); k != NULL; k = next) {
 			next = LIST_NEXT(k, link);
 			fn(k);
 		}
@@ -131,7 +137,7 @@ static void take_group(struct daemon *d, struct program *p, const struct scan_re
 {
 	bool is_shared = report->group_is_shared != 0;
 
-	if (strcmp(p->treat.group, report->group) != 0 || p->group_is_shared != is_shared) {
+	if (strcmp(p->treat.group, report->group) != 0 || p->group.is_shared != is_shared) {
 		program_set_group(d, p, is_shared, report->group);
 	}
 }
@@ -192,13 +198,13 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 
 /* A scan of a program whose slices Rubato has changed finds those slices. The own slices are the
  * ones in the record that the daemon already has. */
-static void keep_own_slices(struct daemon *d, const struct program *p, struct rbt_record *rec)
+static void keep_own_slices(const struct program *p, struct rbt_record *rec)
 {
 	const struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		if (mine == NULL || h->backend != rec->backend || h->client != rec->client) {
+		const struct rbt_holding *mine = h->mine;
+		if (h->backend != rec->backend || h->client != rec->client) {
 			continue;
 		}
 		for (uint32_t i = 0; i < rec->n_tasks; i++) {
@@ -222,12 +228,12 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 	}
 	rec.fd = fds[0];
 	fds[0] = -1;
-	struct program *p = program_of(d, &d->scan_report, true);
+	struct program *p = program_of(d, &d->adopt.report, true);
 	if (p == NULL) {
 		rbt_record_finish(&rec);
 		return 0;
 	}
-	keep_own_slices(d, p, &rec);
+	keep_own_slices(p, &rec);
 	r = program_put_record(d, p, &rec, false);
 	if (r < 0) {
 		rbt_debug("process %d: a record is refused: %s", (int)p->pid, strerror(-r));
@@ -241,9 +247,9 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 /* Sets when the process is inspected again, after it could not be attached. */
 static void put_off(struct daemon *d, struct sighting *k, const struct scan_report *report)
 {
-	const char *rule = d->rules.list[report->rule].name;
+	const char *rule = d->adopt.rules.list[report->rule].name;
 
-	k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+	k->next_ns = rbt_now_ns() + (d->adopt.scan_ms * RBT_NS_PER_MS << k->tries);
 	k->tries += k->tries < MAX_DOUBLINGS;
 	/* A program without tasks, or one that has ended, needs no message. */
 	struct user *user = user_obtain(d, report->uid);
@@ -264,7 +270,7 @@ static void settle_wanted(
 	struct user *user = user_obtain(d, report->uid);
 
 	if (report->error < 0 && report->error != -ESRCH && k->tries < MAX_DOUBLINGS) {
-		k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+		k->next_ns = rbt_now_ns() + (d->adopt.scan_ms * RBT_NS_PER_MS << k->tries);
 		k->tries++;
 		return;
 	}
@@ -279,7 +285,7 @@ static void settle_wanted(
 /* All parts of a report have arrived. */
 static void settle(struct daemon *d)
 {
-	const struct scan_report *report = &d->scan_report;
+	const struct scan_report *report = &d->adopt.report;
 	struct sighting *k = obtain(d, report->pid, report->start_time);
 	struct said *said = byhand_find(d, report->pid, report->start_time);
 	struct program *p = program_of(d, report, false);
@@ -310,7 +316,7 @@ static void settle(struct daemon *d)
 		put_off(d, k, report);
 	} else if (report->verdict == SCAN_RULE && p != NULL) {
 		k->tries = 0;
-		apply_rule(d, p, &d->rules.list[report->rule], report);
+		apply_rule(d, p, &d->adopt.rules.list[report->rule], report);
 	}
 }
 
@@ -320,7 +326,7 @@ static void stop_wanting(struct daemon *d)
 {
 	struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		said->is_wanted =
 			said->is_wanted && adopt_find(d, said->pid, said->start_time) != NULL;
 	}
@@ -330,7 +336,7 @@ static void stop_wanting(struct daemon *d)
  * may do that on purpose, so it is left alone for a while. */
 static void put_off_culprit(struct daemon *d, pid_t child)
 {
-	const struct scan_report *culprit = &d->scan_report;
+	const struct scan_report *culprit = &d->adopt.report;
 	struct sighting *k = obtain(d, culprit->pid, culprit->start_time);
 	struct user *user = user_obtain(d, culprit->uid);
 	unsigned tries = k != NULL ? k->tries : 0;
@@ -343,55 +349,55 @@ static void put_off_culprit(struct daemon *d, pid_t child)
 		rbt_warn("process %d cannot be inspected: it is left alone for a while",
 			(int)culprit->pid);
 	}
-	rbt_lost_note(&d->lost, child, scan_looked(culprit), rbt_now_ns(),
+	rbt_lost_note(&d->adopt.lost, child, scan_looked(culprit), rbt_now_ns(),
 		RBT_LOOK_S * RBT_NS_PER_S << tries);
 }
 
 /* failed: the scan has died or takes too long. */
 static void end_scan(struct daemon *d, bool failed)
 {
-	pid_t pid = d->scan_pid;
+	pid_t pid = d->adopt.scan_pid;
 
-	unwatch(d, &d->scan);
+	unwatch(d, &d->adopt.scan);
 	if (pid <= 0) {
 		return;
 	}
-	d->scan_pid = 0;
+	d->adopt.scan_pid = 0;
 	bool hangs = !rbt_aside_end(pid);
-	if (d->scan_looks && (failed || hangs)) {
+	if (d->adopt.looks && (failed || hangs)) {
 		put_off_culprit(d, hangs ? pid : 0);
 	} else if (hangs) {
-		rbt_lost_note(&d->lost, pid, (struct rbt_looked){0}, 0, 0);
+		rbt_lost_note(&d->adopt.lost, pid, (struct rbt_looked){0}, 0, 0);
 	}
-	d->scan_looks = false;
+	d->adopt.looks = false;
 }
 
 static int take_report(struct daemon *d, const void *buf, size_t size)
 {
-	struct scan_report *report = &d->scan_report;
+	struct scan_report *report = &d->adopt.report;
 
 	if (size != sizeof(*report)) {
 		return -EBADMSG;
 	}
 	memcpy(report, buf, sizeof(*report));
 	report->group[sizeof(report->group) - 1] = '\0';
-	if (report->verdict == SCAN_RULE && report->rule >= d->rules.n) {
+	if (report->verdict == SCAN_RULE && report->rule >= d->adopt.rules.n) {
 		return -EBADMSG;
 	}
-	d->scan_looks = report->verdict == SCAN_LOOKS;
-	if (d->scan_looks) {
+	d->adopt.looks = report->verdict == SCAN_LOOKS;
+	if (d->adopt.looks) {
 		return 0;
 	}
 	if (report->verdict == SCAN_DONE) {
-		d->scan_not_before_ns =
-			d->scan_is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
+		d->adopt.not_before_ns =
+			d->adopt.is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
 		/* Processes that this scan has not seen have ended. */
 		each_sighting(d, forget_unseen);
 		stop_wanting(d);
 		return 0;
 	}
-	d->scan_records = report->n_records;
-	if (d->scan_records == 0) {
+	d->adopt.n_records = report->n_records;
+	if (d->adopt.n_records == 0) {
 		settle(d);
 	}
 	return 0;
@@ -408,10 +414,10 @@ static void on_scan(struct daemon *d, struct source *s, uint32_t events)
 	if (n == -EAGAIN) {
 		return;
 	}
-	d->scan_heard_ns = rbt_now_ns();
-	if (n > 0 && d->scan_records > 0) {
+	d->adopt.heard_ns = rbt_now_ns();
+	if (n > 0 && d->adopt.n_records > 0) {
 		r = take_record(d, buf, (size_t)n, fds, n_fds);
-		if (r == 0 && --d->scan_records == 0) {
+		if (r == 0 && --d->adopt.n_records == 0) {
 			settle(d);
 		}
 	} else if (n > 0) {
@@ -429,21 +435,21 @@ static void start_scan(struct daemon *d)
 {
 	int sock;
 
-	bool is_needed = d->rules.n > 0 || byhand_is_wanting(d);
+	bool is_needed = d->adopt.rules.n > 0 || byhand_is_wanting(d);
 
-	if (d->scan.fd >= 0 || !is_needed || rbt_lost_are_too_many(&d->lost)) {
+	if (d->adopt.scan.fd >= 0 || !is_needed || rbt_lost_are_too_many(&d->adopt.lost)) {
 		return;
 	}
 	pid_t pid = rbt_aside_start(scan_run, d, &sock);
 	if (pid < 0) {
 		return;
 	}
-	d->scan_pid = pid;
-	d->scan_records = 0;
-	d->scan_looks = false;
-	d->scan_heard_ns = rbt_now_ns();
-	d->scan = (struct source){.fd = sock, .ready = on_scan};
-	if (watch(d, &d->scan) < 0) {
+	d->adopt.scan_pid = pid;
+	d->adopt.n_records = 0;
+	d->adopt.looks = false;
+	d->adopt.heard_ns = rbt_now_ns();
+	d->adopt.scan = (struct source){.fd = sock, .ready = on_scan};
+	if (watch(d, &d->adopt.scan) < 0) {
 		end_scan(d, false);
 	}
 }
@@ -454,22 +460,22 @@ static void on_timer(struct daemon *d, struct source *s, uint32_t events)
 	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
 
 	(void)ignored;
-	uint64_t limit_ns = (d->scan_looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
-	if (d->scan.fd >= 0 && rbt_now_ns() >= d->scan_heard_ns + limit_ns) {
+	uint64_t limit_ns = (d->adopt.looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
+	if (d->adopt.scan.fd >= 0 && rbt_now_ns() >= d->adopt.heard_ns + limit_ns) {
 		end_scan(d, true);
 	}
-	if (rbt_now_ns() >= d->scan_not_before_ns) {
+	if (rbt_now_ns() >= d->adopt.not_before_ns) {
 		start_scan(d);
 	}
 }
 
 int adopt_start(struct daemon *d)
 {
-	d->scan_timer = (struct source){
+	d->adopt.timer = (struct source){
 		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
 		.ready = on_timer,
 	};
-	return d->scan_timer.fd < 0 ? -errno : watch(d, &d->scan_timer);
+	return d->adopt.timer.fd < 0 ? -errno : watch(d, &d->adopt.timer);
 }
 
 void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
@@ -479,31 +485,31 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
 
 	/* The reports of a running scan have the numbers of the old rules. */
 	end_scan(d, false);
-	rules_finish(&d->rules);
-	d->rules = *rules;
+	rules_finish(&d->adopt.rules);
+	d->adopt.rules = *rules;
 	*rules = (struct rules){0};
-	d->scan_is_exact = scan_ms != 0;
-	d->scan_ms = scan_ms != 0 ? scan_ms : SCAN_MS;
-	d->scan_not_before_ns = 0;
+	d->adopt.is_exact = scan_ms != 0;
+	d->adopt.scan_ms = scan_ms != 0 ? scan_ms : SCAN_MS;
+	d->adopt.not_before_ns = 0;
 	each_sighting(d, make_stale);
 	LIST_FOREACH (p, &d->programs, link) {
-		if (d->rules.n == 0 && p->rule[0] != '\0') {
+		if (d->adopt.rules.n == 0 && p->rule[0] != '\0') {
 			let_alone(d, p);
 		}
 	}
-	if (d->rules.n > 0 || byhand_is_wanting(d)) {
-		spec.it_interval.tv_sec = (time_t)(d->scan_ms / 1000);
-		spec.it_interval.tv_nsec = (long)(d->scan_ms % 1000 * RBT_NS_PER_MS);
+	if (d->adopt.rules.n > 0 || byhand_is_wanting(d)) {
+		spec.it_interval.tv_sec = (time_t)(d->adopt.scan_ms / 1000);
+		spec.it_interval.tv_nsec = (long)(d->adopt.scan_ms % 1000 * RBT_NS_PER_MS);
 		spec.it_value = spec.it_interval;
 	}
-	timerfd_settime(d->scan_timer.fd, 0, &spec, NULL);
+	timerfd_settime(d->adopt.timer.fd, 0, &spec, NULL);
 	start_scan(d);
 }
 
 void adopt_stop(struct daemon *d)
 {
 	end_scan(d, false);
-	unwatch(d, &d->scan_timer);
-	rules_finish(&d->rules);
+	unwatch(d, &d->adopt.timer);
+	rules_finish(&d->adopt.rules);
 	each_sighting(d, forget);
 }

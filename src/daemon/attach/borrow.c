@@ -4,13 +4,16 @@
  * another file of the program by now. So another process inspects the file first, as with files
  * that peers send (porter.c).
  */
+#include "daemon/attach/borrow.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
+#include "daemon/peers/devicefile.h"
+#include "daemon/peers/porter.h"
 #include "util/aside.h"
 #include "util/fd.h"
 #include "util/proc.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/attach/scan.h"
-#include "daemon/survive/byhand.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -13,7 +12,11 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "daemon/attach/adopt.h"
+#include "daemon/attach/rules.h"
 #include "daemon/daemon.h"
+#include "daemon/peers/devicefile.h"
+#include "daemon/survive/byhand.h"
 #include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -171,7 +174,7 @@ static const struct rule *match(const struct scan *s, pid_t pid, uid_t uid)
 
 	read_command(pid);
 	read_cgroups(pid);
-	return rules_match(&s->d->rules, &facts);
+	return rules_match(&s->d->adopt.rules, &facts);
 }
 
 /* Names a group after the program's cgroup: the deepest one of its hierarchies. */
@@ -323,10 +326,10 @@ static bool is_our_executable(pid_t pid)
  * either, because its user can load code into it. */
 static bool is_ours(const struct daemon *d, pid_t pid, uid_t uid)
 {
-	if (pid == getpid() || pid == getppid() || pid == d->hand_pid) {
+	if (pid == getpid() || pid == getppid() || pid == d->hand.pid) {
 		return true;
 	}
-	return (uid == 0 || !d->is_system) && is_our_executable(pid);
+	return (uid == 0 || !d->options.is_system) && is_our_executable(pid);
 }
 
 static const struct program *find_program(const struct daemon *d, pid_t pid)
@@ -344,7 +347,7 @@ static const struct program *find_program(const struct daemon *d, pid_t pid)
 /* Whether the program belongs to a user whom a user's daemon does not serve. */
 static bool is_others(const struct daemon *d, uid_t uid)
 {
-	return !d->is_system && uid != geteuid();
+	return !d->options.is_system && uid != geteuid();
 }
 
 /* Does everything that reads the program's memory, which may hang. */
@@ -363,7 +366,7 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 	const struct said *said = byhand_find(s->d, report->pid, report->start_time);
 	if (rule != NULL && !rule->is_ignored) {
 		report->verdict = SCAN_RULE;
-		report->rule = (uint32_t)(rule - s->d->rules.list);
+		report->rule = (uint32_t)(rule - s->d->adopt.rules.list);
 		find_group(rule, report);
 	} else if (said != NULL && said->is_wanted) {
 		report->verdict = SCAN_SAID;
@@ -386,7 +389,7 @@ static int look_at(pid_t pid, void *data)
 	}
 	/* Programs of other users count only if root has given an order for them. */
 	bool must_be_said = is_others(s->d, uid);
-	if (must_be_said && LIST_EMPTY(&s->d->said)) {
+	if (must_be_said && LIST_EMPTY(&s->d->byhand.said)) {
 		return 0;
 	}
 	report.uid = uid;
@@ -397,12 +400,12 @@ static int look_at(pid_t pid, void *data)
 	}
 	const struct sighting *known = adopt_find(s->d, pid, report.start_time);
 	if ((known != NULL && !adopt_is_due(s->d, known, report.n_files, s->now_ns)) ||
-		rbt_lost_is_shunned(&s->d->lost, scan_looked(&report), s->now_ns)) {
+		rbt_lost_is_shunned(&s->d->adopt.lost, scan_looked(&report), s->now_ns)) {
 		return send_report(s, &report);
 	}
 	/* This comes before SCAN_LOOKS: if the user database is slow, that is not the program's
 	 * fault. */
-	read_user(uid, any_rule_names_groups(&s->d->rules));
+	read_user(uid, any_rule_names_groups(&s->d->adopt.rules));
 	report.verdict = SCAN_LOOKS;
 	int r = send_report(s, &report);
 	if (r < 0) {

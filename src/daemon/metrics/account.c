@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "daemon/loop.h"
 #include "util/time.h"
 
 /* A program without activity for this long is idle. This is also the core's default. */

@@ -3,6 +3,8 @@
  * The sockets on which metrics are served: a socket in the file system, for the daemon's user only,
  * or a TCP port of the loopback interface.
  */
+#include "daemon/metrics/listen.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -12,7 +14,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/metrics/listen.h"
 #include "daemon/metrics/metrics.h"
 #include "util/fd.h"
 #include "util/parse.h"

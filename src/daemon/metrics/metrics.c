@@ -17,9 +17,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/activity.h"
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/metrics/account.h"
+#include "daemon/metrics/accounting.h"
 #include "daemon/metrics/http.h"
 #include "daemon/metrics/listen.h"
+#include "daemon/schedule.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/owner.h"
@@ -97,18 +103,18 @@ static const char *user_name(struct metrics *m, uid_t uid)
 /* Programs seldom rename themselves, so the name is cached. */
 static const char *program_name(struct program *p, uint64_t now_ns)
 {
-	char path[64], name[sizeof(p->name)];
+	char path[64], name[sizeof(p->name.text)];
 
-	if (p->named_ns == 0 || now_ns - p->named_ns > RENAMED_NS) {
+	if (p->name.as_of_ns == 0 || now_ns - p->name.as_of_ns > RENAMED_NS) {
 		snprintf(path, sizeof(path), "/proc/%d/comm", (int)p->pid);
 		ssize_t n = rbt_read_file(path, name, sizeof(name));
 		if (n > 0) {
 			name[n - 1] = '\0'; /* the newline that /proc adds */
-			memcpy(p->name, name, sizeof(name));
+			memcpy(p->name.text, name, sizeof(name));
 		}
-		p->named_ns = now_ns;
+		p->name.as_of_ns = now_ns;
 	}
-	return p->name;
+	return p->name.text;
 }
 
 static void take_program(struct metrics *m, struct program *p, const uint32_t *order,
@@ -117,17 +123,17 @@ static void take_program(struct metrics *m, struct program *p, const uint32_t *o
 	*ret = (struct metrics_program){
 		.pid = p->pid,
 		.priority = p->treat.priority,
-		.is_suspended = p->suspended,
+		.is_suspended = p->suspend.is_ordered,
 		.is_waiting = program_is_waiting(p),
-		.has_turns = p->sched != NULL,
+		.has_turns = p->sched.prog != NULL,
 	};
 	snprintf(ret->name, sizeof(ret->name), "%s", program_name(p, now_ns));
 	snprintf(ret->user, sizeof(ret->user), "%s", user_name(m, p->uid));
 	for (uint32_t i = 0; i < m->daemon->gpu_table.n; i++) {
-		ret->gpus |= (uint32_t)(p->params.tasks[order[i]].n_compute > 0) << i;
+		ret->gpus |= (uint32_t)(p->sched.params.tasks[order[i]].n_compute > 0) << i;
 	}
 	accounting_fill_turns(m->daemon, p, &ret->turns);
-	account_fill(&p->account, p->params.is_known, now_ns, &ret->account);
+	account_fill(&p->account, p->sched.params.is_known, now_ns, &ret->account);
 	activity_account(p, &ret->account);
 }
 

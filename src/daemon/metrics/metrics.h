@@ -16,6 +16,8 @@
 #include "proto/protocol.h"
 #include "sched/class.h"
 
+struct daemon;
+
 #define METRICS_CLASSES 3u
 
 /* A program at the time of the snapshot. Names are unescaped; they are escaped when written. */
@@ -68,5 +70,13 @@ size_t metrics_write(
  */
 #define METRICS_AT_MAX 108u
 int metrics_check(const char *at);
+
+/* Serves metrics at a place that metrics_check() has found to be right, and no longer where they
+ * were served before. 0, or -errno when all stays as it was, which has been said. */
+int metrics_configure(struct daemon *d, const char *at);
+void metrics_stop(struct daemon *d);
+/* Whether a connection is open whose time runs out. */
+bool metrics_needs_tick(const struct daemon *d);
+void metrics_tick(struct daemon *d);
 
 #endif

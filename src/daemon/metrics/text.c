@@ -3,13 +3,14 @@
  * The text format of Prometheus, version 0.0.4: all samples of one name together, after HELP and
  * TYPE. An unknown value has no sample.
  */
+#include "daemon/metrics/metrics.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/metrics/metrics.h"
 #include "util/utf8.h"
 
 enum type { COUNTER, GAUGE, HISTOGRAM };

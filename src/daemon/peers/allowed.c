@@ -3,10 +3,12 @@
  * Which actions a program's driver accepts. An unknown driver may accept timeslices but no
  * suspends, or neither. The backend has found that out by a driver trial.
  */
+#include "daemon/peers/allowed.h"
+
 #include <errno.h>
 #include <stdio.h>
 
-#include "daemon/daemon.h"
+#include "daemon/program.h"
 #include "sched/class.h"
 
 bool hold_may(const struct rbt_holding *mine, uint32_t cap)
@@ -16,12 +18,12 @@ bool hold_may(const struct rbt_holding *mine, uint32_t cap)
 	return b != NULL && b->may_write(cap, mine->force) == 0;
 }
 
-bool program_may(struct daemon *d, const struct program *p, uint32_t cap)
+bool program_may(const struct program *p, uint32_t cap)
 {
 	const struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
-		if (!hold_may(rbt_holdings_find(&d->mine, h->id), cap)) {
+		if (!hold_may(h->mine, cap)) {
 			return false;
 		}
 	}
@@ -37,14 +39,13 @@ static void explain(const struct rbt_backend *b, uint32_t cap, char *buf, size_t
 	}
 }
 
-void program_why_not(
-	struct daemon *d, const struct program *p, uint32_t cap, char *buf, size_t size)
+void program_why_not(const struct program *p, uint32_t cap, char *buf, size_t size)
 {
 	const struct hold *h;
 
 	snprintf(buf, size, "%s", "");
 	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+		const struct rbt_holding *mine = h->mine;
 		const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 		if (b != NULL && b->may_write(cap, mine->force) == -EPROTONOSUPPORT) {
 			explain(b, cap, buf, size);
@@ -53,16 +54,16 @@ void program_why_not(
 	}
 }
 
-uint32_t program_missing_cap(struct daemon *d, const struct program *p)
+uint32_t program_missing_cap(const struct program *p)
 {
 	if (program_is_plain(p)) {
 		return 0;
 	}
-	if (!program_may(d, p, RBT_CAP_TIMESLICE)) {
+	if (!program_may(p, RBT_CAP_TIMESLICE)) {
 		return RBT_CAP_TIMESLICE;
 	}
 	return rbt_class_of(p->treat.priority) == RBT_CLASS_LATENCY &&
-			       !program_may(d, p, RBT_CAP_SUSPEND)
+			       !program_may(p, RBT_CAP_SUSPEND)
 		       ? RBT_CAP_SUSPEND
 		       : 0;
 }

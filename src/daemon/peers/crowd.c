@@ -12,6 +12,8 @@
  * boards and the hand. The time that a message takes is charged to its peer and to the peer's user.
  * A peer that used more than its share is paused for a while, at the cost of nobody else.
  */
+#include "daemon/peers/crowd.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/peers/owners.h"
+#include "daemon/peers/porter.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -86,7 +91,7 @@ bool user_may_be_named(struct user *u)
 
 static uint32_t most_fds(const struct daemon *d, uid_t uid)
 {
-	uint32_t quarter = d->max_fds / 4;
+	uint32_t quarter = d->crowd.max_fds / 4;
 
 	if (uid == 0) {
 		return UINT32_MAX;
@@ -105,10 +110,10 @@ static void forget_silent(struct daemon *d)
 	uint64_t now_ns = rbt_now_ns();
 	uint32_t n = 0;
 
-	LIST_FOREACH (u, &d->users, link) {
+	LIST_FOREACH (u, &d->crowd.users, link) {
 		n++;
 	}
-	for (u = LIST_FIRST(&d->users); u != NULL && n > MAX_SILENT_USERS; u = next) {
+	for (u = LIST_FIRST(&d->crowd.users); u != NULL && n > MAX_SILENT_USERS; u = next) {
 		next = LIST_NEXT(u, link);
 		if (u->n_fds == 0 && u->spent_ns <= now_ns && u->said_ns <= now_ns &&
 			!porter_has_user(d, u)) {
@@ -124,7 +129,7 @@ struct user *user_obtain(struct daemon *d, uid_t uid)
 	struct user *u;
 
 	uid = owners_find(d, uid);
-	LIST_FOREACH (u, &d->users, link) {
+	LIST_FOREACH (u, &d->crowd.users, link) {
 		if (u->uid == uid) {
 			return u;
 		}
@@ -133,7 +138,7 @@ struct user *user_obtain(struct daemon *d, uid_t uid)
 	u = calloc(1, sizeof(*u));
 	if (u != NULL) {
 		u->uid = uid;
-		LIST_INSERT_HEAD(&d->users, u, link);
+		LIST_INSERT_HEAD(&d->crowd.users, u, link);
 	}
 	return u;
 }
@@ -142,7 +147,8 @@ int user_charge(struct daemon *d, struct user *u, uint32_t n_fds)
 {
 	uint32_t most = most_fds(d, u->uid);
 
-	if (u->n_fds + n_fds > most || (u->uid != 0 && d->n_fds + n_fds > d->max_fds / 4 * 3)) {
+	if (u->n_fds + n_fds > most ||
+		(u->uid != 0 && d->crowd.n_fds + n_fds > d->crowd.max_fds / 4 * 3)) {
 		if (!u->was_refused && user_may_be_named(u)) {
 			rbt_warn(
 				"user %u has %u of %u files: more programs and connections of this "
@@ -153,14 +159,14 @@ int user_charge(struct daemon *d, struct user *u, uint32_t n_fds)
 		return -EDQUOT;
 	}
 	u->n_fds += n_fds;
-	d->n_fds += n_fds;
+	d->crowd.n_fds += n_fds;
 	return 0;
 }
 
 void user_discharge(struct daemon *d, struct user *u, uint32_t n_fds)
 {
 	u->n_fds -= n_fds;
-	d->n_fds -= n_fds;
+	d->crowd.n_fds -= n_fds;
 	u->was_refused = u->was_refused && u->n_fds > most_fds(d, u->uid) / 2;
 }
 
@@ -169,7 +175,7 @@ int crowd_admit(struct daemon *d, struct peer *peer)
 	const struct peer *other;
 	unsigned n = 0;
 
-	LIST_FOREACH (other, &d->peers, link) {
+	LIST_FOREACH (other, &d->server.peers, link) {
 		n += other->pid == peer->pid;
 	}
 	if (n >= MAX_PEERS_PER_PID) {
@@ -189,13 +195,13 @@ int crowd_watch(struct daemon *d, struct source *s)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = s};
 
-	return epoll_ctl(d->crowd.fd, EPOLL_CTL_ADD, s->fd, &ev) < 0 ? -errno : 0;
+	return epoll_ctl(d->crowd.source.fd, EPOLL_CTL_ADD, s->fd, &ev) < 0 ? -errno : 0;
 }
 
 void crowd_unwatch(struct daemon *d, struct source *s)
 {
 	if (s->fd >= 0) {
-		epoll_ctl(d->crowd.fd, EPOLL_CTL_DEL, s->fd, NULL);
+		epoll_ctl(d->crowd.source.fd, EPOLL_CTL_DEL, s->fd, NULL);
 	}
 }
 
@@ -233,7 +239,7 @@ static void arm(struct daemon *d)
 	struct itimerspec spec = {0};
 	const struct peer *peer;
 
-	LIST_FOREACH (peer, &d->paused, paused) {
+	LIST_FOREACH (peer, &d->crowd.paused, paused) {
 		uint64_t until_ns = paused_until(peer);
 		next_ns = until_ns < next_ns ? until_ns : next_ns;
 	}
@@ -241,7 +247,7 @@ static void arm(struct daemon *d)
 		spec.it_value.tv_sec = (time_t)(next_ns / RBT_NS_PER_S);
 		spec.it_value.tv_nsec = (long)(next_ns % RBT_NS_PER_S) + (next_ns == 0);
 	}
-	timerfd_settime(d->crowd_timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
+	timerfd_settime(d->crowd.timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
 static void on_pause_over(struct daemon *d, struct source *s, uint32_t events)
@@ -251,7 +257,7 @@ static void on_pause_over(struct daemon *d, struct source *s, uint32_t events)
 	struct peer *peer, *next;
 
 	(void)ignored;
-	for (peer = LIST_FIRST(&d->paused); peer != NULL; peer = next) {
+	for (peer = LIST_FIRST(&d->crowd.paused); peer != NULL; peer = next) {
 		next = LIST_NEXT(peer, paused);
 		if (paused_until(peer) <= now_ns && crowd_watch(d, mouth(peer)) == 0) {
 			LIST_REMOVE(peer, paused);
@@ -265,7 +271,7 @@ static void pause_peer(struct daemon *d, struct peer *peer)
 {
 	peer->is_paused = true;
 	crowd_unwatch(d, mouth(peer));
-	LIST_INSERT_HEAD(&d->paused, peer, paused);
+	LIST_INSERT_HEAD(&d->crowd.paused, peer, paused);
 	arm(d);
 }
 
@@ -294,8 +300,8 @@ void crowd_forget(struct daemon *d, struct peer *peer)
 	if (peer->is_paused) {
 		LIST_REMOVE(peer, paused);
 	}
-	if (d->speaker == peer) {
-		d->speaker = NULL;
+	if (d->crowd.speaker == peer) {
+		d->crowd.speaker = NULL;
 	}
 	crowd_unwatch(d, &peer->source);
 	user_discharge(d, peer->user, RBT_FDS_PER_PEER);
@@ -303,28 +309,28 @@ void crowd_forget(struct daemon *d, struct peer *peer)
 
 void crowd_speaks(struct daemon *d, struct peer *peer)
 {
-	d->speaker = peer;
-	d->speaking_user = peer->user;
-	d->spoke_ns = rbt_now_ns();
+	d->crowd.speaker = peer;
+	d->crowd.speaking_user = peer->user;
+	d->crowd.spoke_ns = rbt_now_ns();
 }
 
 void crowd_settle(struct daemon *d)
 {
-	if (d->speaking_user == NULL) {
+	if (d->crowd.speaking_user == NULL) {
 		return;
 	}
-	uint64_t now_ns = rbt_now_ns(), cost_ns = now_ns - d->spoke_ns;
+	uint64_t now_ns = rbt_now_ns(), cost_ns = now_ns - d->crowd.spoke_ns;
 	cost_ns = cost_ns > MIN_COST_NS ? cost_ns : MIN_COST_NS;
 	cost_ns = cost_ns < MAX_COST_NS ? cost_ns : MAX_COST_NS;
-	take(&d->speaking_user->spent_ns, now_ns, cost_ns, USER_SHARE);
-	if (d->speaker != NULL) {
-		take(&d->speaker->spent_ns, now_ns, cost_ns, PEER_SHARE);
-		if (!d->speaker->is_paused && paused_until(d->speaker) > now_ns) {
-			pause_peer(d, d->speaker);
+	take(&d->crowd.speaking_user->spent_ns, now_ns, cost_ns, USER_SHARE);
+	if (d->crowd.speaker != NULL) {
+		take(&d->crowd.speaker->spent_ns, now_ns, cost_ns, PEER_SHARE);
+		if (!d->crowd.speaker->is_paused && paused_until(d->crowd.speaker) > now_ns) {
+			pause_peer(d, d->crowd.speaker);
 		}
 	}
-	d->speaker = NULL;
-	d->speaking_user = NULL;
+	d->crowd.speaker = NULL;
+	d->crowd.speaking_user = NULL;
 }
 
 /* A program costs at least four fds, so many programs need more than the usual soft limit. */
@@ -332,37 +338,37 @@ static void raise_fd_limit(struct daemon *d)
 {
 	struct rlimit limit;
 
-	d->max_fds = FDS_WITHOUT_A_LIMIT;
+	d->crowd.max_fds = FDS_WITHOUT_A_LIMIT;
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
 		return;
 	}
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
-	d->max_fds = limit.rlim_max < INT32_MAX ? (uint32_t)limit.rlim_max : INT32_MAX;
+	d->crowd.max_fds = limit.rlim_max < INT32_MAX ? (uint32_t)limit.rlim_max : INT32_MAX;
 }
 
 int crowd_start(struct daemon *d)
 {
 	raise_fd_limit(d);
-	d->crowd = (struct source){.fd = epoll_create1(EPOLL_CLOEXEC), .ready = on_crowd};
-	d->crowd_timer = (struct source){
+	d->crowd.source = (struct source){.fd = epoll_create1(EPOLL_CLOEXEC), .ready = on_crowd};
+	d->crowd.timer = (struct source){
 		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
 		.ready = on_pause_over,
 	};
-	if (d->crowd.fd < 0 || d->crowd_timer.fd < 0) {
+	if (d->crowd.source.fd < 0 || d->crowd.timer.fd < 0) {
 		return -errno;
 	}
-	int r = watch(d, &d->crowd);
-	return r < 0 ? r : watch(d, &d->crowd_timer);
+	int r = watch(d, &d->crowd.source);
+	return r < 0 ? r : watch(d, &d->crowd.timer);
 }
 
 void crowd_stop(struct daemon *d)
 {
 	struct user *u;
 
-	unwatch(d, &d->crowd);
-	unwatch(d, &d->crowd_timer);
-	while ((u = LIST_FIRST(&d->users)) != NULL) {
+	unwatch(d, &d->crowd.source);
+	unwatch(d, &d->crowd.timer);
+	while ((u = LIST_FIRST(&d->crowd.users)) != NULL) {
 		LIST_REMOVE(u, link);
 		free(u);
 	}

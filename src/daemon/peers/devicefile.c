@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/devicefile.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,7 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
+#include "backend/backend.h"
 
 static bool is_control_node(const struct rbt_backend *b, dev_t rdev)
 {

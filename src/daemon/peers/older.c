@@ -4,11 +4,12 @@
  * upgrade. These shims say by HELLO, WEIGHT, LIMITS and GROUP how to treat their program. This file
  * turns each of these messages into a treatment; the rest of the daemon does not know their layout.
  */
+#include "daemon/peers/older.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
 #include "proto/protocol.h"
 
 struct old_hello {

@@ -30,6 +30,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/parcel.h"
+#include "daemon/peers/server.h"
 #include "util/aside.h"
 #include "util/fd.h"
 #include "util/fork.h"
@@ -81,7 +84,7 @@ static int note_child(struct daemon *d, pid_t pid, struct user *user, uint64_t k
 	c->pid = pid;
 	c->user = user;
 	c->killed_ns = killed_ns;
-	LIST_INSERT_HEAD(&d->children, c, link);
+	LIST_INSERT_HEAD(&d->porters.children, c, link);
 	return 0;
 }
 
@@ -89,7 +92,7 @@ static struct child *find_child(const struct daemon *d, pid_t pid)
 {
 	struct child *c;
 
-	LIST_FOREACH (c, &d->children, link) {
+	LIST_FOREACH (c, &d->porters.children, link) {
 		if (c->pid == pid) {
 			return c;
 		}
@@ -101,7 +104,7 @@ static void reap(struct daemon *d)
 {
 	struct child *c, *next;
 
-	for (c = LIST_FIRST(&d->children); c != NULL; c = next) {
+	for (c = LIST_FIRST(&d->porters.children); c != NULL; c = next) {
 		next = LIST_NEXT(c, link);
 		if (waitpid(c->pid, NULL, WNOHANG) != 0) {
 			LIST_REMOVE(c, link);
@@ -116,7 +119,7 @@ static struct tally count(const struct daemon *d, const struct user *user)
 	struct tally ret = {0};
 	const struct child *c;
 
-	LIST_FOREACH (c, &d->children, link) {
+	LIST_FOREACH (c, &d->porters.children, link) {
 		if (c->user == user) {
 			ret.at_work += !c->stays;
 			ret.staying += c->stays;
@@ -222,10 +225,10 @@ static void close_kept(int sock, void *data)
 
 static void close_doomed(struct daemon *d)
 {
-	bool is_full = d->n_doomed == DOOMED_MAX;
+	bool is_full = d->porters.n_doomed == DOOMED_MAX;
 	int sock;
 
-	if (d->n_doomed == 0 || (!is_full && count(d, NULL).at_work >= MAX_CLOSERS)) {
+	if (d->porters.n_doomed == 0 || (!is_full && count(d, NULL).at_work >= MAX_CLOSERS)) {
 		return;
 	}
 	/* A child with copies of these sockets could be the last to close them, instead of the
@@ -236,12 +239,13 @@ static void close_doomed(struct daemon *d)
 		}
 		usleep(APART_US);
 	}
-	pid_t pid = rbt_aside_start_with(close_kept, NULL, d->doomed, d->n_doomed, &sock);
+	pid_t pid = rbt_aside_start_with(
+		close_kept, NULL, d->porters.doomed, d->porters.n_doomed, &sock);
 	if (pid < 0) {
 		return;
 	}
-	while (d->n_doomed > 0) {
-		close(d->doomed[--d->n_doomed]);
+	while (d->porters.n_doomed > 0) {
+		close(d->porters.doomed[--d->porters.n_doomed]);
 	}
 	close(sock);
 	(void)note_child(d, pid, NULL, rbt_now_ns());
@@ -254,11 +258,11 @@ void porter_close(struct daemon *d, int *fd)
 	}
 	/* After this, no more messages can arrive. */
 	shutdown(*fd, SHUT_RDWR);
-	if (rbt_head(*fd) == RBT_HEAD_NONE || d->n_doomed == DOOMED_MAX) {
+	if (rbt_head(*fd) == RBT_HEAD_NONE || d->porters.n_doomed == DOOMED_MAX) {
 		rbt_close(fd);
 		return;
 	}
-	d->doomed[d->n_doomed++] = *fd;
+	d->porters.doomed[d->porters.n_doomed++] = *fd;
 	*fd = -1;
 	reap(d);
 	close_doomed(d);
@@ -290,7 +294,7 @@ void porter_tick(struct daemon *d)
 
 	reap(d);
 	close_doomed(d);
-	for (peer = LIST_FIRST(&d->peers); peer != NULL; peer = next) {
+	for (peer = LIST_FIRST(&d->server.peers); peer != NULL; peer = next) {
 		next = LIST_NEXT(peer, link);
 		if (peer->porter.fd < 0 || !hangs(d, peer, now_ns)) {
 			continue;
@@ -308,12 +312,12 @@ bool porter_needs_tick(const struct daemon *d)
 {
 	const struct child *c;
 
-	LIST_FOREACH (c, &d->children, link) {
+	LIST_FOREACH (c, &d->porters.children, link) {
 		if (!c->stays) {
 			return true;
 		}
 	}
-	return d->n_doomed > 0;
+	return d->porters.n_doomed > 0;
 }
 
 bool porter_has_user(const struct daemon *d, const struct user *user)
@@ -333,7 +337,7 @@ void porter_stop(struct daemon *d)
 	struct child *c;
 
 	close_doomed(d);
-	while ((c = LIST_FIRST(&d->children)) != NULL) {
+	while ((c = LIST_FIRST(&d->porters.children)) != NULL) {
 		LIST_REMOVE(c, link);
 		free(c);
 	}

@@ -3,6 +3,8 @@
  * The porter's own process: it receives messages with files, passes them on with the harmless
  * files, and closes the others, which may take for ever.
  */
+#include "daemon/peers/parcel.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,8 +18,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "daemon/daemon.h"
-#include "daemon/peers/porter.h"
+#include "daemon/peers/devicefile.h"
 #include "util/aside.h"
 #include "util/fd.h"
 

@@ -7,6 +7,8 @@
  * A peer's groups are those that the kernel has for it (SO_PEERGROUPS), as with files. The user
  * database is not asked, because it may be a server that does not answer.
  */
+#include "daemon/peers/rights.h"
+
 #include <errno.h>
 #include <grp.h>
 #include <stdlib.h>
@@ -22,9 +24,9 @@ void rights_resolve(struct daemon *d, const char *group)
 {
 	const struct group *gr = getgrnam(group);
 
-	d->has_admin_gid = gr != NULL;
-	d->admin_gid = gr != NULL ? gr->gr_gid : 0;
-	if (gr == NULL && d->is_system) {
+	d->admins.has_gid = gr != NULL;
+	d->admins.gid = gr != NULL ? gr->gr_gid : 0;
+	if (gr == NULL && d->options.is_system) {
 		rbt_debug("there is no group %s: root alone may raise programs", group);
 	}
 }
@@ -52,7 +54,7 @@ static bool has_group(int fd, gid_t wanted)
 bool rights_is_admin(const struct daemon *d, int fd, const struct ucred *cred)
 {
 	return cred->uid == 0 ||
-	       (d->has_admin_gid && (cred->gid == d->admin_gid || has_group(fd, d->admin_gid)));
+	       (d->admins.has_gid && (cred->gid == d->admins.gid || has_group(fd, d->admins.gid)));
 }
 
 bool may_touch(const struct peer *peer, uid_t owner)
@@ -70,9 +72,9 @@ bool limits_take_more(
 	const struct daemon *d, const struct rbt_limits *than, const struct rbt_limits *limits)
 {
 	static const struct rbt_limits none = {0};
-	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
-	struct rbt_limits old = rbt_sched_limits(d->sched, than);
-	struct rbt_limits now = rbt_sched_limits(d->sched, limits);
+	struct rbt_limits all = rbt_sched_limits(d->sched.core, &none);
+	struct rbt_limits old = rbt_sched_limits(d->sched.core, than);
+	struct rbt_limits now = rbt_sched_limits(d->sched.core, limits);
 
 	return (now.max_reserve_ms > all.max_reserve_ms &&
 		       now.max_reserve_ms > old.max_reserve_ms) ||
@@ -84,15 +86,15 @@ struct rbt_limits limits_in_force(const struct daemon *d, const struct program *
 {
 	static const struct rbt_limits none = {0};
 	struct rbt_limits own = p->treat.limits;
-	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
-	struct rbt_limits now = rbt_sched_limits(d->sched, &own);
+	struct rbt_limits all = rbt_sched_limits(d->sched.core, &none);
+	struct rbt_limits now = rbt_sched_limits(d->sched.core, &own);
 
 	/* The configuration may have changed since the user gave the order. */
-	if ((p->granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&
+	if ((p->rights.granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&
 		now.max_reserve_ms > all.max_reserve_ms) {
 		own.max_reserve_ms = 0;
 	}
-	if ((p->granted & RBT_TREAT_BIT(MIN_SHARE)) == 0 &&
+	if ((p->rights.granted & RBT_TREAT_BIT(MIN_SHARE)) == 0 &&
 		now.min_share_permille > all.min_share_permille) {
 		own.min_share_permille = 0;
 	}

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/server.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
@@ -12,7 +14,14 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/older.h"
+#include "daemon/peers/porter.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
+#include "daemon/requests.h"
 #include "daemon/survive/byhand.h"
+#include "daemon/survive/home.h"
 #include "proto/message.h"
 #include "sched/class.h"
 #include "util/fd.h"
@@ -73,14 +82,14 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
 	const uint32_t group = RBT_TREAT_BIT(GROUP), force = RBT_TREAT_BIT(FORCE);
 	struct rbt_treatment t = p->treat;
-	uint32_t granted = p->granted;
+	uint32_t granted = p->rights.granted;
 	/* Taking from other users, and writing to an unknown driver, are privileges. */
 	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
 
 	/* A user's renice goes before the options with which the program was started. */
 	if (said == NULL || !said->has_treat) {
-		p->refused = 0;
-		t = allow(peer, asked, &p->refused);
+		p->rights.refused = 0;
+		t = allow(peer, asked, &p->rights.refused);
 		granted = is_trusted ? asked->said | RBT_TREAT_BIT(PRIORITY) : 0;
 	}
 	if ((asked->said & group) != 0 && strcmp(p->treat.group, asked->group) != 0) {
@@ -89,9 +98,10 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	memcpy(t.group, p->treat.group, sizeof(t.group));
 	t.force = (asked->force != 0 && is_trusted) || (said != NULL && said->treat.force != 0);
 	t.said = (t.said & ~(group | force)) | (p->treat.said & group) | (t.force != 0 ? force : 0);
-	d->dirty = d->dirty || granted != p->granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
+	d->dirty =
+		d->dirty || granted != p->rights.granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
 	p->treat = t;
-	p->granted = granted;
+	p->rights.granted = granted;
 }
 
 /*
@@ -118,8 +128,8 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 	if (said != NULL && said->said_ns < loaded_ns && loaded_ns <= rbt_now_ns()) {
 		byhand_forget(d, p);
 		program_set_treatment(p, &RBT_TREATMENT_INIT, 0);
-		p->suspended = false;
-		p->resume_at_ns = 0;
+		p->suspend.is_ordered = false;
+		p->suspend.until_ns = 0;
 	}
 	p->awaited = false;
 	p->rule[0] = '\0';
@@ -375,7 +385,7 @@ static int let_in(struct daemon *d, struct peer *peer)
 		return -errno;
 	}
 	/* A user's daemon serves its user and root. */
-	if (cred.uid != geteuid() && cred.uid != 0 && !d->is_system) {
+	if (cred.uid != geteuid() && cred.uid != 0 && !d->options.is_system) {
 		return -EPERM;
 	}
 	peer->pid = cred.pid;
@@ -403,7 +413,7 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 			/* The connection stays in the queue and would wake the loop for ever, so
 			 * the socket is not watched until the next tick. */
 			crowd_unwatch(d, s);
-			d->deaf = true;
+			d->server.is_deaf = true;
 		}
 		return;
 	}
@@ -425,75 +435,76 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 		porter_close(d, &fd);
 		return;
 	}
-	LIST_INSERT_HEAD(&d->peers, peer, link);
+	LIST_INSERT_HEAD(&d->server.peers, peer, link);
 }
 
 int server_start(struct daemon *d)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
-	if (strlen(d->socket_path) >= sizeof(addr.sun_path)) {
+	if (strlen(d->home.socket_path) >= sizeof(addr.sun_path)) {
 		return -ENAMETOOLONG;
 	}
-	strcpy(addr.sun_path, d->socket_path);
-	d->listener = (struct source){
+	strcpy(addr.sun_path, d->home.socket_path);
+	d->server.listener = (struct source){
 		.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
 		.ready = on_connection,
 	};
-	if (d->listener.fd < 0) {
+	if (d->server.listener.fd < 0) {
 		return -errno;
 	}
 	/* We hold the directory's lock, so an existing socket is stale. */
-	unlink(d->socket_path);
-	if (bind(d->listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+	unlink(d->home.socket_path);
+	if (bind(d->server.listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
 		return -errno;
 	}
 	/* Anybody may connect to the system daemon. Rights are checked per request. */
-	if ((d->is_system && chmod(d->socket_path, 0666) < 0) || listen(d->listener.fd, 256) < 0) {
+	if ((d->options.is_system && chmod(d->home.socket_path, 0666) < 0) ||
+		listen(d->server.listener.fd, 256) < 0) {
 		return -errno;
 	}
-	return crowd_watch(d, &d->listener);
+	return crowd_watch(d, &d->server.listener);
 }
 
 int server_restart(struct daemon *d)
 {
-	struct source old = d->listener;
+	struct source old = d->server.listener;
 	int r = server_start(d);
 
 	if (r < 0) {
 		/* A socket on which nobody listens must not look like a running daemon. */
-		unlink(d->socket_path);
-		rbt_close(&d->listener.fd);
-		d->listener = old;
+		unlink(d->home.socket_path);
+		rbt_close(&d->server.listener.fd);
+		d->server.listener = old;
 		return r;
 	}
 	crowd_unwatch(d, &old);
 	porter_close(d, &old.fd); /* together with waiting peers and their messages */
-	d->deaf = false;
+	d->server.is_deaf = false;
 	return 0;
 }
 
 void server_listen_again(struct daemon *d)
 {
-	d->deaf = d->deaf && crowd_watch(d, &d->listener) < 0;
+	d->server.is_deaf = d->server.is_deaf && crowd_watch(d, &d->server.listener) < 0;
 }
 
 bool server_close_door(struct daemon *d)
 {
-	struct pollfd pfd = {.fd = d->listener.fd, .events = POLLIN};
+	struct pollfd pfd = {.fd = d->server.listener.fd, .events = POLLIN};
 	char closed[176];
 
 	if (!home_is_ours(d)) {
 		/* the socket at this path, if there is one, belongs to another daemon */
 		return true;
 	}
-	snprintf(closed, sizeof(closed), "%s.closed", d->socket_path);
-	if (rename(d->socket_path, closed) < 0) {
+	snprintf(closed, sizeof(closed), "%s.closed", d->home.socket_path);
+	if (rename(d->home.socket_path, closed) < 0) {
 		return true;
 	}
 	/* The socket is renamed, so no more peers can connect. All that ever will are in the queue
 	 * now. */
-	if (poll(&pfd, 1, 0) > 0 && rename(closed, d->socket_path) == 0) {
+	if (poll(&pfd, 1, 0) > 0 && rename(closed, d->home.socket_path) == 0) {
 		return false;
 	}
 	unlink(closed);
@@ -505,11 +516,11 @@ void server_stop(struct daemon *d)
 	struct peer *peer;
 
 	if (home_is_ours(d)) {
-		unlink(d->socket_path);
+		unlink(d->home.socket_path);
 	}
-	while ((peer = LIST_FIRST(&d->peers)) != NULL) {
+	while ((peer = LIST_FIRST(&d->server.peers)) != NULL) {
 		peer_destroy(d, peer);
 	}
-	crowd_unwatch(d, &d->listener);
-	porter_close(d, &d->listener.fd);
+	crowd_unwatch(d, &d->server.listener);
+	porter_close(d, &d->server.listener.fd);
 }

@@ -5,6 +5,8 @@
  * So they are kept by pid and start time, in memory and in a file. The file has one entry per
  * process and is replaced as a whole.
  */
+#include "daemon/survive/byhand.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
-#include "daemon/survive/byhand.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/program.h"
+#include "daemon/survive/home.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -40,7 +44,7 @@ struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
 	struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		if (said->pid == pid && said->start_time == start_time) {
 			return said;
 		}
@@ -56,7 +60,7 @@ static struct said *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 		said->pid = pid;
 		said->start_time = start_time;
 		said->treat = RBT_TREATMENT_INIT;
-		LIST_INSERT_HEAD(&d->said, said, link);
+		LIST_INSERT_HEAD(&d->byhand.said, said, link);
 	}
 	return said;
 }
@@ -72,7 +76,7 @@ static void forget_the_dead(struct daemon *d)
 	struct said *said, *next;
 	uint64_t start_time;
 
-	for (said = LIST_FIRST(&d->said); said != NULL; said = next) {
+	for (said = LIST_FIRST(&d->byhand.said); said != NULL; said = next) {
 		next = LIST_NEXT(said, link);
 		if (rbt_proc_start_time(said->pid, &start_time) < 0 ||
 			start_time != said->start_time) {
@@ -93,8 +97,8 @@ void byhand_forget(struct daemon *d, const struct program *p)
 
 void byhand_finish(struct daemon *d)
 {
-	while (!LIST_EMPTY(&d->said)) {
-		forget(LIST_FIRST(&d->said));
+	while (!LIST_EMPTY(&d->byhand.said)) {
+		forget(LIST_FIRST(&d->byhand.said));
 	}
 }
 
@@ -102,7 +106,7 @@ bool byhand_is_wanting(const struct daemon *d)
 {
 	const struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		if (said->is_wanted) {
 			return true;
 		}
@@ -129,10 +133,10 @@ void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_treat
 	if (p != NULL || is_treat) {
 		/* A program that is back to normal may have been dropped by the daemon. */
 		said->treat = p != NULL ? p->treat : RBT_TREATMENT_INIT;
-		said->granted = p != NULL ? p->granted : 0;
+		said->granted = p != NULL ? p->rights.granted : 0;
 	}
-	said->is_suspended = p != NULL && p->suspended;
-	said->resume_at_ns = p != NULL ? p->resume_at_ns : 0;
+	said->is_suspended = p != NULL && p->suspend.is_ordered;
+	said->resume_at_ns = p != NULL ? p->suspend.until_ns : 0;
 	byhand_write(d);
 	if (p != NULL && is_treat && p->rule[0] != '\0') {
 		p->rule[0] = '\0';
@@ -152,8 +156,8 @@ bool byhand_apply(struct daemon *d, struct program *p)
 		program_set_treatment(p, &said->treat, said->granted);
 	}
 	if (said->is_suspended && (said->resume_at_ns == 0 || said->resume_at_ns > rbt_now_ns())) {
-		p->suspended = true;
-		p->resume_at_ns = said->resume_at_ns;
+		p->suspend.is_ordered = true;
+		p->suspend.until_ns = said->resume_at_ns;
 	}
 	d->dirty = true;
 	return said->has_treat;
@@ -163,7 +167,7 @@ static int write_all(const struct daemon *d, FILE *f)
 {
 	const struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		struct entry e = {
 			.magic = BYHAND_MAGIC,
 			.pid = said->pid,
@@ -190,8 +194,8 @@ void byhand_write(struct daemon *d)
 	if (!home_is_ours(d)) {
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
-	if (LIST_EMPTY(&d->said)) {
+	snprintf(path, sizeof(path), "%s/by-hand", d->home.dir);
+	if (LIST_EMPTY(&d->byhand.said)) {
 		unlink(path);
 		return;
 	}
@@ -203,7 +207,7 @@ void byhand_write(struct daemon *d)
 		r = -errno;
 	}
 	bool is_written = r == 0 && rename(tmp, path) == 0;
-	if (!is_written && !d->byhand_is_lost && line_is_due(&d->lost_said_ns)) {
+	if (!is_written && !d->byhand.is_lost && line_is_due(&d->home.said_ns)) {
 		rbt_warn("%s cannot be written: renices and suspends are lost if rubatod is killed",
 			path);
 	}
@@ -212,7 +216,7 @@ void byhand_write(struct daemon *d)
 		unlink(tmp);
 		unlink(path);
 	}
-	d->byhand_is_lost = !is_written;
+	d->byhand.is_lost = !is_written;
 }
 
 /* Returns false at the end of the file, and at an entry that is damaged or of another version. */
@@ -237,7 +241,7 @@ void byhand_read(struct daemon *d)
 	struct entry e;
 	char path[160];
 
-	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
+	snprintf(path, sizeof(path), "%s/by-hand", d->home.dir);
 	FILE *f = NULL;
 	(void)rbt_fopen_plain(path, false, &f);
 	while (f != NULL && read_entry(f, &e, &treat)) {

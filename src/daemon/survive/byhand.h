@@ -5,7 +5,15 @@
 #ifndef RBT_DAEMON_SURVIVE_BYHAND_H
 #define RBT_DAEMON_SURVIVE_BYHAND_H
 
-#include "daemon/daemon.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "proto/treatment.h"
+
+struct daemon;
+struct program;
 
 /* What users ordered for a process. It holds until the process ends or runs another program; see
  * byhand.c. */
@@ -21,6 +29,11 @@ struct said {
 	/* ordered of a former daemon; the program's tasks are still to be found */
 	bool is_wanted;
 	LIST_ENTRY(said) link;
+};
+
+struct byhand {
+	LIST_HEAD(, said) said;
+	bool is_lost; /* the file could not be written, and that was said */
 };
 
 struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time);

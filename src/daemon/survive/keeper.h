@@ -11,10 +11,21 @@
 #ifndef RBT_DAEMON_SURVIVE_KEEPER_H
 #define RBT_DAEMON_SURVIVE_KEEPER_H
 
+#include <stdint.h>
 #include <sys/types.h>
+
+#include "daemon/loop.h"
 
 /* The keeper's process name, for ps(1). */
 #define RBT_KEEPER_NAME "rubato-keeper"
+
+/* In the daemon: its keeper. */
+struct keeper {
+	struct source pipe; /* -1: there is no keeper */
+	pid_t pid;
+	uint64_t retry_ns; /* when to start another one, since it has died; 0: not */
+	char *const *argv; /* how the daemon was started */
+};
 
 struct keeper_plan {
 	const char *dir;       /* the daemon's runtime directory */

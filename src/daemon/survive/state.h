@@ -5,7 +5,24 @@
 #ifndef RBT_DAEMON_SURVIVE_STATE_H
 #define RBT_DAEMON_SURVIVE_STATE_H
 
-#include "daemon/daemon.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "backend/record.h"
+
+struct daemon;
+struct program;
+
+/* A program that a previous daemon left changed and that was not restored yet; state.c's own. */
+struct unhealed;
+
+struct statefile {
+	LIST_HEAD(, unhealed) unhealed;
+	uint64_t heal_ns; /* when to try again what the driver refused; 0: nothing */
+	bool is_lost;     /* the file could not be written, and that was said */
+};
 
 void state_write(struct daemon *d);
 /* Reads what a former daemon may have left changed. */
