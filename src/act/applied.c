@@ -64,19 +64,19 @@ static void note_resume(struct rbt_applied *a, const struct rbt_action *action, 
 	/* Some tasks may run again even if others do not. Programs that were suspended by command
 	 * are kicked at once. */
 	a->is_unsure = true;
-	a->is_roused = action->scope != RBT_SCOPE_COMPUTE;
-	a->rouse_scope = action->scope;
+	a->is_kicked = action->scope != RBT_SCOPE_COMPUTE;
+	a->kick_scope = action->scope;
 	a->on_ns = action->at_ns;
 }
 
 /* RBT_UNDERWAY means that the kick was ordered and happens later. */
-static void note_rouse(struct rbt_applied *a, const struct rbt_action *action, int result)
+static void note_kick(struct rbt_applied *a, const struct rbt_action *action, int result)
 {
 	if (result != RBT_UNDERWAY) {
 		a->is_unsure = false;
 	} else if (!a->is_off) {
-		a->is_unsure = a->is_roused = true;
-		a->rouse_scope = action->scope;
+		a->is_unsure = a->is_kicked = true;
+		a->kick_scope = action->scope;
 	}
 }
 
@@ -95,8 +95,8 @@ void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, i
 	case RBT_ACT_RESUME:
 		note_resume(a, action, result);
 		break;
-	case RBT_ACT_ROUSE:
-		note_rouse(a, action, result);
+	case RBT_ACT_KICK:
+		note_kick(a, action, result);
 		break;
 	case RBT_ACT_WATCH:
 		a->watch_us = result == 0 ? (uint32_t)action->value : 0;

@@ -163,12 +163,12 @@ static int renew(struct rbt_holding *h, const struct rbt_backend *b, uint64_t de
 	return b->renew != NULL ? b->renew(&h->rec, deadline_ns) : 0;
 }
 
-static int rouse(struct rbt_holding *h, const struct rbt_backend *b, enum rbt_scope scope)
+static int kick(struct rbt_holding *h, const struct rbt_backend *b, enum rbt_scope scope)
 {
-	int r = b->rouse != NULL ? b->rouse(&h->rec, scope) : 0;
+	int r = b->kick != NULL ? b->kick(&h->rec, scope) : 0;
 
 	if (r < 0) {
-		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
+		rbt_debug("client %#x cannot be kicked: %s", h->rec.client, strerror(-r));
 	}
 	return r;
 }
@@ -197,8 +197,8 @@ static int carry_out(
 		return b->resume(&h->rec, h->channel_off, action->scope);
 	case RBT_ACT_RENEW:
 		return renew(h, b, action->value);
-	case RBT_ACT_ROUSE:
-		return rouse(h, b, action->scope);
+	case RBT_ACT_KICK:
+		return kick(h, b, action->scope);
 	case RBT_ACT_LEVEL:
 		return b->set_level != NULL ? b->set_level(&h->rec, (uint32_t)action->value)
 					    : -EOPNOTSUPP;
@@ -232,9 +232,9 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	return rbt_holding_act(h, &action);
 }
 
-static void rouse_now(struct rbt_holding *h)
+static void kick_now(struct rbt_holding *h)
 {
-	struct rbt_action action = {.op = RBT_ACT_ROUSE, .scope = h->applied.rouse_scope};
+	struct rbt_action action = {.op = RBT_ACT_KICK, .scope = h->applied.kick_scope};
 
 	(void)rbt_holding_act(h, &action);
 }
@@ -244,31 +244,31 @@ void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id)
 	struct rbt_holding *h = rbt_holdings_find(hs, id);
 
 	if (h != NULL && h->applied.is_unsure) {
-		rouse_now(h);
+		kick_now(h);
 	}
 	rbt_holdings_drop(hs, id);
 }
 
-static uint64_t rouse_due_ns(const struct rbt_applied *a, uint64_t now_ns)
+static uint64_t kick_due_ns(const struct rbt_applied *a, uint64_t now_ns)
 {
 	if (!a->is_unsure) {
 		return UINT64_MAX;
 	}
-	if (a->is_roused) {
+	if (a->is_kicked) {
 		return now_ns;
 	}
 	return a->is_off ? UINT64_MAX : a->on_ns + UNSURE_NS;
 }
 
-uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns)
+uint64_t rbt_holdings_kick(struct rbt_holdings *hs, uint64_t now_ns)
 {
 	uint64_t next_ns = UINT64_MAX;
 
 	for (size_t i = 0; i < hs->n; i++) {
-		uint64_t due_ns = rouse_due_ns(&hs->list[i]->applied, now_ns);
+		uint64_t due_ns = kick_due_ns(&hs->list[i]->applied, now_ns);
 
 		if (due_ns <= now_ns && due_ns != UINT64_MAX) {
-			rouse_now(hs->list[i]);
+			kick_now(hs->list[i]);
 		} else if (due_ns < next_ns) {
 			next_ns = due_ns;
 		}
@@ -320,7 +320,7 @@ static int restore_running(struct rbt_holding *h)
 		r = rbt_holding_act(h, &action);
 	}
 	if (h->applied.is_unsure) {
-		rouse_now(h);
+		kick_now(h);
 	}
 	if (r < 0) {
 		note_failure(h, "resume", r);

@@ -48,12 +48,12 @@ struct rbt_applied {
 	/* The slice set for copy tasks, and a bit per runlist that has it. No bit: all copy tasks
 	 * have their own slices. */
 	uint64_t copy_us[RBT_MAX_GPUS], copy_runlists[RBT_MAX_GPUS];
-	bool is_unsure;             /* resumed and not kicked since: the tasks may not be running */
-	bool is_roused;             /* a kick was ordered since the last resume */
-	enum rbt_scope rouse_scope; /* the tasks that may not be running */
-	uint64_t on_ns;             /* the time of the last resume */
-	uint32_t watch_us;          /* how often the queues are polled; 0: never */
-	uint32_t level;             /* see set_level() of the backend */
+	bool is_unsure;            /* resumed and not kicked since: the tasks may not be running */
+	bool is_kicked;            /* a kick was ordered since the last resume */
+	enum rbt_scope kick_scope; /* the tasks that may not be running */
+	uint64_t on_ns;            /* the time of the last resume */
+	uint32_t watch_us;         /* how often the queues are polled; 0: never */
+	uint32_t level;            /* see set_level() of the backend */
 };
 
 struct rbt_holding {
@@ -158,9 +158,9 @@ static inline bool rbt_applied_has_slices(const struct rbt_applied *a, uint32_t 
  * (-ENOENT) is not an error.
  */
 
-/* Carries out SET_SLICE, SUSPEND, RESUME, ROUSE, RENEW, LEVEL or RESTORE_SLICES. A slice is set
+/* Carries out SET_SLICE, SUSPEND, RESUME, KICK, RENEW, LEVEL or RESTORE_SLICES. A slice is set
  * only for tasks whose own slice is known, and for copy tasks only if it is shorter than their own.
- * ROUSE takes as long as a suspend and a resume. */
+ * KICK takes as long as a suspend and a resume. */
 int rbt_holding_act(struct rbt_holding *h, const struct rbt_action *action);
 /* Carries out RESUME, with the current time. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
@@ -169,7 +169,7 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
  * once, others when the owner has ordered it. Tasks that were resumed long ago are kicked in any
  * case, because the owner may have forgotten them or stopped. Returns when the next kick is due, or
  * UINT64_MAX. */
-uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns);
+uint64_t rbt_holdings_kick(struct rbt_holdings *hs, uint64_t now_ns);
 
 /*
  * The functions below return 0 if everything is as it would be without Rubato. Otherwise they

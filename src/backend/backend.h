@@ -168,7 +168,7 @@ struct rbt_backend {
 
 	/* Optional (NULL). Makes the device notice tasks that have just been resumed or should be
 	 * running: see nvidia/ops.c. Changes nothing else. */
-	int (*rouse)(const struct rbt_record *rec, enum rbt_scope scope);
+	int (*kick)(const struct rbt_record *rec, enum rbt_scope scope);
 
 	/* Optional (NULL). Sets how the device arbitrates between this record's tasks and others: 0
 	 * low, 1 as the program has set it, 2 high. Does not wait. */

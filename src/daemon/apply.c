@@ -13,8 +13,8 @@
 #include "daemon/daemon.h"
 #include "daemon/edge.h"
 #include "daemon/handlink.h"
+#include "daemon/kick.h"
 #include "daemon/metrics/accounting.h"
-#include "daemon/rouse.h"
 #include "daemon/schedule.h"
 #include "sched/class.h"
 #include "util/log.h"
@@ -234,7 +234,7 @@ static void apply(struct daemon *d)
 		p->sched.denial = rbt_sched_decision(p->sched.prog)->denial;
 		struct edge edge = edge_take(p);
 		accounting_applied(d, p, &edge, now_ns);
-		rouse_applied(d, p, &edge, now_ns);
+		kick_applied(d, p, &edge, now_ns);
 		mark_fresh(p);
 	}
 }

@@ -418,14 +418,14 @@ int hand_resume_rest(struct daemon *d, struct hold *h)
 	return act_again(d, h, &action, NULL);
 }
 
-int hand_rouse(struct daemon *d, struct hold *h)
+int hand_kick(struct daemon *d, struct hold *h)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_ACT,
 		.id = h->id,
-		.action = {.op = RBT_ACT_ROUSE, .scope = RBT_SCOPE_COMPUTE}};
+		.action = {.op = RBT_ACT_KICK, .scope = RBT_SCOPE_COMPUTE}};
 	int r = call(d, &req, sizeof(req), -1, NULL);
 
-	/* The hand rouses after its answer, and does not say when it has. */
+	/* The hand kicks after its answer, and does not say when it has. */
 	if (r == 0) {
 		rbt_holding_apply(h->mine, &req.action, RBT_UNDERWAY);
 	}

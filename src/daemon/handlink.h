@@ -42,7 +42,7 @@ int hand_resume(struct daemon *d, struct hold *h);
 int hand_resume_rest(struct daemon *d, struct hold *h);
 int hand_set_level(struct daemon *d, struct hold *h, uint32_t level);
 /* Makes the device look at resumed tasks; the hand does so after it has answered. */
-int hand_rouse(struct daemon *d, struct hold *h);
+int hand_kick(struct daemon *d, struct hold *h);
 /* 0: no more. The board is h->board_fd, if it has one. */
 int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us);
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep);

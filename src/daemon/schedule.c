@@ -16,11 +16,11 @@
 #include <sys/prctl.h>
 
 #include "daemon/daemon.h"
+#include "daemon/kick.h"
 #include "daemon/peers/allowed.h"
 #include "daemon/peers/crowd.h"
 #include "daemon/peers/rights.h"
 #include "daemon/program.h"
-#include "daemon/rouse.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"
@@ -315,7 +315,7 @@ uint64_t schedule_next(const struct daemon *d)
 {
 	uint64_t at_ns = rbt_sched_next_tick(d->sched.core);
 
-	at_ns = at_ns < d->rouse_ns ? at_ns : d->rouse_ns;
+	at_ns = at_ns < d->kick_ns ? at_ns : d->kick_ns;
 	return at_ns < d->sched.hints.look_ns ? at_ns : d->sched.hints.look_ns;
 }
 
@@ -324,7 +324,7 @@ void schedule_run(struct daemon *d)
 	take_woken(d);
 	if (rbt_now_ns() >= schedule_next(d)) {
 		look_for_ends(d);
-		rouse_run(d);
+		kick_run(d);
 		schedule_tick(d);
 	}
 }
@@ -356,7 +356,7 @@ int schedule_start(struct daemon *d)
 {
 	int r = rbt_sched_create(&d->sched.config, &ops, d, &d->sched.core);
 
-	d->sched.hints.look_ns = d->rouse_ns = UINT64_MAX;
+	d->sched.hints.look_ns = d->kick_ns = UINT64_MAX;
 	/* The kernel may delay the end of a wait by this much; the default is 50 us, as long as a
 	 * wake-up takes. */
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);

@@ -122,7 +122,7 @@ static int act(struct hand *hand, const struct rbt_hand_request *req, const stru
 		return -ENOENT;
 	}
 	switch (req->action.op) {
-	case RBT_ACT_ROUSE: /* expire() kicks after the reply */
+	case RBT_ACT_KICK: /* expire() kicks after the reply */
 		rbt_holding_apply(h, &req->action, RBT_UNDERWAY);
 		return 0;
 	case RBT_ACT_WATCH:
@@ -200,8 +200,8 @@ static int expire(struct hand *hand)
 		}
 	}
 	/* These include tasks that a request has just resumed: its reply has been sent already. */
-	uint64_t rouse_ns = rbt_holdings_rouse(&hand->holdings, now_ns);
-	next_ns = rouse_ns < next_ns ? rouse_ns : next_ns;
+	uint64_t kick_ns = rbt_holdings_kick(&hand->holdings, now_ns);
+	next_ns = kick_ns < next_ns ? kick_ns : next_ns;
 	if (next_ns == UINT64_MAX) {
 		return -1;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resumed programs that make no progress are roused. */
-#include "daemon/rouse.h"
+/* Resumed programs that make no progress are kicked. */
+#include "daemon/kick.h"
 
 #include <errno.h>
 
@@ -22,19 +22,19 @@ static const struct rbt_board_progress *progress_of(
 	return buf;
 }
 
-static void rouse(struct daemon *d, struct program *p)
+static void kick(struct daemon *d, struct program *p)
 {
 	struct hold *h;
 
 	LIST_FOREACH (h, &p->holds, link) {
 		const struct rbt_backend *b = rbt_backend_by_id(h->backend);
-		if (h->mine->applied.is_off || h->mine->applied.is_roused || b == NULL ||
-			b->rouse == NULL) {
+		if (h->mine->applied.is_off || h->mine->applied.is_kicked || b == NULL ||
+			b->kick == NULL) {
 			continue;
 		}
-		rbt_debug("process %d is roused", (int)p->pid);
-		/* When the hand was lost, everything was roused. */
-		if (hand_rouse(d, h) == -ENOTCONN) {
+		rbt_debug("process %d is kicked", (int)p->pid);
+		/* When the hand was lost, everything was kicked. */
+		if (hand_kick(d, h) == -ENOTCONN) {
 			return;
 		}
 	}
@@ -42,19 +42,19 @@ static void rouse(struct daemon *d, struct program *p)
 
 static void plan(struct daemon *d, const struct program *p)
 {
-	if (p->doubt.look_ns != 0 && p->doubt.look_ns < d->rouse_ns) {
-		d->rouse_ns = p->doubt.look_ns;
+	if (p->doubt.look_ns != 0 && p->doubt.look_ns < d->kick_ns) {
+		d->kick_ns = p->doubt.look_ns;
 	}
 }
 
-void rouse_applied(struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns)
+void kick_applied(struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns)
 {
 	struct rbt_board_progress buf;
 
 	/* Other holds may be suspended for longer: the driver does not always obey. */
 	if ((edge->back & RBT_IS_OFF) != 0) {
 		if (doubt_let_back(&p->doubt, progress_of(p, &buf), now_ns)) {
-			rouse(d, p);
+			kick(d, p);
 		}
 	} else if ((edge->gone & RBT_IS_OFF) != 0) {
 		doubt_taken_off(&p->doubt, progress_of(p, &buf), now_ns);
@@ -62,20 +62,20 @@ void rouse_applied(struct daemon *d, struct program *p, const struct edge *edge,
 	plan(d, p);
 }
 
-void rouse_run(struct daemon *d)
+void kick_run(struct daemon *d)
 {
 	uint64_t now_ns = rbt_now_ns();
 	struct rbt_board_progress buf;
 	struct program *p;
 
-	if (now_ns < d->rouse_ns) {
+	if (now_ns < d->kick_ns) {
 		return;
 	}
-	d->rouse_ns = UINT64_MAX;
+	d->kick_ns = UINT64_MAX;
 	LIST_FOREACH (p, &d->programs, link) {
 		if (p->doubt.look_ns != 0 && p->doubt.look_ns <= now_ns &&
 			doubt_look(&p->doubt, progress_of(p, &buf), now_ns)) {
-			rouse(d, p);
+			kick(d, p);
 		}
 		plan(d, p);
 	}
