@@ -20,7 +20,7 @@ enum rbt_action_op {
 	RBT_ACT_RESUME,
 	/* kicks the tasks that were resumed last; the hand does this after its reply */
 	RBT_ACT_KICK,
-	RBT_ACT_WATCH, /* value = polling interval in µs; 0 ends the polling */
+	RBT_ACT_POLL,  /* value = polling interval in µs; 0 ends the polling */
 	RBT_ACT_LEVEL, /* value: see set_level() of the backend */
 	/* value = deadline_ns, until which the suspend lasts. */
 	RBT_ACT_RENEW,

@@ -43,7 +43,7 @@ static void note_slice(struct rbt_applied *a, const struct rbt_action *action, i
 static void note_suspend(struct rbt_applied *a, const struct rbt_action *action)
 {
 	a->is_off = true;
-	a->rest_is_off = a->rest_is_off || action->scope == RBT_SCOPE_ALL;
+	a->others_are_off = a->others_are_off || action->scope == RBT_SCOPE_ALL;
 	a->scope = action->scope;
 	a->mode = action->mode;
 	a->deadline_ns = action->value;
@@ -55,11 +55,11 @@ static void note_resume(struct rbt_applied *a, const struct rbt_action *action, 
 	if (result == RBT_UNDERWAY) {
 		return;
 	}
-	if (action->scope != RBT_SCOPE_REST) {
+	if (action->scope != RBT_SCOPE_OTHERS) {
 		a->is_off = result < 0;
 	}
 	if (action->scope != RBT_SCOPE_COMPUTE) {
-		a->rest_is_off = result < 0;
+		a->others_are_off = result < 0;
 	}
 	/* Some tasks may run again even if others do not. Programs that were suspended by command
 	 * are kicked at once. */
@@ -98,8 +98,8 @@ void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, i
 	case RBT_ACT_KICK:
 		note_kick(a, action, result);
 		break;
-	case RBT_ACT_WATCH:
-		a->watch_us = result == 0 ? (uint32_t)action->value : 0;
+	case RBT_ACT_POLL:
+		a->poll_us = result == 0 ? (uint32_t)action->value : 0;
 		break;
 	case RBT_ACT_LEVEL:
 		/* A refused level is not tried again, because levels are only an improvement. */

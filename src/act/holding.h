@@ -33,8 +33,8 @@ enum {
 struct rbt_applied {
 	/* RBT_IS_*: the bits that differ from the state at the last rbt_applied_take_edges(). */
 	unsigned edges;
-	bool is_off;      /* compute tasks were suspended; some may still run */
-	bool rest_is_off; /* all other tasks were suspended, too */
+	bool is_off;         /* compute tasks were suspended; some may still run */
+	bool others_are_off; /* all other tasks were suspended, too */
 	/* of the last suspend. ALL: by command; COMPUTE: for a turn or a reserve */
 	enum rbt_scope scope;
 	enum rbt_suspend_mode mode; /* of the last suspend */
@@ -52,7 +52,7 @@ struct rbt_applied {
 	bool is_kicked;            /* a kick was ordered since the last resume */
 	enum rbt_scope kick_scope; /* the tasks that may not be running */
 	uint64_t on_ns;            /* the time of the last resume */
-	uint32_t watch_us;         /* how often the queues are polled; 0: never */
+	uint32_t poll_us;          /* how often the queues are polled; 0: never */
 	uint32_t level;            /* see set_level() of the backend */
 };
 
@@ -143,7 +143,7 @@ static inline unsigned rbt_applied_take_edges(struct rbt_applied *a)
 /* Whether tasks of this kind are off. */
 static inline bool rbt_applied_is_off(const struct rbt_applied *a, uint32_t kind)
 {
-	return kind == RBT_TASK_COMPUTE ? a->is_off : a->rest_is_off;
+	return kind == RBT_TASK_COMPUTE ? a->is_off : a->others_are_off;
 }
 
 /* Whether slices that Rubato set are in force on the GPU. */

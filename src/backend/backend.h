@@ -34,7 +34,7 @@ enum rbt_suspend_mode {
 enum rbt_scope {
 	RBT_SCOPE_ALL,
 	RBT_SCOPE_COMPUTE,
-	RBT_SCOPE_REST, /* all but compute */
+	RBT_SCOPE_OTHERS, /* all but compute */
 };
 
 /* Capabilities of a device or driver. If a bit is missing, rbt_device_info.why_not has the
@@ -190,7 +190,7 @@ struct rbt_backend {
 	/* Optional (NULL). Polls the program's queues every interval_us from now on (0: stops), and
 	 * writes the result to a board (board/gauge.h): the one of board_fd, borrowed, or the
 	 * program's own if an agent polls. */
-	int (*watch)(const struct rbt_record *rec, int board_fd, uint32_t interval_us);
+	int (*poll)(const struct rbt_record *rec, int board_fd, uint32_t interval_us);
 
 	/* Optional (NULL). The driver's figures about the program. */
 	int (*stats)(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret);

@@ -57,7 +57,7 @@ static bool has_company(const struct program *p, const uint32_t *n)
 }
 
 /* A board for a program that has none of its own. 0 or -errno. */
-static int make_board(struct daemon *d, struct program *p, struct hold *h)
+static int make_board(struct daemon *d, struct program *p, struct client *h)
 {
 	int fd = rbt_board_create_fd();
 
@@ -83,7 +83,7 @@ static int make_board(struct daemon *d, struct program *p, struct hold *h)
 }
 
 /* A board that is not written any more says nothing about the program. */
-static void drop_board(struct daemon *d, struct program *p, struct hold *h)
+static void drop_board(struct daemon *d, struct program *p, struct client *h)
 {
 	if (h->board_fd >= 0) {
 		rbt_close(&h->board_fd);
@@ -91,26 +91,26 @@ static void drop_board(struct daemon *d, struct program *p, struct hold *h)
 	}
 }
 
-static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint32_t poll_us)
+static void poll_client(struct daemon *d, struct program *p, struct client *h, uint32_t poll_us)
 {
 	const struct rbt_holding *mine = h->mine;
 	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
 
-	if (b == NULL || b->watch == NULL || !h->in_hand || !hold_may(mine, RBT_CAP_TIMESLICE)) {
+	if (b == NULL || b->poll == NULL || !h->in_hand || !holding_may(mine, RBT_CAP_TIMESLICE)) {
 		return;
 	}
 	bool has_agent = (mine->rec.flags & RBT_RECORD_AGENT) != 0;
 	uint32_t alone_us = has_agent && !program_is_beyond(p) ? ALONE_POLL_US : 0;
 	uint32_t us = poll_us != 0 ? poll_us : alone_us;
-	if (us == mine->applied.watch_us || rbt_now_ns() < h->watch_retry_ns) {
+	if (us == mine->applied.poll_us || rbt_now_ns() < h->poll_retry_ns) {
 		return;
 	}
 	int r = !has_agent && us != 0 && h->board_fd < 0 ? make_board(d, p, h) : 0;
-	r = r < 0 ? r : hand_watch(d, h, us);
+	r = r < 0 ? r : hand_poll(d, h, us);
 	if (r < 0 && r != -ENOTCONN) {
 		rbt_debug(
 			"process %d: its queues cannot be watched: %s", (int)p->pid, strerror(-r));
-		h->watch_retry_ns = rbt_now_ns() + NO_TURNS_NS;
+		h->poll_retry_ns = rbt_now_ns() + NO_TURNS_NS;
 	}
 	if (r < 0 || us == 0) {
 		drop_board(d, p, h);
@@ -122,14 +122,14 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
  * several are on it. This matters until a latency program's first packets have been seen, and
  * beside normal programs.
  */
-static void set_level(struct daemon *d, const struct program *p, struct hold *h)
+static void set_level(struct daemon *d, const struct program *p, struct client *h)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
 	uint32_t level =
 		program_is_beyond(p) ? RBT_LEVEL_OWN : (uint32_t)rbt_class_of(p->treat.priority);
 
 	if (b != NULL && b->set_level != NULL && h->in_hand &&
-		hold_may(h->mine, RBT_CAP_TIMESLICE) && level != h->mine->applied.level) {
+		holding_may(h->mine, RBT_CAP_TIMESLICE) && level != h->mine->applied.level) {
 		(void)hand_set_level(d, h, level);
 	}
 }
@@ -140,12 +140,12 @@ void activity_update(struct daemon *d)
 	uint32_t poll_us = d->sched.config.queue_poll_us != 0 ? d->sched.config.queue_poll_us
 							      : DEFAULT_POLL_US;
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	count_programs(d, n);
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
-			watch_hold(d, p, h, has_company(p, n) ? poll_us : 0);
+		LIST_FOREACH (h, &p->clients, link) {
+			poll_client(d, p, h, has_company(p, n) ? poll_us : 0);
 			set_level(d, p, h);
 		}
 	}
@@ -153,10 +153,10 @@ void activity_update(struct daemon *d)
 
 void activity_account(const struct program *p, struct rbt_program_account *account)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		if (h->mine->applied.watch_us != 0 && p->reader.board != NULL) {
+	LIST_FOREACH (h, &p->clients, link) {
+		if (h->mine->applied.poll_us != 0 && p->reader.board != NULL) {
 			account->n_pending = atomic_load_explicit(
 				&p->reader.board->n_pending, memory_order_relaxed);
 			account->valid |= RBT_ACCOUNT_HAS_PENDING;

@@ -37,11 +37,11 @@ bool program_is_waiting(const struct program *p)
 }
 
 /*
- * Whether the slice of the hold's tasks on a GPU has to be set. A stale record also means that the
+ * Whether the slice of the client's tasks on a GPU has to be set. A stale record also means that the
  * program may have set a slice of its own after ours. Then even "its own" is set again, since its
  * value is known now.
  */
-static bool slice_differs(const struct hold *h, uint32_t gpu, uint64_t us)
+static bool slice_differs(const struct client *h, uint32_t gpu, uint64_t us)
 {
 	const struct rbt_applied *a = &h->mine->applied;
 
@@ -51,7 +51,7 @@ static bool slice_differs(const struct hold *h, uint32_t gpu, uint64_t us)
 
 /* The same for copy tasks. `lengthen`: tasks that get their own slices back. */
 static void apply_copies(
-	struct daemon *d, struct program *p, struct hold *h, uint32_t gpu, bool lengthen)
+	struct daemon *d, struct program *p, struct client *h, uint32_t gpu, bool lengthen)
 {
 	const struct rbt_decision *decision = rbt_sched_decision(p->sched.prog);
 	const struct rbt_applied *a = &h->mine->applied;
@@ -74,9 +74,9 @@ static void apply_copies(
 static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 {
 	const struct rbt_decision *decision = rbt_sched_decision(p->sched.prog);
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		const struct rbt_applied *a = &h->mine->applied;
 
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
@@ -98,7 +98,7 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 
 /* A suspend that only lets the running slice expire needs a short slice in force. A task that is
  * suspended fully stays so, because the two ways of suspending must not be mixed on one task. */
-static enum rbt_off way_off(const struct program *p, const struct hold *h, enum rbt_off off)
+static enum rbt_off way_off(const struct program *p, const struct client *h, enum rbt_off off)
 {
 	const struct rbt_applied *a = &h->mine->applied;
 
@@ -120,15 +120,15 @@ static int apply_off(struct daemon *d, struct program *p)
 {
 	enum rbt_off off = rbt_sched_decision(p->sched.prog)->off;
 	uint64_t deadline_ns = rbt_now_ns() + LEASE_NS;
-	struct hold *h;
+	struct client *h;
 	int refused = 0;
 
 	if (off == RBT_OFF_COMMAND && p->suspend.until_ns != 0 &&
 		p->suspend.until_ns < deadline_ns) {
 		deadline_ns = p->suspend.until_ns;
 	}
-	LIST_FOREACH (h, &p->holds, link) {
-		/* The way in which the hold was suspended makes no difference any more. */
+	LIST_FOREACH (h, &p->clients, link) {
+		/* The way in which the client was suspended makes no difference any more. */
 		bool is_done = off == RBT_OFF_COMMAND ? rbt_applied_is_by_command(&h->mine->applied)
 						      : rbt_applied_is_in_turns(&h->mine->applied);
 		if (off == RBT_ON || (is_done && !h->stale)) {
@@ -144,14 +144,14 @@ static int apply_off(struct daemon *d, struct program *p)
 static void apply_on(struct daemon *d, struct program *p)
 {
 	enum rbt_off off = rbt_sched_decision(p->sched.prog)->off;
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (off == RBT_ON && h->mine->applied.is_off) {
 			note(p, hand_resume(d, h));
 		} else if (off != RBT_ON && off != RBT_OFF_COMMAND &&
-			   h->mine->applied.rest_is_off) {
-			note(p, hand_resume_rest(d, h));
+			   h->mine->applied.others_are_off) {
+			note(p, hand_resume_others(d, h));
 		}
 	}
 }
@@ -197,13 +197,13 @@ static int make_room(struct daemon *d)
 	return r;
 }
 
-/* The applied state now covers all of today's tasks. A hold that the hand has lost again stays
- * stale, and so does a hold that the driver refused something. */
+/* The applied state now covers all of today's tasks. A client that the hand has lost again stays
+ * stale, and so does a client that the driver refused something. */
 static void mark_fresh(struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		h->stale = h->refused || (h->stale && !h->in_hand);
 		h->refused = false;
 	}

@@ -51,7 +51,7 @@ struct daemon {
 	/* The model. */
 	LIST_HEAD(, program) programs;
 	struct rbt_holdings mine; /* with fds of our own, to restore with if the hand dies */
-	uint32_t next_hold_id;
+	uint32_t next_holding_id;
 	uint64_t last_group;            /* ids of groups are never used again */
 	struct rbt_gpu_table gpu_table; /* gives each GPU its index */
 	bool dirty;                     /* reconcile() is to be called */

@@ -6,9 +6,9 @@
 struct edge edge_take(struct program *p)
 {
 	struct edge e = {.was = p->released};
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		unsigned was = rbt_applied_take_edges(&h->mine->applied);
 		unsigned is = rbt_applied_state(&h->mine->applied);
 
@@ -17,13 +17,13 @@ struct edge edge_take(struct program *p)
 		e.gone |= is & ~was;
 		e.back |= was & ~is;
 	}
-	/* A suspended hold that was released counts as resumed, unless another hold is still so. */
+	/* A suspended client that was released counts as resumed, unless another client is still so. */
 	e.back |= p->released & ~e.is;
 	p->released = 0;
 	return e;
 }
 
-void edge_release(struct program *p, struct hold *h)
+void edge_release(struct program *p, struct client *h)
 {
 	p->released |= h->mine != NULL ? rbt_applied_take_edges(&h->mine->applied) : 0;
 }

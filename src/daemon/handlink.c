@@ -46,9 +46,9 @@
 #define OLD_HAND_NS RBT_NS_PER_S
 #define OLD_STEP_US 1000
 
-static void forget_one(struct hold *h)
+static void forget_one(struct client *h)
 {
-	static const struct rbt_action no_watch = {.op = RBT_ACT_WATCH};
+	static const struct rbt_action no_watch = {.op = RBT_ACT_POLL};
 	static const struct rbt_action own_level = {.op = RBT_ACT_LEVEL, .value = RBT_LEVEL_OWN};
 
 	h->in_hand = false;
@@ -62,10 +62,10 @@ static void forget_one(struct hold *h)
 static void forget_applied(struct daemon *d)
 {
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			forget_one(h);
 		}
 	}
@@ -117,7 +117,7 @@ static void hand_lost(struct daemon *d, const char *why)
 static void undo_last_deed(struct daemon *d)
 {
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	/* The hand beside it may have done the same: then two resumes are needed. */
 	hand_lost(d, "the one before it was still at work");
@@ -127,7 +127,7 @@ static void undo_last_deed(struct daemon *d)
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			h->stale = true;
 		}
 	}
@@ -194,7 +194,7 @@ static void child(const struct daemon *d, int sock)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	int lock_fd = handlock_hold(d->hand.lock_path);
+	int lock_fd = handlock_take(d->hand.lock_path);
 	if (rbt_hand_run(3) == 0) {
 		handlock_note_restored(lock_fd);
 	}
@@ -287,7 +287,7 @@ static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int
 	return reply.error;
 }
 
-int hand_hold(struct daemon *d, struct hold *h)
+int hand_put(struct daemon *d, struct client *h)
 {
 	static union {
 		struct rbt_hand_request req;
@@ -296,7 +296,7 @@ int hand_hold(struct daemon *d, struct hold *h)
 	const struct rbt_holding *mine = h->mine;
 
 	buf.req = (struct rbt_hand_request){
-		.op = RBT_HAND_HOLD,
+		.op = RBT_HAND_PUT,
 		.id = h->id,
 		.force = mine->force,
 		.value = (mine->applied.slices_changed ? RBT_HAND_SLICES_CHANGED : 0u) |
@@ -324,7 +324,7 @@ int hand_drop(struct daemon *d, uint32_t id)
  * in its own. If the hand dies on the way (-ENOTCONN), hand_lost() has put everything back, as far
  * as the driver let it. How long the device took is added to hist, unless that is NULL.
  */
-static int act(struct daemon *d, struct hold *h, const struct rbt_action *action, int fd,
+static int act(struct daemon *d, struct client *h, const struct rbt_action *action, int fd,
 	struct rbt_hist *hist)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_ACT, .id = h->id, .action = *action};
@@ -347,7 +347,7 @@ static int act(struct daemon *d, struct hold *h, const struct rbt_action *action
 
 /* The same; a refused action is tried again with the next change. */
 static int act_again(
-	struct daemon *d, struct hold *h, const struct rbt_action *action, struct rbt_hist *hist)
+	struct daemon *d, struct client *h, const struct rbt_action *action, struct rbt_hist *hist)
 {
 	int r = act(d, h, action, -1, hist);
 
@@ -363,7 +363,7 @@ static void plan_retry(struct daemon *d, int r)
 	}
 }
 
-int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+int hand_set_slice(struct daemon *d, struct client *h, uint32_t gpu, uint64_t runlists, uint64_t us)
 {
 	struct rbt_action action = {
 		.op = RBT_ACT_SET_SLICE,
@@ -381,7 +381,7 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runl
 	return r;
 }
 
-int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns)
+int hand_suspend(struct daemon *d, struct client *h, enum rbt_off how, uint64_t deadline_ns)
 {
 	struct rbt_action action = {
 		.op = RBT_ACT_SUSPEND,
@@ -395,13 +395,13 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 	return r;
 }
 
-int hand_resume(struct daemon *d, struct hold *h)
+int hand_resume(struct daemon *d, struct client *h)
 {
 	/* Copy tasks that were never suspended need no resume, which would take half as long
 	 * again. */
 	struct rbt_action action = {
 		.op = RBT_ACT_RESUME,
-		.scope = h->mine->applied.rest_is_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+		.scope = h->mine->applied.others_are_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
 		.at_ns = rbt_now_ns(),
 	};
 	int r = act_again(d, h, &action, &h->program->account.resume);
@@ -410,15 +410,15 @@ int hand_resume(struct daemon *d, struct hold *h)
 	return r;
 }
 
-int hand_resume_rest(struct daemon *d, struct hold *h)
+int hand_resume_others(struct daemon *d, struct client *h)
 {
 	struct rbt_action action = {
-		.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_REST, .at_ns = rbt_now_ns()};
+		.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_OTHERS, .at_ns = rbt_now_ns()};
 
 	return act_again(d, h, &action, NULL);
 }
 
-int hand_kick(struct daemon *d, struct hold *h)
+int hand_kick(struct daemon *d, struct client *h)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_ACT,
 		.id = h->id,
@@ -432,16 +432,16 @@ int hand_kick(struct daemon *d, struct hold *h)
 	return r;
 }
 
-int hand_set_level(struct daemon *d, struct hold *h, uint32_t level)
+int hand_set_level(struct daemon *d, struct client *h, uint32_t level)
 {
 	struct rbt_action action = {.op = RBT_ACT_LEVEL, .value = level};
 
 	return act(d, h, &action, -1, NULL);
 }
 
-int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us)
+int hand_poll(struct daemon *d, struct client *h, uint32_t interval_us)
 {
-	struct rbt_action action = {.op = RBT_ACT_WATCH, .value = interval_us};
+	struct rbt_action action = {.op = RBT_ACT_POLL, .value = interval_us};
 
 	return act(d, h, &action, interval_us != 0 ? h->board_fd : -1, NULL);
 }

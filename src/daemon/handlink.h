@@ -12,7 +12,7 @@
 #include "daemon/loop.h"
 #include "sched/core.h"
 
-struct hold;
+struct client;
 
 struct handlink {
 	struct source socket;
@@ -31,20 +31,21 @@ struct handlink {
 
 /* Starts the hand, if there is none. 0; -EAGAIN: not now; or -errno. So do those below. */
 int hand_ensure(struct daemon *d);
-int hand_hold(struct daemon *d, struct hold *h);
+int hand_put(struct daemon *d, struct client *h);
 int hand_drop(struct daemon *d, uint32_t id);
 /* Of its compute tasks, or, with runlists, of its copy tasks on these: as RBT_ACT_SET_SLICE. */
-int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us);
+int hand_set_slice(
+	struct daemon *d, struct client *h, uint32_t gpu, uint64_t runlists, uint64_t us);
 /* how: not RBT_ON. */
-int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns);
-int hand_resume(struct daemon *d, struct hold *h);
+int hand_suspend(struct daemon *d, struct client *h, enum rbt_off how, uint64_t deadline_ns);
+int hand_resume(struct daemon *d, struct client *h);
 /* Resumes all but its compute tasks. */
-int hand_resume_rest(struct daemon *d, struct hold *h);
-int hand_set_level(struct daemon *d, struct hold *h, uint32_t level);
+int hand_resume_others(struct daemon *d, struct client *h);
+int hand_set_level(struct daemon *d, struct client *h, uint32_t level);
 /* Makes the device look at resumed tasks; the hand does so after it has answered. */
-int hand_kick(struct daemon *d, struct hold *h);
+int hand_kick(struct daemon *d, struct client *h);
 /* 0: no more. The board is h->board_fd, if it has one. */
-int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us);
+int hand_poll(struct daemon *d, struct client *h, uint32_t interval_us);
 int hand_lock(struct daemon *d, uint32_t gpu, bool keep);
 /* Renews every suspend. Returns how many had lapsed, or -errno; *ret_failed: the driver refused
  * some of what the hand then wanted to restore. */

@@ -24,9 +24,9 @@ static const struct rbt_board_progress *progress_of(
 
 static void kick(struct daemon *d, struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		const struct rbt_backend *b = rbt_backend_by_id(h->backend);
 		if (h->mine->applied.is_off || h->mine->applied.is_kicked || b == NULL ||
 			b->kick == NULL) {

@@ -39,10 +39,10 @@ static const char *denial_text(enum rbt_denial denial)
 
 bool list_has_no_slices(const struct program *p)
 {
-	const struct hold *h;
+	const struct client *h;
 	bool any = false;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		const struct rbt_record *rec = &h->mine->rec;
 		any = any || rec->n_tasks > 0;
 		for (uint32_t i = 0; i < rec->n_tasks; i++) {
@@ -58,7 +58,7 @@ bool list_has_no_slices(const struct program *p)
  * yet. */
 static bool is_without_slices(const struct program *p)
 {
-	const struct hold *h = LIST_FIRST(&p->holds);
+	const struct client *h = LIST_FIRST(&p->clients);
 	const struct rbt_backend *b = h != NULL ? rbt_backend_by_id(h->backend) : NULL;
 
 	return b != NULL && !b->has_slices;
@@ -152,7 +152,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	};
 	uint64_t now_ns = rbt_now_ns();
 	size_t at = sizeof(msg);
-	struct hold *h;
+	struct client *h;
 
 	if (p->suspend.until_ns > now_ns) {
 		msg.suspended_left_ms = (p->suspend.until_ns - now_ns) / RBT_NS_PER_MS + 1;
@@ -160,7 +160,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	const char *note = list_note(d, p);
 	snprintf(msg.note, sizeof(msg.note), "%s",
 		note[0] != '\0' ? note : accounting_reserve_note(d, p));
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		const struct rbt_holding *mine = h->mine;
 		for (uint32_t i = 0;
 			i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {

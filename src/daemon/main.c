@@ -148,13 +148,13 @@ static void start_keeper(struct daemon *d)
 static void renew_suspends(struct daemon *d, uint64_t now_ns)
 {
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 	bool failed = false;
 	static const struct rbt_action lapse = {.op = RBT_ACT_LAPSE};
 
 	d->hand.any_off = false;
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			d->hand.any_off = d->hand.any_off || h->mine->applied.is_off;
 		}
 		if (p->suspend.is_ordered && p->suspend.until_ns != 0 &&
@@ -170,7 +170,7 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	 * Everything is applied again. If the driver refused some of it, a program may still be
 	 * suspended or have a short slice: then none is taken to be restored. */
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			h->stale = true;
 			/* Resuming a program once too often does no harm. */
 			rbt_holding_apply(h->mine, &lapse, failed ? -EIO : 0);
@@ -317,7 +317,7 @@ static int setup_loop(struct daemon *d)
 }
 
 /* Carries out the consequences of an event. */
-static void settle(struct daemon *d)
+static void run_pending(struct daemon *d)
 {
 	if (!d->dirty) {
 		apply_changes(d);
@@ -325,7 +325,7 @@ static void settle(struct daemon *d)
 	if (d->dirty) {
 		reconcile(d);
 	}
-	crowd_settle(d);
+	crowd_spoke(d);
 	arm_timer(d);
 }
 
@@ -353,10 +353,10 @@ static void run_loop(struct daemon *d)
 		bool has_event = rbt_board_waiter_wait(d->sched.waiter, schedule_next(d));
 		/* Programs that submit work come before peers that ask. */
 		schedule_run(d);
-		settle(d);
+		run_pending(d);
 		if (has_event) {
 			r = take_event(d);
-			settle(d);
+			run_pending(d);
 		}
 	}
 	if (r < 0) {
@@ -420,7 +420,7 @@ int main(int argc, char **argv)
 		.hand.socket.fd = -1,
 		.crowd.source.fd = -1,
 		.crowd.timer.fd = -1,
-		.next_hold_id = 1,
+		.next_holding_id = 1,
 		.idle_since_ns = rbt_now_ns(),
 	};
 	struct config config;

@@ -99,7 +99,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 	p->treat = RBT_TREATMENT_INIT;
 	accounting_start(p);
 	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
-	LIST_INIT(&p->holds);
+	LIST_INIT(&p->clients);
 	int r = identify(p);
 	if (r == 0) {
 		r = user_charge(d, p->user, 1);
@@ -170,7 +170,7 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 }
 
 /* Negative if the hand could not do it, or there is no hand. */
-static int restore_by_hand(struct daemon *d, struct hold *h)
+static int restore_by_hand(struct daemon *d, struct client *h)
 {
 	const struct rbt_applied *a = &h->mine->applied;
 	int first = 0, r;
@@ -190,7 +190,7 @@ static int restore_by_hand(struct daemon *d, struct hold *h)
 	return first;
 }
 
-static void hold_release(struct daemon *d, struct program *p, struct hold *h)
+static void client_release(struct daemon *d, struct program *p, struct client *h)
 {
 	int r = h->mine != NULL ? restore_by_hand(d, h) : 0;
 
@@ -209,22 +209,22 @@ static void hold_release(struct daemon *d, struct program *p, struct hold *h)
 	rbt_holdings_drop(&d->mine, h->id);
 	rbt_close(&h->board_fd);
 	LIST_REMOVE(h, link);
-	p->n_holds--;
+	p->n_clients--;
 	user_discharge(d, p->user, 1);
 	free(h);
 }
 
 void program_release(struct daemon *d, struct program *p)
 {
-	struct hold *h, *next;
+	struct client *h, *next;
 	struct peer *peer;
 
 	accounting_end(d, p);
 	schedule_forget(d, p);
 	adopt_released(d, p);
-	for (h = LIST_FIRST(&p->holds); h != NULL; h = next) {
+	for (h = LIST_FIRST(&p->clients); h != NULL; h = next) {
 		next = LIST_NEXT(h, link);
-		hold_release(d, p, h);
+		client_release(d, p, h);
 	}
 	if (p->peer != NULL) {
 		p->peer->program = NULL;
@@ -240,11 +240,11 @@ void program_release(struct daemon *d, struct program *p)
 	d->dirty = true;
 }
 
-static struct hold *find_hold(struct program *p, uint32_t backend, uint32_t client)
+static struct client *find_client(struct program *p, uint32_t backend, uint32_t client)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (h->backend == backend && h->client == client) {
 			return h;
 		}
@@ -253,26 +253,26 @@ static struct hold *find_hold(struct program *p, uint32_t backend, uint32_t clie
 }
 
 /* NULL and *ret_error: -EDQUOT, -ENOMEM. */
-static struct hold *make_hold(
+static struct client *make_client(
 	struct daemon *d, struct program *p, const struct rbt_record *rec, int *ret_error)
 {
-	*ret_error = p->n_holds < MAX_HOLDS ? user_charge(d, p->user, 1) : -EDQUOT;
+	*ret_error = p->n_clients < MAX_HOLDS ? user_charge(d, p->user, 1) : -EDQUOT;
 	if (*ret_error < 0) {
 		return NULL;
 	}
-	struct hold *h = calloc(1, sizeof(*h));
+	struct client *h = calloc(1, sizeof(*h));
 	if (h == NULL) {
 		user_discharge(d, p->user, 1);
 		*ret_error = -ENOMEM;
 		return NULL;
 	}
-	h->id = d->next_hold_id++;
+	h->id = d->next_holding_id++;
 	h->program = p;
 	h->backend = rec->backend;
 	h->client = rec->client;
 	h->board_fd = -1;
-	p->n_holds++;
-	LIST_INSERT_HEAD(&p->holds, h, link);
+	p->n_clients++;
+	LIST_INSERT_HEAD(&p->clients, h, link);
 	return h;
 }
 
@@ -282,7 +282,7 @@ static void leave_out(struct daemon *d, struct program *p)
 {
 	if (!p->has_more && user_may_be_named(p->user)) {
 		rbt_warn("process %d has more clients than the %u that are taken in", (int)p->pid,
-			p->n_holds);
+			p->n_clients);
 	}
 	d->dirty = d->dirty || !p->has_more;
 	p->has_more = true;
@@ -295,7 +295,8 @@ static bool is_anothers(struct daemon *d, const struct program *p, const struct 
 	struct program *q;
 
 	LIST_FOREACH (q, &d->programs, link) {
-		if (q != p && rec->n_tasks > 0 && find_hold(q, rec->backend, rec->client) != NULL &&
+		if (q != p && rec->n_tasks > 0 &&
+			find_client(q, rec->backend, rec->client) != NULL &&
 			!rbt_pidfd_has_exited(q->pidfd.fd)) {
 			return true;
 		}
@@ -308,7 +309,7 @@ static bool is_anothers(struct daemon *d, const struct program *p, const struct 
  * that or with a connection to its agent, which is sent once. If clients are processes, the client
  * must be this process, or a program could have others acted on.
  */
-static int check_record(struct daemon *d, struct program *p, const struct hold *h,
+static int check_record(struct daemon *d, struct program *p, const struct client *h,
 	struct rbt_record *rec, bool from_shim)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
@@ -338,7 +339,7 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 
 /* Gives the program's GPUs their index. Logs it once if there are too many. */
 static void number_gpus(
-	struct daemon *d, struct program *p, struct hold *h, const struct rbt_record *rec)
+	struct daemon *d, struct program *p, struct client *h, const struct rbt_record *rec)
 {
 	bool was_beyond = program_is_beyond(p);
 	char name[RBT_GPU_NAME_MAX];
@@ -358,9 +359,9 @@ static void number_gpus(
 }
 
 /* Carries out what a new or changed record means for its program. */
-static void take_up(struct daemon *d, struct program *p, struct hold *h)
+static void take_up(struct daemon *d, struct program *p, struct client *h)
 {
-	static const struct rbt_action no_watch = {.op = RBT_ACT_WATCH};
+	static const struct rbt_action no_watch = {.op = RBT_ACT_POLL};
 	struct rbt_holding *mine = h->mine;
 
 	if (!rbt_record_is_new(&mine->rec)) {
@@ -401,7 +402,7 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec, bool from_shim)
 {
-	struct hold *h = find_hold(p, rec->backend, rec->client);
+	struct client *h = find_client(p, rec->backend, rec->client);
 	int r = check_record(d, p, h, rec, from_shim);
 
 	/* From outside, a program with an agent is found that is held already. */
@@ -414,7 +415,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		return r;
 	}
 	if (h == NULL) {
-		h = make_hold(d, p, rec, &r);
+		h = make_client(d, p, rec, &r);
 	}
 	if (h == NULL) {
 		rbt_record_finish(rec);
@@ -427,7 +428,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 	r = rbt_holdings_put(&d->mine, h->id, p->treat.force != 0, rec);
 	h->mine = rbt_holdings_find(&d->mine, h->id);
 	if (r < 0) {
-		hold_release(d, p, h);
+		client_release(d, p, h);
 		return r;
 	}
 	take_up(d, p, h);
@@ -469,10 +470,10 @@ void program_drop_board(struct daemon *d, struct program *p)
 
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client)
 {
-	struct hold *h = find_hold(p, backend, client);
+	struct client *h = find_client(p, backend, client);
 
 	if (h != NULL) {
-		hold_release(d, p, h);
+		client_release(d, p, h);
 		d->dirty = true;
 	}
 }
@@ -485,9 +486,9 @@ uint64_t program_wanted_us(const struct program *p)
 
 void program_end_setup(struct program *p, uint64_t now_ns)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		struct rbt_record *rec = &h->mine->rec;
 		if (h->new_since_ns != 0 && now_ns >= h->new_since_ns + SETUP_NS &&
 			rbt_record_is_new(rec)) {
@@ -500,9 +501,9 @@ void program_end_setup(struct program *p, uint64_t now_ns)
 
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (h->new_since_ns != 0 && now_ns < h->new_since_ns + SETUP_NS) {
 			*ret_until_ns = h->new_since_ns + SETUP_NS;
 			return true;
@@ -513,9 +514,9 @@ bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret
 
 bool program_is_beyond(const struct program *p)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (h->is_beyond) {
 			return true;
 		}
@@ -525,9 +526,9 @@ bool program_is_beyond(const struct program *p)
 
 bool program_is_partial(const struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (h->mine->rec.flags & RBT_RECORD_PARTIAL) {
 			return true;
 		}
@@ -563,9 +564,9 @@ bool program_is_plain(const struct program *p)
 
 bool program_is_changed(const struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if (h->mine->applied.is_off ||
 				rbt_applied_has_slices(&h->mine->applied, gpu)) {
@@ -578,9 +579,9 @@ bool program_is_changed(const struct program *p)
 
 void program_drop_closed(struct daemon *d, struct program *p)
 {
-	struct hold *h, *next;
+	struct client *h, *next;
 
-	for (h = LIST_FIRST(&p->holds); h != NULL; h = next) {
+	for (h = LIST_FIRST(&p->clients); h != NULL; h = next) {
 		next = LIST_NEXT(h, link);
 		struct rbt_holding *mine = h->mine;
 		if (mine->rec.target_fd < 0) {
@@ -590,7 +591,7 @@ void program_drop_closed(struct daemon *d, struct program *p)
 		/* A comparison that is not allowed proves nothing. */
 		if (same == 0 || same == -EBADF || same == -ESRCH) {
 			rbt_debug("process %d has closed the device", (int)p->pid);
-			hold_release(d, p, h);
+			client_release(d, p, h);
 			d->dirty = true;
 		}
 	}
@@ -599,7 +600,7 @@ void program_drop_closed(struct daemon *d, struct program *p)
 void program_check_attached(struct daemon *d, struct program *p)
 {
 	program_drop_closed(d, p);
-	if (LIST_EMPTY(&p->holds) && !p->awaited) {
+	if (LIST_EMPTY(&p->clients) && !p->awaited) {
 		program_release(d, p);
 	}
 }

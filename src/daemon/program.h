@@ -25,7 +25,7 @@ struct user;
 
 /* One client of a program: a record held by the daemon and by the hand. mine->applied has what was
  * applied to it, and nothing else has. */
-struct hold {
+struct client {
 	uint32_t id;
 	struct rbt_holding *mine; /* in the daemon's table */
 	struct program *program;
@@ -34,12 +34,12 @@ struct hold {
 	/* Decisions are to be applied again, even if they were applied before: the record names
 	 * new tasks, or the hand or the driver has undone or refused some of it. */
 	bool stale;
-	bool refused;          /* the driver refused an action: tried again with the next change */
-	bool is_beyond;        /* has a task on a GPU without an index, since too many have one */
-	uint64_t new_since_ns; /* its program is setting up a task; 0: not */
-	uint64_t watch_retry_ns; /* its queues could not be polled: not before this */
-	int board_fd;            /* for the hand to write to, if the program has no board; -1 */
-	LIST_ENTRY(hold) link;
+	bool refused;           /* the driver refused an action: tried again with the next change */
+	bool is_beyond;         /* has a task on a GPU without an index, since too many have one */
+	uint64_t new_since_ns;  /* its program is setting up a task; 0: not */
+	uint64_t poll_retry_ns; /* its queues could not be polled: not before this */
+	int board_fd;           /* for the hand to write to, if the program has no board; -1 */
+	LIST_ENTRY(client) link;
 };
 
 /* Keys of a treatment, RBT_TREAT_BIT(). */
@@ -76,8 +76,8 @@ struct program {
 	struct user *user; /* that is charged for it */
 	struct peer *peer; /* its shim; NULL when attached from outside */
 	bool awaited;      /* `rubato run` became it, and its shim has not spoken yet */
-	LIST_HEAD(, hold) holds;
-	uint32_t n_holds;
+	LIST_HEAD(, client) clients;
+	uint32_t n_clients;
 	bool has_more; /* clients than the daemon takes in */
 
 	struct rbt_treatment treat; /* how it is to be treated */

@@ -36,11 +36,11 @@ static int tell_all(struct daemon *d)
 static void give_to_hand(struct daemon *d)
 {
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
-			int r = h->in_hand ? 0 : hand_hold(d, h);
+		LIST_FOREACH (h, &p->clients, link) {
+			int r = h->in_hand ? 0 : hand_put(d, h);
 			/* The next round deals with a lost hand. */
 			p->error = r < 0 && r != -ENOTCONN ? r : p->error;
 		}
@@ -78,10 +78,10 @@ static uint32_t locks_in_use(struct daemon *d)
 {
 	uint32_t in_use = 0;
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 				in_use |= (uint32_t)rbt_applied_has_slices(&h->mine->applied, gpu)
 					  << gpu;

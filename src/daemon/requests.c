@@ -60,9 +60,9 @@ static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 
 /* Carries a change out at once, so that the answer tells its result: 0, or -errno, and -EAGAIN when
  * nothing can be done at present. The program may be gone or released afterwards. */
-static int settle(struct daemon *d, pid_t pid)
+static int reconcile_for(struct daemon *d, pid_t pid)
 {
-	struct hold *h;
+	struct client *h;
 
 	d->dirty = true;
 	if (reconcile(d) < 0) {
@@ -72,8 +72,8 @@ static int settle(struct daemon *d, pid_t pid)
 	if (p == NULL) {
 		return 0;
 	}
-	LIST_FOREACH (h, &p->holds, link) {
-		if (!program_is_plain(p) && !hold_may(h->mine, RBT_CAP_TIMESLICE)) {
+	LIST_FOREACH (h, &p->clients, link) {
+		if (!program_is_plain(p) && !holding_may(h->mine, RBT_CAP_TIMESLICE)) {
 			p->error = -EPROTONOSUPPORT;
 		}
 	}
@@ -91,7 +91,7 @@ static void answer_untold(struct peer *peer, const struct program *p, uint32_t c
 		cap == RBT_CAP_TIMESLICE ? ", or use --force" : "");
 }
 
-static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r)
+static void answer_reconciled(struct daemon *d, struct peer *peer, pid_t pid, int r)
 {
 	struct program *p = program_find(d, pid);
 
@@ -116,11 +116,11 @@ static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r
 
 static void allow_force(struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
 	p->treat.force = 1;
 	p->treat.said |= RBT_TREAT_BIT(FORCE);
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		h->mine->force = true;
 		h->in_hand = false;
 	}
@@ -249,7 +249,7 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 		allow_force(p);
 	}
 	peer->answer_priority = now.priority;
-	int r = settle(d, pid);
+	int r = reconcile_for(d, pid);
 	p = program_find(d, pid);
 	if (r == 0) {
 		byhand_note(d, pid, start_time, true);
@@ -259,9 +259,9 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 		p->rights.refused &= ~over->said;
 	} else if (r < 0 && p != NULL) {
 		program_set_treatment(p, &old, granted);
-		settle(d, pid);
+		reconcile_for(d, pid);
 	}
-	answer_settled(d, peer, pid, r);
+	answer_reconciled(d, peer, pid, r);
 }
 
 static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void *buf, size_t size)
@@ -290,11 +290,11 @@ static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void
 /* Resumes also what this daemon did not suspend: another one may have, and died. */
 static void resume(struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
 	p->suspend.is_ordered = false;
 	p->suspend.until_ns = 0;
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		rbt_holding_assume_off(h->mine);
 	}
 }
@@ -322,7 +322,7 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 	bool was_suspended = p->suspend.is_ordered;
 	p->suspend.is_ordered = true;
 	p->suspend.until_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
-	int r = settle(d, msg->pid);
+	int r = reconcile_for(d, msg->pid);
 	p = program_find(d, msg->pid);
 	if (p != NULL && r == 0) {
 		p->account.n_suspends += !was_suspended;
@@ -331,9 +331,9 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 	/* A half suspended program is worse than a running one. */
 	if (p != NULL && r < 0) {
 		resume(p);
-		settle(d, msg->pid);
+		reconcile_for(d, msg->pid);
 	}
-	answer_settled(d, peer, msg->pid, r);
+	answer_reconciled(d, peer, msg->pid, r);
 }
 
 static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_pid *msg)
@@ -359,11 +359,11 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	resume(p);
-	int r = settle(d, msg->pid);
+	int r = reconcile_for(d, msg->pid);
 	if (r == 0) {
 		byhand_note(d, msg->pid, start_time, false);
 	}
-	answer_settled(d, peer, msg->pid, r);
+	answer_reconciled(d, peer, msg->pid, r);
 }
 
 static void on_attach(
@@ -399,7 +399,7 @@ static void on_attach(
 	p->awaited = false;
 	peer->attached = p;
 	r = program_put_record(d, p, &rec, false);
-	if (r < 0 && LIST_EMPTY(&p->holds)) {
+	if (r < 0 && LIST_EMPTY(&p->clients)) {
 		program_release(d, p);
 	}
 	answer(peer, r, "%s", r < 0 ? strerror(-r) : "");

@@ -115,7 +115,7 @@ static void await_no_more(struct daemon *d, struct program *p)
 	}
 }
 
-static bool rest(void *ctx, void *owner)
+static bool doze(void *ctx, void *owner)
 {
 	struct daemon *d = ctx;
 	struct program *p = owner;
@@ -124,7 +124,7 @@ static bool rest(void *ctx, void *owner)
 		return true;
 	}
 	await_no_more(d, p);
-	if (!rbt_board_rest(p->reader.board, &p->reader.watch)) {
+	if (!rbt_board_doze(p->reader.board, &p->reader.watch)) {
 		return false;
 	}
 	int r = rbt_board_waiter_add(d->sched.waiter, p->reader.board);
@@ -165,7 +165,7 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 }
 
 static const struct rbt_sched_ops ops = {
-	.look = look, .rest = rest, .await = await_sync, .progress = progress};
+	.look = look, .doze = doze, .await = await_sync, .progress = progress};
 
 static struct program *find_by_board(struct daemon *d, const struct rbt_board *board)
 {
@@ -422,11 +422,11 @@ static void count_copy(
 static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_params *params)
 {
 	struct places places[RBT_MAX_GPUS] = {0};
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		struct rbt_holding *mine = h->mine;
-		if (!hold_may(mine, RBT_CAP_TIMESLICE)) {
+		if (!holding_may(mine, RBT_CAP_TIMESLICE)) {
 			continue;
 		}
 		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {

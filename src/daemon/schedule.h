@@ -33,7 +33,7 @@ struct schedule {
 /* In struct program: its board. */
 struct board_reader {
 	struct rbt_board *board; /* NULL: the program's activity is unknown */
-	struct rbt_board_watch watch;
+	struct rbt_board_reader watch;
 	bool is_new;                   /* the core has not heard of it */
 	uint32_t gaps[RBT_BOARD_GAPS]; /* as the core knows them */
 	uint64_t edge_gap_ns;          /* the gap that the core has seen for itself; 0: none */

@@ -107,8 +107,8 @@ static int watch(struct rbt_holding *h, const struct rbt_action *action, const s
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->rec.backend);
 	int fd = p->n_fds > 0 ? p->fds[0] : -1;
-	int r = b == NULL || b->watch == NULL ? -EOPNOTSUPP
-					      : b->watch(&h->rec, fd, (uint32_t)action->value);
+	int r = b == NULL || b->poll == NULL ? -EOPNOTSUPP
+					     : b->poll(&h->rec, fd, (uint32_t)action->value);
 
 	rbt_holding_apply(h, action, r);
 	return r;
@@ -125,7 +125,7 @@ static int act(struct hand *hand, const struct rbt_hand_request *req, const stru
 	case RBT_ACT_KICK: /* expire() kicks after the reply */
 		rbt_holding_apply(h, &req->action, RBT_UNDERWAY);
 		return 0;
-	case RBT_ACT_WATCH:
+	case RBT_ACT_POLL:
 		return watch(h, &req->action, p);
 	default:
 		return rbt_holding_act(h, &req->action);
@@ -135,7 +135,7 @@ static int act(struct hand *hand, const struct rbt_hand_request *req, const stru
 static int execute(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
 {
 	switch (req->op) {
-	case RBT_HAND_HOLD:
+	case RBT_HAND_PUT:
 		return hold(hand, req, p);
 	case RBT_HAND_DROP:
 		rbt_holdings_let_go(&hand->holdings, req->id);

@@ -14,7 +14,7 @@
 enum rbt_hand_op {
 	/* id, force, value = RBT_HAND_*; an encoded RECORD follows; one fd. Replaces the record of
 	 * the same id. Changes of tasks that the new record does not name are undone */
-	RBT_HAND_HOLD = 1,
+	RBT_HAND_PUT = 1,
 	RBT_HAND_DROP, /* id. Nothing is restored */
 	/* id, action: SET_SLICE, SUSPEND, RESUME, KICK, LEVEL or WATCH. WATCH may have one fd: the
 	 * board that gets what polling finds */

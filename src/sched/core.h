@@ -95,10 +95,10 @@ struct rbt_sched_ops {
 	bool (*look)(void *ctx, void *owner, struct rbt_activity *ret);
 	/* The program is about to count as idle: its next submission must be reported with
 	 * rbt_sched_busy(). Returns false if there has been one meanwhile. */
-	bool (*rest)(void *ctx, void *owner);
+	bool (*doze)(void *ctx, void *owner);
 	/* Asks for one rbt_sched_synced() when a synchronisation of the busy program next returns.
 	 * Returns false if that is impossible, or if one has returned since the last look. The
-	 * report only saves polls: the core still polls, less often. rest(), rbt_sched_busy() and
+	 * report only saves polls: the core still polls, less often. doze(), rbt_sched_busy() and
 	 * the begin and end of requests cancel the order. */
 	bool (*await)(void *ctx, void *owner);
 	/* How much a known program has submitted so far, in any unit. Returns false if that is

@@ -318,8 +318,8 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 		k->deadline_ns = req->value;
 		return false;
 	case RBT_AGENT_WATCH:
-		k->watch_us = (uint32_t)req->value;
-		k->look_ns = k->watch_us != 0 ? now_ns : 0;
+		k->poll_us = (uint32_t)req->value;
+		k->look_ns = k->poll_us != 0 ? now_ns : 0;
 		return false;
 	case RBT_AGENT_LEVEL:
 		k->level = req->value <= RBT_AGENT_LEVEL_HIGH ? (uint32_t)req->value : k->level;
@@ -360,7 +360,7 @@ static void let_go(struct shim_kfd *k)
 	k->off_kinds = 0;
 	k->owes = false;
 	k->level = RBT_AGENT_LEVEL_OWN;
-	k->watch_us = 0;
+	k->poll_us = 0;
 	k->look_ns = 0;
 }
 
@@ -418,7 +418,7 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 	answer_owed(s, r, n_off, now_ns);
 	if (k->look_ns != 0 && now_ns >= k->look_ns) {
 		shim_kfd_look(s, now_ns);
-		k->look_ns = now_ns + k->watch_us * 1000ull;
+		k->look_ns = now_ns + k->poll_us * 1000ull;
 	}
 	return next_step(k, now_ns);
 }
@@ -476,7 +476,7 @@ static bool live_once(struct life *l)
 }
 
 /* Waits until the next round is due or a request arrives. Returns false if no way to wait works. */
-static bool rest(uint64_t next_ns, uint32_t seen)
+static bool doze(uint64_t next_ns, uint32_t seen)
 {
 	for (;;) {
 		int link = shim_fd_get(&shim_owned.link);
@@ -520,7 +520,7 @@ void shim_agent_run(void)
 	uint32_t seen = poked;
 
 	while (live_once(&life)) {
-		if (!rest(life.next_ns, seen)) {
+		if (!doze(life.next_ns, seen)) {
 			give_up();
 			return;
 		}

@@ -77,7 +77,7 @@ struct shim_kfd {
 	uint32_t level;     /* enum rbt_agent_level */
 	uint64_t deadline_ns;
 	uint64_t retry_ns; /* a queue did not obey: time of the next attempt; 0: all did */
-	uint32_t watch_us;
+	uint32_t poll_us;
 	uint64_t look_ns; /* time of the next poll; 0: none */
 
 	/* A suspend that is not done and not answered yet, because the program is using its

@@ -94,7 +94,7 @@ static int obey(const struct target *t, const char *word, const char *arg)
 	}
 	return each_record(t, word,
 		strcmp(arg, "compute") == 0 ? RBT_SCOPE_COMPUTE
-		: strcmp(arg, "rest") == 0  ? RBT_SCOPE_REST
+		: strcmp(arg, "rest") == 0  ? RBT_SCOPE_OTHERS
 					    : RBT_SCOPE_ALL);
 }
 

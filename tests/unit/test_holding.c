@@ -44,7 +44,7 @@ static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope sc
 
 static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
 {
-	seen.is_off = scope == RBT_SCOPE_REST && seen.is_off;
+	seen.is_off = scope == RBT_SCOPE_OTHERS && seen.is_off;
 	seen.is_kicked = false;
 	return answer;
 }
@@ -177,8 +177,8 @@ static void test_rest(void)
 	struct rbt_holding *h = new_holding(&hs);
 
 	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
-	let_back(&hs, h, RBT_SCOPE_REST);
-	CHECK_INT(seen.scope, RBT_SCOPE_REST);
+	let_back(&hs, h, RBT_SCOPE_OTHERS);
+	CHECK_INT(seen.scope, RBT_SCOPE_OTHERS);
 	let_back(&hs, h, RBT_SCOPE_COMPUTE);
 	CHECK(h->applied.is_unsure);
 	rbt_holdings_let_go(&hs, 1);
@@ -281,7 +281,7 @@ static void test_tables_agree(void)
 		{.op = RBT_ACT_SET_SLICE, .value = 1, .runlists = 0x300},
 		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_COMPUTE, .mode = 1, .value = 7},
 		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_ALL, .value = 8},
-		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_REST, .at_ns = 9},
+		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_OTHERS, .at_ns = 9},
 		{.op = RBT_ACT_RENEW, .value = 10},
 		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_COMPUTE, .at_ns = 11},
 		{.op = RBT_ACT_KICK, .scope = RBT_SCOPE_COMPUTE},
@@ -317,9 +317,9 @@ static void test_refused(void)
 
 	answer = -EIO;
 	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EIO);
-	CHECK(rbt_applied_is_by_command(a) && a->rest_is_off);
+	CHECK(rbt_applied_is_by_command(a) && a->others_are_off);
 	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_ALL), -EIO);
-	CHECK(rbt_applied_is_by_command(a) && a->rest_is_off && a->is_unsure);
+	CHECK(rbt_applied_is_by_command(a) && a->others_are_off && a->is_unsure);
 	CHECK_INT(set_slices(h, 0, 0, 50), -EIO);
 	CHECK_INT((int)a->slice_us[0], 50);
 	CHECK_INT(set_slices(h, 0, 0, 0), -EIO);
@@ -335,7 +335,7 @@ static void test_refused(void)
 	CHECK_INT((int)a->slice_us[0], 0);
 	answer = 0;
 	CHECK_INT(rbt_holding_restore(h), 0);
-	CHECK(!a->is_off && !a->rest_is_off && !a->slices_changed && !a->is_unsure);
+	CHECK(!a->is_off && !a->others_are_off && !a->slices_changed && !a->is_unsure);
 	CHECK(!rbt_applied_has_slices(a, 0));
 	rbt_holdings_finish(&hs);
 }
@@ -353,7 +353,7 @@ static void test_underway(void)
 	rbt_holding_apply(h, &slice, RBT_UNDERWAY);
 	CHECK(a->slices_changed && !rbt_applied_has_slices(a, 0));
 	rbt_holding_apply(h, &off, RBT_UNDERWAY);
-	CHECK(rbt_applied_is_in_turns(a) && !a->rest_is_off);
+	CHECK(rbt_applied_is_in_turns(a) && !a->others_are_off);
 	CHECK(rbt_applied_is_off(a, RBT_TASK_COMPUTE) && !rbt_applied_is_off(a, RBT_TASK_COPY));
 	rbt_holding_apply(h, &resume_all, RBT_UNDERWAY);
 	CHECK(a->is_off);
@@ -363,10 +363,10 @@ static void test_underway(void)
 	CHECK(!a->slices_changed && !a->is_off);
 	/* Nobody knows what another has done. */
 	rbt_holding_assume_changed(h);
-	CHECK(a->slices_changed && rbt_applied_is_by_command(a) && a->rest_is_off);
+	CHECK(a->slices_changed && rbt_applied_is_by_command(a) && a->others_are_off);
 	seen.is_off = true;
 	CHECK_INT(rbt_holding_restore(h), 0);
-	CHECK(!seen.is_off && !a->slices_changed && !a->is_off && !a->rest_is_off);
+	CHECK(!seen.is_off && !a->slices_changed && !a->is_off && !a->others_are_off);
 	rbt_holdings_finish(&hs);
 }
 
@@ -379,9 +379,9 @@ static void test_scopes(void)
 
 	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
-	CHECK(rbt_applied_is_in_turns(a) && a->rest_is_off);
-	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_REST), 0);
-	CHECK(rbt_applied_is_in_turns(a) && !a->rest_is_off && a->is_kicked);
+	CHECK(rbt_applied_is_in_turns(a) && a->others_are_off);
+	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_OTHERS), 0);
+	CHECK(rbt_applied_is_in_turns(a) && !a->others_are_off && a->is_kicked);
 	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_COMPUTE), 0);
 	CHECK(!a->is_off && a->is_unsure && !a->is_kicked);
 	rbt_holdings_finish(&hs);

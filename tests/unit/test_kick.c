@@ -14,7 +14,7 @@
 
 static struct daemon d;
 static struct program prog;
-static struct hold holds[N_HOLDS];
+static struct client clients[N_HOLDS];
 static struct rbt_holding mine[N_HOLDS];
 static unsigned kicks[N_HOLDS];
 static int errors[N_HOLDS];
@@ -31,7 +31,7 @@ const struct rbt_backend *rbt_backend_by_id(uint32_t id)
 	return id == RBT_BACKEND_NVIDIA ? &nvidia : &amd;
 }
 
-int hand_kick(struct daemon *ignored, struct hold *h)
+int hand_kick(struct daemon *ignored, struct client *h)
 {
 	kicks[h->id]++;
 	return errors[h->id];
@@ -42,17 +42,17 @@ static void begin(void)
 {
 	memset(&d, 0, sizeof(d));
 	memset(&prog, 0, sizeof(prog));
-	memset(holds, 0, sizeof(holds));
+	memset(clients, 0, sizeof(clients));
 	memset(mine, 0, sizeof(mine));
 	memset(kicks, 0, sizeof(kicks));
 	memset(errors, 0, sizeof(errors));
 	d.kick_ns = UINT64_MAX;
 	LIST_INSERT_HEAD(&d.programs, &prog, link);
 	for (uint32_t i = N_HOLDS; i-- > 0;) {
-		holds[i].id = i;
-		holds[i].mine = &mine[i];
-		holds[i].backend = RBT_BACKEND_NVIDIA;
-		LIST_INSERT_HEAD(&prog.holds, &holds[i], link);
+		clients[i].id = i;
+		clients[i].mine = &mine[i];
+		clients[i].backend = RBT_BACKEND_NVIDIA;
+		LIST_INSERT_HEAD(&prog.clients, &clients[i], link);
 	}
 }
 
@@ -89,7 +89,7 @@ static void set(enum state first, enum state others)
 static void all_are_kicked(void)
 {
 	begin();
-	holds[2].backend = RBT_BACKEND_AMD;
+	clients[2].backend = RBT_BACKEND_AMD;
 	set(ON, ON);
 	CHECK(kicks[0] == 0 && prog.doubt.since_ns == 0);
 	set(OFF, OFF);
@@ -134,8 +134,8 @@ static void one_is_off_for_good(void)
 	/* It goes while it is off. */
 	set(OFF, ON);
 	CHECK(!is_on());
-	edge_release(&prog, &holds[0]);
-	LIST_REMOVE(&holds[0], link);
+	edge_release(&prog, &clients[0]);
+	LIST_REMOVE(&clients[0], link);
 	take_note();
 	CHECK(is_on());
 }
@@ -175,12 +175,12 @@ static void edges_are_taken_once(void)
 	apply_to(1, RBT_ACT_SUSPEND, RBT_SCOPE_COMPUTE, 0);
 	(void)take_note();
 	apply_to(0, RBT_ACT_RESUME, RBT_SCOPE_ALL, 0);
-	edge_release(&prog, &holds[0]);
-	LIST_REMOVE(&holds[0], link);
+	edge_release(&prog, &clients[0]);
+	LIST_REMOVE(&clients[0], link);
 	e = take_note();
 	CHECK(e.was == both && e.is == both && e.back == 0);
-	edge_release(&prog, &holds[1]);
-	LIST_REMOVE(&holds[1], link);
+	edge_release(&prog, &clients[1]);
+	LIST_REMOVE(&clients[1], link);
 	e = take_note();
 	CHECK(e.was == both && e.is == 0 && e.back == both);
 }

@@ -188,7 +188,7 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 	if (!is_it || p->awaited) {
 		/* The pid belongs to another process by now, or the program's shim has connected
 		 * meanwhile. */
-		if (p->peer == NULL && !p->awaited && LIST_EMPTY(&p->holds)) {
+		if (p->peer == NULL && !p->awaited && LIST_EMPTY(&p->clients)) {
 			program_release(d, p);
 		}
 		return NULL;
@@ -200,9 +200,9 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
  * ones in the record that the daemon already has. */
 static void keep_own_slices(const struct program *p, struct rbt_record *rec)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		const struct rbt_holding *mine = h->mine;
 		if (h->backend != rec->backend || h->client != rec->client) {
 			continue;
@@ -238,7 +238,7 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 	if (r < 0) {
 		rbt_debug("process %d: a record is refused: %s", (int)p->pid, strerror(-r));
 	}
-	if (LIST_EMPTY(&p->holds)) {
+	if (LIST_EMPTY(&p->clients)) {
 		program_release(d, p);
 	}
 	return 0;
@@ -264,7 +264,7 @@ static void put_off(struct daemon *d, struct sighting *k, const struct scan_repo
 /* The program of an order that a user gave to a former daemon. If the program is known by now, the
  * order has been applied. If not, its shim will connect, or it has to be attached, which is tried
  * several times. */
-static void settle_wanted(
+static void finish_wanted(
 	struct daemon *d, struct said *said, struct sighting *k, const struct scan_report *report)
 {
 	struct user *user = user_obtain(d, report->uid);
@@ -283,7 +283,7 @@ static void settle_wanted(
 }
 
 /* All parts of a report have arrived. */
-static void settle(struct daemon *d)
+static void finish_report(struct daemon *d)
 {
 	const struct scan_report *report = &d->adopt.report;
 	struct sighting *k = obtain(d, report->pid, report->start_time);
@@ -301,7 +301,7 @@ static void settle(struct daemon *d)
 	k->is_stale = false;
 	k->next_ns = UINT64_MAX;
 	if (said != NULL && said->is_wanted) {
-		settle_wanted(d, said, k, report);
+		finish_wanted(d, said, k, report);
 	}
 	if (said != NULL && (said->is_wanted || said->has_treat)) {
 		/* A user's order goes before any rule; only the group still comes from the rule. */
@@ -398,7 +398,7 @@ static int take_report(struct daemon *d, const void *buf, size_t size)
 	}
 	d->adopt.n_records = report->n_records;
 	if (d->adopt.n_records == 0) {
-		settle(d);
+		finish_report(d);
 	}
 	return 0;
 }
@@ -418,7 +418,7 @@ static void on_scan(struct daemon *d, struct source *s, uint32_t events)
 	if (n > 0 && d->adopt.n_records > 0) {
 		r = take_record(d, buf, (size_t)n, fds, n_fds);
 		if (r == 0 && --d->adopt.n_records == 0) {
-			settle(d);
+			finish_report(d);
 		}
 	} else if (n > 0) {
 		r = take_report(d, buf, (size_t)n);

@@ -373,7 +373,7 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 	} else {
 		return send_report(s, report);
 	}
-	bool is_held = p != NULL && !LIST_EMPTY(&p->holds) &&
+	bool is_held = p != NULL && !LIST_EMPTY(&p->clients) &&
 		       (known == NULL || known->n_files == report->n_files);
 	return report_rule(s, report, is_held);
 }

@@ -37,7 +37,7 @@ struct account {
 	struct rbt_hist off, suspend, resume;
 	struct account_counts past;        /* of boards that were replaced */
 	struct account_counts first, last; /* of this board: its first and its last reading */
-	struct rbt_board_watch watch;
+	struct rbt_board_reader watch;
 };
 
 /* What a sample added, for the sums per GPU. */

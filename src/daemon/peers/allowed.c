@@ -11,7 +11,7 @@
 #include "daemon/program.h"
 #include "sched/class.h"
 
-bool hold_may(const struct rbt_holding *mine, uint32_t cap)
+bool holding_may(const struct rbt_holding *mine, uint32_t cap)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 
@@ -20,10 +20,10 @@ bool hold_may(const struct rbt_holding *mine, uint32_t cap)
 
 bool program_may(const struct program *p, uint32_t cap)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		if (!hold_may(h->mine, cap)) {
+	LIST_FOREACH (h, &p->clients, link) {
+		if (!holding_may(h->mine, cap)) {
 			return false;
 		}
 	}
@@ -41,10 +41,10 @@ static void explain(const struct rbt_backend *b, uint32_t cap, char *buf, size_t
 
 void program_why_not(const struct program *p, uint32_t cap, char *buf, size_t size)
 {
-	const struct hold *h;
+	const struct client *h;
 
 	snprintf(buf, size, "%s", "");
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		const struct rbt_holding *mine = h->mine;
 		const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 		if (b != NULL && b->may_write(cap, mine->force) == -EPROTONOSUPPORT) {

@@ -14,7 +14,7 @@
 
 struct program;
 
-bool hold_may(const struct rbt_holding *mine, uint32_t cap);
+bool holding_may(const struct rbt_holding *mine, uint32_t cap);
 /* Through all of the program's clients. */
 bool program_may(const struct program *p, uint32_t cap);
 /* The reason against it, in one line; empty if the driver may be told. */

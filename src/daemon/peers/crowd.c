@@ -314,7 +314,7 @@ void crowd_speaks(struct daemon *d, struct peer *peer)
 	d->crowd.spoke_ns = rbt_now_ns();
 }
 
-void crowd_settle(struct daemon *d)
+void crowd_spoke(struct daemon *d)
 {
 	if (d->crowd.speaking_user == NULL) {
 		return;

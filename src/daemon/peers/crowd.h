@@ -56,6 +56,6 @@ void crowd_put_off(struct daemon *d, struct peer *peer, uint64_t for_ns);
 /* A message of this peer is handled from now on. */
 void crowd_speaks(struct daemon *d, struct peer *peer);
 /* The message has been handled: its time is charged. */
-void crowd_settle(struct daemon *d);
+void crowd_spoke(struct daemon *d);
 
 #endif

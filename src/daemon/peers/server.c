@@ -263,7 +263,7 @@ static int on_await(struct daemon *d, struct peer *peer)
 	if (p == NULL) {
 		return error < 0 ? error : -EPERM;
 	}
-	p->awaited = p->peer == NULL && LIST_EMPTY(&p->holds);
+	p->awaited = p->peer == NULL && LIST_EMPTY(&p->clients);
 	return 0;
 }
 

@@ -51,7 +51,7 @@ static int open_file(const char *path, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-int handlock_hold(const char *path)
+int handlock_take(const char *path)
 {
 	struct hand_name name = {.pid = getpid()};
 	int fd = open_file(path, O_CREAT);

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 /* In a new hand: takes the lock, which several hands can share. Returns an fd, or -errno. */
-int handlock_hold(const char *path);
+int handlock_take(const char *path);
 /* In the hand, before it ends: notes that everything is restored. */
 void handlock_note_restored(int fd);
 

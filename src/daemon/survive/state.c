@@ -78,9 +78,9 @@ static void forget_the_dead(struct daemon *d)
 static int write_program(struct daemon *d, FILE *f, struct program *p)
 {
 	static char buf[RBT_RECORD_MSG_MAX];
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		struct rbt_holding *mine = h->mine;
 		ssize_t n = -1;
 
