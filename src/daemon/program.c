@@ -3,24 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "daemon/attach/adopt.h"
 #include "daemon/daemon.h"
-#include "daemon/doubt.h"
 #include "daemon/edge.h"
 #include "daemon/handlink.h"
-#include "daemon/loop.h"
 #include "daemon/metrics/accounting.h"
 #include "daemon/peers/crowd.h"
 #include "daemon/peers/devicefile.h"
 #include "daemon/peers/server.h"
-#include "daemon/schedule.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/state.h"
 #include "sched/class.h"
