@@ -37,9 +37,9 @@ bool program_is_waiting(const struct program *p)
 }
 
 /*
- * Whether the slice of the client's tasks on a GPU has to be set. A stale record also means that the
- * program may have set a slice of its own after ours. Then even "its own" is set again, since its
- * value is known now.
+ * Whether the slice of the client's tasks on a GPU has to be set. A stale record also means that
+ * the program may have set a slice of its own after ours. Then even "its own" is set again, since
+ * its value is known now.
  */
 static bool slice_differs(const struct client *h, uint32_t gpu, uint64_t us)
 {

@@ -196,14 +196,15 @@ static void client_release(struct daemon *d, struct program *p, struct client *h
 		state_keep(d, p, &h->mine->rec);
 	}
 	edge_release(p, h);
+	/* If the hand dies now, nothing is left to be done for this client. */
+	LIST_REMOVE(h, link);
+	p->n_clients--;
 	/* The hand may have an older record, even if it lacks the current one. */
 	if (d->hand.pid > 0) {
 		hand_drop(d, h->id);
 	}
 	rbt_holdings_drop(&d->mine, h->id);
 	rbt_close(&h->board_fd);
-	LIST_REMOVE(h, link);
-	p->n_clients--;
 	user_discharge(d, p->user, 1);
 	free(h);
 }
@@ -427,39 +428,6 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 	}
 	take_up(d, p, h);
 	return 0;
-}
-
-int program_put_board(struct daemon *d, struct program *p, int fd)
-{
-	struct rbt_board *board;
-	struct rbt_board_reading first;
-	int r = rbt_board_map(fd, &board);
-
-	if (r < 0) {
-		return r;
-	}
-	accounting_begin_board(d, p, board);
-	schedule_forget_board(d, p);
-	rbt_board_unmap(p->reader.board);
-	p->reader.board = board;
-	p->reader.is_new = true;
-	d->dirty = true;
-	/* Earlier counts are no news; from here on the program writes its times. */
-	memset(&p->reader.watch, 0, sizeof(p->reader.watch));
-	rbt_board_look(board, &p->reader.watch, rbt_now_ns(), &first);
-	memcpy(p->reader.gaps, first.gaps, sizeof(p->reader.gaps));
-	p->reader.edge_gap_ns = 0;
-	struct rbt_board_progress progress = rbt_board_progress(board);
-	doubt_new_board(&p->doubt, &progress);
-	return 0;
-}
-
-void program_drop_board(struct daemon *d, struct program *p)
-{
-	schedule_forget_board(d, p);
-	rbt_board_unmap(p->reader.board);
-	p->reader.board = NULL;
-	d->dirty = true;
 }
 
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client)
