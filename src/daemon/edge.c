@@ -17,7 +17,7 @@ struct edge edge_take(struct program *p)
 		e.gone |= is & ~was;
 		e.back |= was & ~is;
 	}
-	/* A suspended client that was released counts as resumed, unless another one is still so. */
+	/* A suspended client that was released counts as resumed, unless another is still so. */
 	e.back |= p->released & ~e.is;
 	p->released = 0;
 	return e;
