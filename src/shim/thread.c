@@ -25,8 +25,8 @@ __asm__(".symver pthread_create, pthread_create@GLIBC_2.17");
 #endif
 #pragma weak pthread_create
 
-/* glibc's own signals. setuid() and its like send the second one to all threads, and wait until each
- * has handled it. */
+/* glibc's own signals. setuid() and its like send the second one to all threads, and wait until
+ * each has handled it. */
 #define LIBC_SIGNALS (UINT64_C(3) << (32 - 1))
 #define LIBC_SET_ID  (UINT64_C(1) << (33 - 1))
 
@@ -59,8 +59,8 @@ int shim_raw_start_thread(void (*fn)(void))
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* The thread begins with the signals of its maker blocked. */
 	uint64_t before = shim_sys_block_signals();
-	/* setuid() waits with a lock that pthread_create() needs. If this thread blocked the signal,
-	 * a setuid() in another thread and this call would wait for each other for ever. */
+	/* setuid() waits with a lock that pthread_create() needs. If this thread blocked the
+	 * signal, a setuid() in another thread and this call would wait for each other for ever. */
 	unblock(LIBC_SET_ID);
 	int r = pthread_create(&thread, &attr, start, (void *)(uintptr_t)fn);
 	shim_sys_restore_signals(before);
