@@ -16,7 +16,7 @@ enum rbt_hand_op {
 	 * the same id. Changes of tasks that the new record does not name are undone */
 	RBT_HAND_PUT = 1,
 	RBT_HAND_DROP, /* id. Nothing is restored */
-	/* id, action: SET_SLICE, SUSPEND, RESUME, KICK, LEVEL or WATCH. WATCH may have one fd: the
+	/* id, action: SET_SLICE, SUSPEND, RESUME, KICK, LEVEL or POLL. POLL may have one fd: the
 	 * board that gets what polling finds */
 	RBT_HAND_ACT,
 	/* value = the new deadline_ns of all suspended holdings. The reply has the number of
@@ -28,7 +28,7 @@ enum rbt_hand_op {
 	RBT_HAND_DROP_LOCK, /* value = index of a GPU */
 };
 
-/* For HOLD: what a former hand changed and could not restore. */
+/* For PUT: what a former hand changed and could not restore. */
 enum {
 	RBT_HAND_SLICES_CHANGED = 1 << 0,
 	RBT_HAND_SUSPENDED = 1 << 1,

@@ -169,7 +169,8 @@ class Target:
             assert self.is_well(), "somebody is not as they were"
             assert self.m.pids() == [self.m.pid]
             time.sleep(0.05)
-        assert self.worst < 2, f"{self.worst:.1f} s for an answer"
+        # The files hang for 100 s or for ever. A disk that is busy with other work can take 2 s for the daemon's own.
+        assert self.worst < 5, f"{self.worst:.1f} s for an answer"
 
     def __enter__(self):
         return self
