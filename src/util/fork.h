@@ -2,8 +2,8 @@
 /*
  * fork(), for a process that holds files of other users. The last close of such a file may hang,
  * and a new process has a copy of each of our files until it has closed them. So such a file may be
- * closed for good only after all new processes have closed their copies. A new process does not call
- * rbt_fork() itself.
+ * closed for good only after all new processes have closed their copies. A new process does not
+ * call rbt_fork() itself.
  */
 #ifndef RBT_UTIL_FORK_H
 #define RBT_UTIL_FORK_H
