@@ -429,6 +429,33 @@ static void usage(int code)
 	exit(code);
 }
 
+/* Options without a value. */
+static bool take_flag(int c)
+{
+	switch (c) {
+	case 'o':
+		opt.old_alloc = true;
+		return true;
+	case 't':
+		opt.threads = true;
+		return true;
+	case 'e':
+		opt.exec = true;
+		return true;
+	case 'f':
+		opt.fork = true;
+		return true;
+	case 'v':
+		opt.survive = true;
+		return true;
+	case 'k':
+		opt.no_tokens = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void parse(int argc, char **argv)
 {
 	static const struct option longs[] = {{"contexts", 1, NULL, 'c'}, {"gpu", 1, NULL, 'g'},
@@ -451,12 +478,6 @@ static void parse(int argc, char **argv)
 		case 'n':
 			opt.channels = client_count(optarg, 1, MAX_CHANNELS, usage);
 			break;
-		case 'o':
-			opt.old_alloc = true;
-			break;
-		case 't':
-			opt.threads = true;
-			break;
 		case 'm':
 			opt.memory_mib = client_count(optarg, 0, 1 << 30, usage);
 			break;
@@ -466,26 +487,13 @@ static void parse(int argc, char **argv)
 		case 'u':
 			opt.setup_ms = client_count(optarg, 0, 60000, usage);
 			break;
-		case 'e':
-			opt.exec = true;
-			break;
-		case 'f':
-			opt.fork = true;
-			break;
 		case 's':
 			opt.for_s = strtod(optarg, NULL);
 			break;
-		case 'v':
-			opt.survive = true;
-			break;
-		case 'k':
-			opt.no_tokens = true;
-			break;
-		case 'h':
-			usage(0);
-			break;
 		default:
-			usage(2);
+			if (!take_flag(c)) {
+				usage(c == 'h' ? 0 : 2);
+			}
 		}
 	}
 	if (optind < argc) {

@@ -170,8 +170,9 @@ static void test_restored(void)
 	rbt_holdings_finish(&hs);
 }
 
-/* What is not compute is back: the rest of it is off, and is no less to be kicked later. */
-static void test_rest(void)
+/* The other tasks are resumed. The compute tasks stay off, and are still kicked after their resume.
+ */
+static void test_others(void)
 {
 	struct rbt_holdings hs = {0};
 	struct rbt_holding *h = new_holding(&hs);
@@ -479,7 +480,7 @@ int main(void)
 	test_at_once();
 	test_dropped();
 	test_restored();
-	test_rest();
+	test_others();
 	test_left_on();
 	return check_result();
 }

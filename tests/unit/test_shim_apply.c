@@ -182,7 +182,7 @@ static void unknown_driver_is_not_written_to(void)
 	CHECK(world.n_writes == 0 && lock_gpu(1) >= 0);
 }
 
-/* What is not understood of the environment: once, and in programs with tasks alone. */
+/* Mistakes in the environment are reported once, and only in programs with tasks. */
 static void ignored_keys_are_named_once(void)
 {
 	char said[1024];

@@ -206,7 +206,7 @@ static void test_versions(void)
 	CHECK_INT(rbt_treatment_decode(&newer, 0, &t), -EBADMSG);
 }
 
-/* What is not said does not count, whatever is there; what is said must be right. */
+/* Fields without a bit in `said` are ignored. Fields with one are checked. */
 static void test_decode(void)
 {
 	struct rbt_treatment bad = RBT_TREATMENT_INIT, t, plain = RBT_TREATMENT_INIT;
