@@ -288,6 +288,8 @@ bool rbt_company_is_wanting(struct rbt_sched *s, const struct rbt_sched_prog *p)
 
 /* reserve.c */
 bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog *p);
+/* Units below this level are kept off the GPU by a reserve of the program; 0: none are. */
+unsigned rbt_reserve_rank(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g);
 /* The program has become busy; idle. */
 void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p);
 void rbt_reserve_end(struct rbt_sched *s, struct rbt_sched_prog *p);

@@ -151,7 +151,8 @@ static const char *check_prog(
 		why = why == NULL ? check_copies(s, p, g, &tallies[g]) : why;
 		if (p->unit->role != RBT_ROLE_NONE) {
 			count_wishes(p, g, &tallies[g]);
-			tallies[g].n_reserve[p->unit->level] += p->is_reserving;
+			unsigned rank = rbt_reserve_rank(s, p, g);
+			tallies[g].n_reserve[rank] += p->is_reserving && rank > 0;
 		}
 	}
 	return why;
