@@ -102,6 +102,7 @@ struct rbt_sched_unit {
 	uint32_t weight;
 	uint32_t min_share_permille;
 	bool can_suspend;
+	bool no_slices;  /* on all its GPUs: it stays on while it idles */
 	bool is_blocked; /* a member is suspended by command */
 
 	bool is_wanting;    /* not known to be idle */

@@ -217,7 +217,8 @@ static uint64_t timer_of(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	if (u->is_wanting) {
 		return u->is_stuck && !u->is_forced ? u->stuck_ns + turn_ns(s) : RBT_NEVER;
 	}
-	return u->probe_ns == 0 ? RBT_NEVER : u->probe_at_ns;
+	/* There is no guess to check about a unit that is on. */
+	return u->probe_ns == 0 || u->is_on ? RBT_NEVER : u->probe_at_ns;
 }
 
 void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u)

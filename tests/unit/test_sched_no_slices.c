@@ -255,6 +255,28 @@ static void test_preempts_within_a_poll(void)
 	}
 }
 
+/* A program that idles stays on: its packets start at once, and only the others are taken off for
+ * it. Nor does it get turns in which it shows whether it is idle. */
+static void test_idle_stays_on(void)
+{
+	struct sim sim;
+
+	init(&sim, "turns");
+	struct sim_prog *p = add(&sim, 5, &requests), *busy = add(&sim, 0, NULL);
+	struct sim_prog *idle = add(&sim, 5, &requests);
+	idle->work.until_ns = SIM_S;
+	sim_run(&sim, 20 * SIM_S);
+	CHECK(p->n_requests > 150);
+	CHECK(p->off_ns <= (double)SIM_S / 4); /* for the other one of its priority, at first */
+	CHECK(busy->off_ns > (double)SIM_S);
+	uint64_t n_turns = sim_stats(idle).turns;
+	sim_run(&sim, 20 * SIM_S);
+	CHECK_INT(idle->applied.off, RBT_ON);
+	CHECK_INT(sim_stats(idle).turns, n_turns);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 /* A program that is not known to have packets keeps nobody off. */
 static void test_unknown(void)
 {
@@ -311,6 +333,7 @@ int main(void)
 	test_best_effort();
 	test_requests();
 	test_preempts_within_a_poll();
+	test_idle_stays_on();
 	test_unknown();
 	test_both_kinds();
 	return check_result();

@@ -164,7 +164,7 @@ static void tally_unit(const struct rbt_sched_unit *u, uint32_t g, struct tally 
 	tally->n_busy[u->level] += u->is_counted_busy;
 	tally->n_guard_long += u->guard_is_long;
 	if (u->role == RBT_ROLE_TURN && !u->is_blocked) {
-		tally->n_turn_on += u->is_on;
+		tally->n_turn_on += u->is_on && (u->is_wanting || !u->no_slices);
 		tally->n_current += u->is_current;
 		tally->n_queued += !u->is_current;
 		tally->n_ready[u->level] += !u->is_current && u->is_wanting;
