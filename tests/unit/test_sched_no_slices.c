@@ -142,6 +142,13 @@ static void test_other_policies(void)
 		add(&sim, 2, NULL);
 		sim_run(&sim, 60 * SIM_S);
 		CHECK(sim_jain(sim.progs, 3) >= 0.98);
+		/* Nor for a program that cannot take turns, and so is always on. */
+		sim.progs[1]->params.cannot_suspend = true;
+		sim_change(sim.progs[1]);
+		sim_reset(&sim);
+		sim_run(&sim, 60 * SIM_S);
+		CHECK(off_part(sim.progs[0], 60 * SIM_S) <= 0.55);
+		CHECK(off_part(sim.progs[2], 60 * SIM_S) <= 0.55);
 		check_kept(&sim);
 		sim_finish(&sim);
 	}
