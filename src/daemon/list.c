@@ -87,7 +87,8 @@ const char *list_note(struct daemon *d, const struct program *p)
 	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
 		return "has more tasks than are known: not all of them obey";
 	}
-	if (p->denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 && is_without_slices(p) &&
+	if (p->denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 &&
+		p->treat.timeslice_us < RBT_TURN_MIN_US && is_without_slices(p) &&
 		list_has_no_slices(d, p)) {
 		return LIST_NO_SLICES;
 	}

@@ -469,7 +469,7 @@ static void fill_params(
 	/* A slice longer than the driver's takes from others, as a priority above normal does. */
 	for (uint32_t gpu = 0; !ret->may_reserve && gpu < RBT_MAX_GPUS; gpu++) {
 		if (ret->tasks[gpu].n_compute > 0 &&
-			p->treat.timeslice_us > ret->tasks[gpu].own_us) {
+			p->treat.timeslice_us > rbt_sched_fair_slice_us(&ret->tasks[gpu])) {
 			ret->timeslice_us = RBT_TIMESLICE_OWN;
 		}
 	}

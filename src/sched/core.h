@@ -124,10 +124,12 @@ struct rbt_sched_tasks {
 };
 
 struct rbt_sched_params {
-	unsigned priority;     /* 0 to 15 */
-	uint32_t weight;       /* 1 to RBT_WEIGHT_MAX; 0 counts as 1 */
-	uint64_t group;        /* ranks with the same number take turns together; 0: none */
-	uint64_t timeslice_us; /* set by the user; RBT_TIMESLICE_OWN: by priority */
+	unsigned priority; /* 0 to 15 */
+	uint32_t weight;   /* 1 to RBT_WEIGHT_MAX; 0 counts as 1 */
+	uint64_t group;    /* ranks with the same number take turns together; 0: none */
+	/* Set by the user; RBT_TIMESLICE_OWN: by priority. Without slices, from RBT_TURN_MIN_US on:
+	 * the length of its turns. A normal program then takes turns, too. */
+	uint64_t timeslice_us;
 	struct rbt_limits limits;
 	bool suspended; /* by command */
 	/* The program has a board, so rbt_sched_busy() will be called. Otherwise it counts as busy
@@ -191,6 +193,8 @@ int rbt_sched_create(const struct rbt_sched_config *config, const struct rbt_sch
 void rbt_sched_destroy(struct rbt_sched *s); /* with all its programs */
 /* 0, or -EINVAL with nothing changed. */
 int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_config *config);
+/* The longest timeslice for these tasks that takes nothing from other programs. */
+uint64_t rbt_sched_fair_slice_us(const struct rbt_sched_tasks *tasks);
 /* The limits that apply to a program with these own limits. No share is 0 here. */
 struct rbt_limits rbt_sched_limits(const struct rbt_sched *s, const struct rbt_limits *own);
 

@@ -129,5 +129,30 @@ def test_best_effort_requests(s):
     assert all(q["restarted"] == 0 for q in s.state()["kfd"]["queues"])
 
 
+def turns_per_second(s, p):
+    before, start = s.ps()[p.pid]["turns"], time.monotonic()
+    time.sleep(2)
+    return (s.ps()[p.pid]["turns"] - before) / (time.monotonic() - start)
+
+
+@device(*AMD)
+def test_timed_turns(s):
+    """A timeslice is the length of a turn."""
+    a, b = run(s, "--priority", 2, "--timeslice-us", 20000), run(s, "--priority", 2)
+    s.rubato("renice", b.pid, "--timeslice-us", 20000)
+    eventually("50 turns a second together", lambda: turns_per_second(s, a) > 10)  # 5 by default
+    s.rubato("renice", a.pid, b.pid, "--timeslice-us", 100000)
+    eventually("10 again", lambda: turns_per_second(s, a) < 8)
+    a.kill()
+    b.kill()
+    a, b = run(s), run(s)
+    # Normal programs run side by side, and take turns if they are told how long.
+    eventually("both run", lambda: all(is_on(s, a) and is_on(s, b) for _ in range(3)))
+    s.rubato("renice", a.pid, b.pid, "--timeslice-us", 50000)
+    for p, q in ((a, b), (b, a)):
+        eventually("one at a time", lambda: is_on(s, p) and not is_on(s, q))
+    assert s.ps()[a.pid]["note"] == "" and s.ps()[b.pid]["note"] == ""
+
+
 if __name__ == "__main__":
     main()

@@ -309,6 +309,50 @@ static void test_unknown(void)
 	sim_finish(&sim);
 }
 
+/* A timeslice is the length of a turn, from 5 ms on; normal programs that have one take turns, too,
+ * whatever their priorities, and still go before best-effort programs. */
+static void check_timed(unsigned a_priority, unsigned b_priority, uint64_t us, double turns_a_s)
+{
+	struct sim sim;
+
+	init(&sim, "turns");
+	struct sim_prog *a = add(&sim, a_priority, NULL), *b = add(&sim, b_priority, NULL);
+	struct sim_prog *c = add(&sim, 0, NULL);
+	a->params.timeslice_us = b->params.timeslice_us = us;
+	sim_change(a);
+	sim_change(b);
+	sim_run(&sim, SIM_S);
+	sim_reset(&sim);
+	uint64_t before = sim_stats(a).turns;
+	sim_run(&sim, 20 * SIM_S);
+	double n = (double)(sim_stats(a).turns - before) / 20;
+	CHECK(n > turns_a_s * 0.9 && n < turns_a_s * 1.1);
+	CHECK(sim_jain(sim.progs, 2) >= 0.98);
+	CHECK(off_part(c, 20 * SIM_S) >= 0.9);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
+static void test_timed_turns(void)
+{
+	check_timed(2, 2, 0, 5);
+	check_timed(2, 2, 4999, 5);
+	check_timed(2, 2, 20000, 25);
+	check_timed(2, 2, 5000, 100);
+	check_timed(8, 8, 20000, 25);
+	check_timed(10, 6, 50000, 10);
+}
+
+/* What a user without rights may ask for. */
+static void test_fair_slice(void)
+{
+	struct rbt_sched_tasks tasks = {.n_compute = 1, .own_us = SIM_OWN_US};
+
+	CHECK_INT(rbt_sched_fair_slice_us(&tasks), SIM_OWN_US);
+	tasks = (struct rbt_sched_tasks){.n_compute = 1, .no_slices = true};
+	CHECK_INT(rbt_sched_fair_slice_us(&tasks), 100000);
+}
+
 /* A program on two devices, one of which has slices: classes are kept off on the other alone. */
 static void test_both_kinds(void)
 {
@@ -343,5 +387,7 @@ int main(void)
 	test_idle_stays_on();
 	test_unknown();
 	test_both_kinds();
+	test_timed_turns();
+	test_fair_slice();
 	return check_result();
 }
