@@ -11,9 +11,9 @@
  *
  * Policy `turns`: best-effort programs take turns, one at a time per GPU, by weight; a higher
  * priority goes first. Normal and latency programs stay runnable. While a latency program counts as
- * busy, every program of strictly lower priority is kept off its GPUs: that is the reserve. On a GPU
- * without slices, a busy normal program also keeps best-effort programs off. See turns.c, fair.c,
- * reserve.c, guard.c.
+ * busy, every program of strictly lower priority is kept off its GPUs: that is the reserve. On a
+ * GPU without slices, a busy normal program also keeps best-effort programs off. See turns.c,
+ * fair.c, reserve.c, guard.c.
  *
  * Use: report events as they happen, with the time. Call rbt_sched_tick() at the time that
  * rbt_sched_next_tick() names. After either, carry out the decisions that rbt_sched_next_change()
