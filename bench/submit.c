@@ -107,7 +107,7 @@ static struct rbt_board *board;
 
 static void *be_daemon(void *data)
 {
-	static struct rbt_board_watch watch;
+	static struct rbt_board_reader watch;
 	struct rbt_board_reading r;
 
 	for (;;) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What has been applied to a holding: the one place that changes it. */
+/* Changes struct rbt_applied, the note of what has been applied to a holding. No other file writes
+ * it. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,8 +13,8 @@ static void forget_slices(struct rbt_applied *a)
 	memset(a->copy_runlists, 0, sizeof(a->copy_runlists));
 }
 
-/* Whether the tasks have their own slices again. A process that may not write has not changed them
- * before, either. */
+/* Whether the tasks have their own slices again. A process without the right to write cannot have
+ * changed them. */
 static bool is_given_back(int result)
 {
 	return result == 0 || result == -EPERM || result == -EACCES;
@@ -38,11 +39,11 @@ static void note_slice(struct rbt_applied *a, const struct rbt_action *action, i
 	}
 }
 
-/* Whatever its result: some tasks may have obeyed. */
+/* The result does not matter: some tasks may have obeyed even if others did not. */
 static void note_suspend(struct rbt_applied *a, const struct rbt_action *action)
 {
 	a->is_off = true;
-	a->rest_is_off = a->rest_is_off || action->scope == RBT_SCOPE_ALL;
+	a->others_are_off = a->others_are_off || action->scope == RBT_SCOPE_ALL;
 	a->scope = action->scope;
 	a->mode = action->mode;
 	a->deadline_ns = action->value;
@@ -54,27 +55,28 @@ static void note_resume(struct rbt_applied *a, const struct rbt_action *action, 
 	if (result == RBT_UNDERWAY) {
 		return;
 	}
-	if (action->scope != RBT_SCOPE_REST) {
+	if (action->scope != RBT_SCOPE_OTHERS) {
 		a->is_off = result < 0;
 	}
 	if (action->scope != RBT_SCOPE_COMPUTE) {
-		a->rest_is_off = result < 0;
+		a->others_are_off = result < 0;
 	}
-	/* Some are back even if others are not. What was off by command is roused at once. */
+	/* Some tasks may run again even if others do not. Programs that were suspended by command
+	 * are kicked at once. */
 	a->is_unsure = true;
-	a->is_roused = action->scope != RBT_SCOPE_COMPUTE;
-	a->rouse_scope = action->scope;
+	a->is_kicked = action->scope != RBT_SCOPE_COMPUTE;
+	a->kick_scope = action->scope;
 	a->on_ns = action->at_ns;
 }
 
-/* Under way: it was asked for, and is done later. */
-static void note_rouse(struct rbt_applied *a, const struct rbt_action *action, int result)
+/* RBT_UNDERWAY means that the kick was ordered and happens later. */
+static void note_kick(struct rbt_applied *a, const struct rbt_action *action, int result)
 {
 	if (result != RBT_UNDERWAY) {
 		a->is_unsure = false;
 	} else if (!a->is_off) {
-		a->is_unsure = a->is_roused = true;
-		a->rouse_scope = action->scope;
+		a->is_unsure = a->is_kicked = true;
+		a->kick_scope = action->scope;
 	}
 }
 
@@ -93,14 +95,14 @@ void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, i
 	case RBT_ACT_RESUME:
 		note_resume(a, action, result);
 		break;
-	case RBT_ACT_ROUSE:
-		note_rouse(a, action, result);
+	case RBT_ACT_KICK:
+		note_kick(a, action, result);
 		break;
-	case RBT_ACT_WATCH:
-		a->watch_us = result == 0 ? (uint32_t)action->value : 0;
+	case RBT_ACT_POLL:
+		a->poll_us = result == 0 ? (uint32_t)action->value : 0;
 		break;
 	case RBT_ACT_LEVEL:
-		/* A level that was refused is not asked for again: it only helps. */
+		/* A refused level is not tried again, because levels are only an improvement. */
 		a->level = (uint32_t)action->value;
 		break;
 	case RBT_ACT_RENEW:

@@ -9,11 +9,12 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* Lines about failures: one in the first time, and as many at once as fit into the second. */
+/* Failures are logged once per LINE_NS. After a quiet time, as many lines as fit into LINES_NS may
+ * come at once. */
 #define LINE_NS  (10 * RBT_NS_PER_S)
 #define LINES_NS (100 * RBT_NS_PER_S)
 
-/* Longer than any owner doubts who does nothing, and any turn. */
+/* Longer than any turn, and longer than the time after which an owner kicks an inactive program. */
 #define UNSURE_NS (5 * RBT_NS_PER_S)
 
 static void destroy(struct rbt_holding *h)
@@ -42,7 +43,7 @@ struct rbt_holding *rbt_holdings_find(struct rbt_holdings *hs, uint32_t id)
 	return NULL;
 }
 
-/* Makes room for one more. 0 or -ENOMEM. */
+/* Makes room for one more holding. Returns 0 or -ENOMEM. */
 static int grow(struct rbt_holdings *hs)
 {
 	if (hs->n < hs->capacity) {
@@ -58,7 +59,7 @@ static int grow(struct rbt_holdings *hs)
 	return 0;
 }
 
-/* NULL: no memory. */
+/* Returns NULL if there is no memory. */
 static struct rbt_holding *add(struct rbt_holdings *hs, uint32_t id)
 {
 	struct rbt_holding *h = grow(hs) == 0 ? calloc(1, sizeof(*h)) : NULL;
@@ -83,7 +84,8 @@ void rbt_holdings_drop(struct rbt_holdings *hs, uint32_t id)
 	}
 }
 
-/* The backend to write what `cap` stands for through, or NULL with *ret_error set. */
+/* Returns the backend, if writing with capability `cap` is allowed. Otherwise returns NULL and sets
+ * *ret_error. */
 static const struct rbt_backend *writer(const struct rbt_holding *h, uint32_t cap, int *ret_error)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->rec.backend);
@@ -109,8 +111,8 @@ static bool is_new(const struct rbt_task *t)
 	return (t->valid & RBT_TASK_IS_NEW) != 0;
 }
 
-/* Whether a slice is set for this task. A task without a slice of its own has none to be given
- * back. A task that its program is still setting up is left alone. */
+/* Whether the action sets a slice for this task. Slices are not restored for a task whose own slice
+ * is unknown. A task that its program is still setting up is left alone. */
 static bool gets_slice(const struct rbt_task *t, const struct rbt_action *action)
 {
 	uint64_t us = action->value;
@@ -161,12 +163,12 @@ static int renew(struct rbt_holding *h, const struct rbt_backend *b, uint64_t de
 	return b->renew != NULL ? b->renew(&h->rec, deadline_ns) : 0;
 }
 
-static int rouse(struct rbt_holding *h, const struct rbt_backend *b, enum rbt_scope scope)
+static int kick(struct rbt_holding *h, const struct rbt_backend *b, enum rbt_scope scope)
 {
-	int r = b->rouse != NULL ? b->rouse(&h->rec, scope) : 0;
+	int r = b->kick != NULL ? b->kick(&h->rec, scope) : 0;
 
 	if (r < 0) {
-		rbt_debug("client %#x cannot be roused: %s", h->rec.client, strerror(-r));
+		rbt_debug("client %#x cannot be kicked: %s", h->rec.client, strerror(-r));
 	}
 	return r;
 }
@@ -195,8 +197,8 @@ static int carry_out(
 		return b->resume(&h->rec, h->channel_off, action->scope);
 	case RBT_ACT_RENEW:
 		return renew(h, b, action->value);
-	case RBT_ACT_ROUSE:
-		return rouse(h, b, action->scope);
+	case RBT_ACT_KICK:
+		return kick(h, b, action->scope);
 	case RBT_ACT_LEVEL:
 		return b->set_level != NULL ? b->set_level(&h->rec, (uint32_t)action->value)
 					    : -EOPNOTSUPP;
@@ -230,9 +232,9 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	return rbt_holding_act(h, &action);
 }
 
-static void rouse_now(struct rbt_holding *h)
+static void kick_now(struct rbt_holding *h)
 {
-	struct rbt_action action = {.op = RBT_ACT_ROUSE, .scope = h->applied.rouse_scope};
+	struct rbt_action action = {.op = RBT_ACT_KICK, .scope = h->applied.kick_scope};
 
 	(void)rbt_holding_act(h, &action);
 }
@@ -242,31 +244,31 @@ void rbt_holdings_let_go(struct rbt_holdings *hs, uint32_t id)
 	struct rbt_holding *h = rbt_holdings_find(hs, id);
 
 	if (h != NULL && h->applied.is_unsure) {
-		rouse_now(h);
+		kick_now(h);
 	}
 	rbt_holdings_drop(hs, id);
 }
 
-static uint64_t rouse_due_ns(const struct rbt_applied *a, uint64_t now_ns)
+static uint64_t kick_due_ns(const struct rbt_applied *a, uint64_t now_ns)
 {
 	if (!a->is_unsure) {
 		return UINT64_MAX;
 	}
-	if (a->is_roused) {
+	if (a->is_kicked) {
 		return now_ns;
 	}
 	return a->is_off ? UINT64_MAX : a->on_ns + UNSURE_NS;
 }
 
-uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns)
+uint64_t rbt_holdings_kick(struct rbt_holdings *hs, uint64_t now_ns)
 {
 	uint64_t next_ns = UINT64_MAX;
 
 	for (size_t i = 0; i < hs->n; i++) {
-		uint64_t due_ns = rouse_due_ns(&hs->list[i]->applied, now_ns);
+		uint64_t due_ns = kick_due_ns(&hs->list[i]->applied, now_ns);
 
 		if (due_ns <= now_ns && due_ns != UINT64_MAX) {
-			rouse_now(hs->list[i]);
+			kick_now(hs->list[i]);
 		} else if (due_ns < next_ns) {
 			next_ns = due_ns;
 		}
@@ -274,8 +276,8 @@ uint64_t rbt_holdings_rouse(struct rbt_holdings *hs, uint64_t now_ns)
 	return next_ns;
 }
 
-/* Says so once: it is tried again and again. A program could be refused, and come again, as often
- * as it likes: so only some of all are named. */
+/* Logs a failure once per holding, because restoring is repeated. The number of lines is limited
+ * over all holdings as well, because a program could connect and be refused any number of times. */
 static void note_failure(struct rbt_holding *h, const char *what, int r)
 {
 	static uint64_t next_ns;
@@ -294,7 +296,7 @@ int rbt_holding_restore_slices(struct rbt_holding *h)
 	static const struct rbt_action action = {.op = RBT_ACT_RESTORE_SLICES};
 	int error;
 
-	/* A process that may not write has not written before, either. */
+	/* A process without the right to write cannot have changed slices. */
 	if (writer(h, RBT_CAP_TIMESLICE, &error) == NULL) {
 		rbt_holding_apply(h, &action, 0);
 		return 0;
@@ -318,7 +320,7 @@ static int restore_running(struct rbt_holding *h)
 		r = rbt_holding_act(h, &action);
 	}
 	if (h->applied.is_unsure) {
-		rouse_now(h);
+		kick_now(h);
 	}
 	if (r < 0) {
 		note_failure(h, "resume", r);
@@ -347,7 +349,7 @@ int rbt_holdings_restore(struct rbt_holdings *hs)
 	return first;
 }
 
-/* A task that has gone has nothing to be undone. */
+/* Removes tasks that no longer exist: their changes need no undoing. */
 static void subtract_gone(struct rbt_record *rec, const struct rbt_backend *b)
 {
 	uint32_t n = 0;
@@ -362,8 +364,8 @@ static void subtract_gone(struct rbt_record *rec, const struct rbt_backend *b)
 }
 
 /*
- * A program may have more tasks than its next record names (it holds no more, or one was not found
- * this time), and have them still when it is let back. Of the old record, that much is left.
+ * Undoes the changes of tasks that the next record does not name. Such tasks may still exist: the
+ * record may be full, or a scan may have missed one. Leaves only these tasks in the old record.
  */
 static void undo_unnamed(struct rbt_holding *h, struct rbt_holding *next)
 {
@@ -371,8 +373,8 @@ static void undo_unnamed(struct rbt_holding *h, struct rbt_holding *next)
 	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &error);
 	bool is_changed = h->applied.is_off || h->applied.slices_changed || h->applied.is_unsure;
 
-	/* Of a client without any, nothing is there; of one that is not there, each question is a
-	 * line in the kernel log. */
+	/* A client without tasks needs no undoing. Every question about a client that is gone would
+	 * write a line to the kernel log. */
 	if (b == NULL || !b->acts_by_task || !is_changed ||
 		(next->rec.n_tasks == 0 && (next->rec.flags & RBT_RECORD_PARTIAL) == 0)) {
 		return;
@@ -380,7 +382,7 @@ static void undo_unnamed(struct rbt_holding *h, struct rbt_holding *next)
 	rbt_holding_subtract(h, &next->rec);
 	subtract_gone(&h->rec, b);
 	struct rbt_holding left = *h;
-	/* What the driver refuses stays in the record, so that it is tried again. */
+	/* Tasks that the driver refuses to restore move to the next record, for another attempt. */
 	if (rbt_holding_restore(&left) < 0 && rbt_holding_append(next, h) < 0) {
 		rbt_warn("some tasks of client %#x are forgotten: no memory", next->rec.client);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* System calls are made directly, as all of the shim's are (shim/sys.h). */
+/* System calls are made directly, as everywhere in the shim (shim/sys.h), which uses this file. */
 #include "act/lock.h"
 
 #include <errno.h>
@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The byte of a node on which marks are left. The node has no bytes, so that nobody misses it. */
+/* The byte of the node that carries the marks. A device node has no contents, so no other program
+ * uses this byte. */
 #define MARK_OFFSET 0x52554241
 
 int rbt_gpu_lock(int fd)
@@ -19,7 +20,7 @@ int rbt_gpu_lock(int fd)
 	return 0;
 }
 
-/* Shared by all who wait, and gone with their last copy of it. */
+/* A lock that all waiting schedulers share. It ends when the last copy of its file is closed. */
 static struct flock mark(short type)
 {
 	return (struct flock){

@@ -25,7 +25,7 @@ int rbt_holding_mark_channels(struct rbt_holding *h)
 	return r;
 }
 
-/* The same object, as far as is known: a handle may be used again. */
+/* Whether both are the same object, as far as is known: handles can be reused. */
 static bool is_same_task(const struct rbt_task *a, const struct rbt_task *b)
 {
 	uint32_t both = a->valid & b->valid;
@@ -35,7 +35,8 @@ static bool is_same_task(const struct rbt_task *a, const struct rbt_task *b)
 	       ((both & RBT_TASK_HAS_ID) == 0 || a->id == b->id);
 }
 
-/* Its task in an older record, mostly at the same place; NULL if there was none. */
+/* Finds the task in an older record, where it usually has the same position. Returns NULL if it is
+ * not there. */
 static const struct rbt_task *find_task(
 	const struct rbt_record *before, const struct rbt_task *task, uint32_t at)
 {
@@ -52,7 +53,7 @@ static const struct rbt_task *find_task(
 
 #define NOWHERE UINT32_MAX
 
-/* Where one of the task's channels stands in its record, mostly at the same place in the task. */
+/* Finds the position of a channel in its record. The channel is usually at `at` within its task. */
 static uint32_t find_channel(
 	const struct rbt_record *rec, const struct rbt_task *t, uint32_t channel, uint32_t at)
 {
@@ -88,7 +89,7 @@ int rbt_holding_inherit_off(struct rbt_holding *next, const struct rbt_holding *
 	return 0;
 }
 
-/* By its handle alone: one that is another's by now has gone. */
+/* Compares only handles: if a handle belongs to another task by now, the old task is gone. */
 static const struct rbt_task *find_handle(
 	const struct rbt_record *rec, uint32_t handle, uint32_t at)
 {
@@ -103,7 +104,7 @@ static const struct rbt_task *find_handle(
 	return NULL;
 }
 
-/* Of this task's channels, those that it does not have in rec, where it is `named`. */
+/* Leaves only those channels of the task that the same task (`named`) does not have in `rec`. */
 static void subtract_channels(struct rbt_holding *before, struct rbt_task *task,
 	const struct rbt_record *rec, const struct rbt_task *named)
 {
@@ -155,7 +156,7 @@ static int grow_array(void *array, size_t n, size_t size)
 	return 0;
 }
 
-/* For that many tasks and channels more. 0 or -ENOMEM. */
+/* Makes room for the tasks and channels of `more`. Returns 0 or -ENOMEM. */
 static int make_room_for(struct rbt_holding *h, const struct rbt_holding *more)
 {
 	struct rbt_record *rec = &h->rec;

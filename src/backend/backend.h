@@ -34,7 +34,7 @@ enum rbt_suspend_mode {
 enum rbt_scope {
 	RBT_SCOPE_ALL,
 	RBT_SCOPE_COMPUTE,
-	RBT_SCOPE_REST, /* all but compute */
+	RBT_SCOPE_OTHERS, /* all but compute */
 };
 
 /* Capabilities of a device or driver. If a bit is missing, rbt_device_info.why_not has the
@@ -97,15 +97,16 @@ struct rbt_backend {
 	/* Its device number, if the driver always has the same; 0: the node's own number counts. */
 	uint32_t control_major, control_minor;
 
-	/* What the device is like. Whoever acts on devices asks these, and never for the vendor. */
+	/* Properties of the device. Code outside of the backend checks these, and never the
+	 * vendor. */
 	bool has_slices; /* its tasks have timeslices that can be set */
 	/* Schedulers must not meet on it, so that there is a lock: where there are short slices. */
 	bool has_lock;
-	/* A record's client is its program's pid, as it is called here, whatever it is called where
-	 * the program lives. */
+	/* A record's client is its program's pid in the daemon's namespace. In the program's own
+	 * namespace it may have another number. */
 	bool client_is_pid;
-	/* Whether suspend() and resume() act on a record's tasks, and on no others; else on all
-	 * that its program has. */
+	/* Whether suspend() and resume() act only on a record's tasks. Otherwise they act on all
+	 * tasks of its program. */
 	bool acts_by_task;
 
 	/* Whether it has run on the software GPU only, and not on a card yet. */
@@ -137,8 +138,8 @@ struct rbt_backend {
 	 * -EPROTONOSUPPORT. */
 	void (*why_not)(uint32_t cap, char *buf, size_t size);
 
-	/* Mandatory with has_lock, else NULL. The path of the GPU's device node: what the GPU lock
-	 * is taken on. */
+	/* Mandatory with has_lock, else NULL. The path of the GPU's device node, on which the GPU
+	 * lock is taken. */
 	int (*lock_path)(uint32_t gpu, char *buf, size_t size);
 
 	/* Mandatory. */
@@ -147,10 +148,10 @@ struct rbt_backend {
 	int (*set_timeslice)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint64_t us);
 
-	/* Mandatory. Takes a record's tasks off the device, puts them back. A device may count, so
-	 * the caller keeps is_off: one per channel of the record, brought up to date by both. With
-	 * it, both are idempotent. NULL: nothing is known, and all channels are told. What is off
-	 * stays so in the way it was taken off. */
+	/* Mandatory. Suspends or resumes a record's tasks. A device may count suspends, so the
+	 * caller keeps is_off, which has one entry per channel of the record, and both hooks update
+	 * it. With is_off, both are idempotent. NULL: the state is unknown, and all channels are
+	 * changed. A suspended channel stays suspended in its mode. */
 	int (*suspend)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
 		enum rbt_suspend_mode mode);
 	int (*resume)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope);
@@ -167,15 +168,15 @@ struct rbt_backend {
 
 	/* Optional (NULL). Makes the device notice tasks that have just been resumed or should be
 	 * running: see nvidia/ops.c. Changes nothing else. */
-	int (*rouse)(const struct rbt_record *rec, enum rbt_scope scope);
+	int (*kick)(const struct rbt_record *rec, enum rbt_scope scope);
 
 	/* Optional (NULL). Sets how the device arbitrates between this record's tasks and others: 0
 	 * low, 1 as the program has set it, 2 high. Does not wait. */
 	int (*set_level)(const struct rbt_record *rec, uint32_t level);
 
-	/* Optional (NULL): for devices on which an agent inside the program acts, if the program is
-	 * one under `rubato run`. 0 when the record's file is the way to such an agent, else
-	 * -EBADF. */
+	/* Optional (NULL): for devices on which an agent inside the program acts, if the program
+	 * was started by `rubato run`. Returns 0 if the record's file is the link to such an agent,
+	 * else -EBADF. */
 	int (*check_file)(const struct rbt_record *rec);
 
 	/* Optional (NULL). Asks the device about tasks that a program has named. Tasks that do not
@@ -189,7 +190,7 @@ struct rbt_backend {
 	/* Optional (NULL). Polls the program's queues every interval_us from now on (0: stops), and
 	 * writes the result to a board (board/gauge.h): the one of board_fd, borrowed, or the
 	 * program's own if an agent polls. */
-	int (*watch)(const struct rbt_record *rec, int board_fd, uint32_t interval_us);
+	int (*poll)(const struct rbt_record *rec, int board_fd, uint32_t interval_us);
 
 	/* Optional (NULL). The driver's figures about the program. */
 	int (*stats)(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret);

@@ -153,7 +153,7 @@ static void note_end(struct ends *ends, bool is_synced, uint64_t ns)
  *   n_synced, and the time is not taken for exact. If another synchronisation wrote it without a
  *   submission in between, the time is exact: it is when the last synchronisation returned.
  */
-static void read_slot(const struct rbt_board_slot *s, struct rbt_board_watch *w, uint32_t i,
+static void read_slot(const struct rbt_board_slot *s, struct rbt_board_reader *w, uint32_t i,
 	uint64_t now_ns, struct rbt_board_reading *ret, struct ends *ends)
 {
 	ret->n_syncs += atomic_load_explicit(&s->n_syncs, memory_order_acquire);
@@ -191,7 +191,7 @@ static void next_tick(struct rbt_board *b)
 	atomic_store_explicit(&b->tick, tick != 0 ? tick : 1, memory_order_release);
 }
 
-void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
+void rbt_board_look(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
 	struct rbt_board_reading *ret)
 {
 	uint32_t n_used = slots_used(b);
@@ -251,11 +251,11 @@ bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint6
 void rbt_board_sleep(struct rbt_board *b)
 {
 	atomic_store_explicit(&b->asleep, RBT_BOARD_ASLEEP, memory_order_relaxed);
-	/* Released after: who sees the new tick sees that we sleep. */
+	/* Released last: a program that sees the new tick also sees that the daemon sleeps. */
 	next_tick(b);
 }
 
-static bool is_news(const struct rbt_board *b, const struct rbt_board_watch *w)
+static bool is_news(const struct rbt_board *b, const struct rbt_board_reader *w)
 {
 	uint32_t n_used = slots_used(b);
 
@@ -278,7 +278,7 @@ static void wait_for_stores(void)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w)
+bool rbt_board_doze(struct rbt_board *b, const struct rbt_board_reader *w)
 {
 	rbt_board_sleep(b);
 	wait_for_stores();
@@ -302,7 +302,7 @@ bool rbt_board_await_end(struct rbt_board *b)
 	return false;
 }
 
-bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w)
+bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_reader *w)
 {
 	uint64_t n_syncs = 0;
 

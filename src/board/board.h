@@ -4,7 +4,7 @@
  *
  * The program never waits. The daemon may sleep until a program becomes busy:
  *
- *   daemon: rbt_board_rest()                program, at a submission
+ *   daemon: rbt_board_doze()                program, at a submission
  *   asleep = 1, ++tick                      counter + 1
  *   2 us pass                               tick has changed? then asleep: 1 -> 0, wake
  *   counters as before? then sleep
@@ -58,7 +58,7 @@ struct rbt_board_reading {
 };
 
 /* The values that one reader remembers between its looks at a board; zeroed at first. */
-struct rbt_board_watch {
+struct rbt_board_reader {
 	uint64_t n[RBT_BOARD_SLOTS];
 	uint64_t active_ns[RBT_BOARD_SLOTS];
 	uint64_t n_syncs; /* of all slots */
@@ -71,11 +71,11 @@ struct rbt_board_watch {
  * The first look only notes the counters. Then the tick moves on, so that the program's next
  * submission leaves its time.
  */
-void rbt_board_look(struct rbt_board *b, struct rbt_board_watch *w, uint64_t now_ns,
+void rbt_board_look(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
-/* Submissions to its compute tasks so far, and launches alone. The daemon sees from them whether
- * the program gets on. Does not affect any look. */
+/* Submissions to its compute tasks so far, and launches among them. They show the daemon whether
+ * the program makes progress. Does not affect any look. */
 struct rbt_board_progress {
 	uint64_t n, n_launches;
 };
@@ -97,7 +97,7 @@ void rbt_board_sleep(struct rbt_board *b);
  * microseconds, in which a store leaves any core's buffer. False, and awake, if the program has
  * submitted since the last look, or waits for the GPU.
  */
-bool rbt_board_rest(struct rbt_board *b, const struct rbt_board_watch *w);
+bool rbt_board_doze(struct rbt_board *b, const struct rbt_board_reader *w);
 
 /* From now on only the end of the last open request wakes the thread that waits on b->asleep.
  * False, and awake, if no request is open. */
@@ -105,8 +105,8 @@ bool rbt_board_await_end(struct rbt_board *b);
 
 /* From now on the next return of a synchronisation wakes the thread that waits on b->asleep; so
  * does the begin or end of a request, but no submission. False, and awake, if one has returned
- * since the last look. Waits as rbt_board_rest() does. */
-bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_watch *w);
+ * since the last look. Waits as rbt_board_doze() does. */
+bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_reader *w);
 
 /* Ends the sleep, of whatever kind it is. Returns whether the program had ended it before. */
 bool rbt_board_awake(struct rbt_board *b);

@@ -70,7 +70,7 @@ bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, const struc
 	/* Marks the time as exact, which it is to within one look. */
 	atomic_store_explicit(
 		&slot->n_synced, (uint32_t)rbt_board_total(slot), memory_order_release);
-	/* Sequentially consistent with rbt_board_rest(): either the daemon sees this store, or we
+	/* Sequentially consistent with rbt_board_doze(): either the daemon sees this store, or we
 	 * see that it sleeps. */
 	atomic_store(&slot->in_sync, g->is_active);
 	/* n_syncs comes after in_sync, as in shim_sync_end(). */

@@ -26,7 +26,7 @@ int rbt_board_waiter_create(int files_fd, struct rbt_board_waiter **ret);
 void rbt_board_waiter_destroy(struct rbt_board_waiter *w); /* accepts NULL */
 
 /*
- * Waits for the next event of a board that was put to sleep by rbt_board_rest(), rbt_board_sleep(),
+ * Waits for the next event of a board that was put to sleep by rbt_board_doze(), rbt_board_sleep(),
  * rbt_board_await_end() or rbt_board_await_sync(). The board is borrowed until it is removed or
  * returned by rbt_board_waiter_next(). Adding it again has no effect. 0 or -errno.
  */

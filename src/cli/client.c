@@ -90,8 +90,8 @@ static void become_daemon(const char *path, int ready_fd)
 	dup2(null_fd, STDIN_FILENO);
 	dup2(null_fd, STDOUT_FILENO);
 	dup2(log_fd >= 0 ? log_fd : null_fd, STDERR_FILENO);
-	/* None of the caller's files stays open; above all not the write end of a pipe whose end
-	 * the caller waits for. */
+	/* All files of the caller are closed, above all the write end of a pipe whose end the
+	 * caller waits for. */
 	dup2(ready_fd, 3);
 	fcntl(3, F_SETFD, 0); /* it may have been 3 before */
 	close_range(4, ~0u, 0);
@@ -265,9 +265,9 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 	return 0;
 }
 
-/* Whether what follows a program's tasks is what was asked for, or the beginning of it: a daemon
- * that is older than we are leaves out what it does not know. A treatment is last, and of any
- * version's size. */
+/* Whether the bytes after a program's tasks are the structs that were asked for, or the first ones
+ * of them: an older daemon leaves out those that it does not know. A treatment comes last, and its
+ * size depends on the version. */
 static bool is_tail_sound(const char *tail, size_t size, uint32_t flags)
 {
 	/* In the order of the flags' bits. */

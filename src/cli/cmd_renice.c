@@ -51,10 +51,10 @@ static int run(int argc, char **argv)
 	rbt_treatment_settle(&t);
 	if (((t.said | t.reset) & ~RBT_TREAT_BIT(FORCE)) == 0) {
 		return usage_error(&cmd_renice,
-			"say what to: --class, --priority, --timeslice-us, --weight, "
+			"give one of --class, --priority, --timeslice-us, --weight, "
 			"--max-reserve-ms or --min-share");
 	}
-	/* A slice goes with its priority. */
+	/* A new priority brings its own slice. */
 	if ((t.said & (RBT_TREAT_BIT(PRIORITY) | RBT_TREAT_BIT(TIMESLICE))) ==
 		RBT_TREAT_BIT(PRIORITY)) {
 		t.reset |= RBT_TREAT_BIT(TIMESLICE);
@@ -70,19 +70,19 @@ const struct command cmd_renice = {
 		"                             --weight N | --max-reserve-ms N | --min-share PERCENT)\n"
 		"\n"
 		"Changes how running programs share the GPU. Programs started with `rubato run` need\n"
-		"no privilege; others need ptrace rights over them (root, or the same user where\n"
-		"kernel.yama.ptrace_scope is 0). Fails as a whole: what is refused changes nothing.\n"
+		"no privilege; others need ptrace rights over them (root, or the same user if\n"
+		"kernel.yama.ptrace_scope is 0). If one change is refused, nothing is changed.\n"
 		"\n"
 		"  -c, --class CLASS        latency, normal or best-effort\n"
 		"  -p, --priority N         0 (lowest) to 15 (highest)\n"
 		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000; alone, it keeps the\n"
-		"                           priority. Without it, the timeslice is the priority's\n"
-		"  -w, --weight N           its share of the turns, 1 to 1000; alone, it keeps all else\n"
-		"      --max-reserve-ms N   how long it may keep others off while it never idles, or default\n"
-		"      --min-share PERCENT  what it gets at least, however busy others are; or default\n"
-		"      --force              write to a driver that is not known even if its trial failed\n"
+		"                           priority. A new priority brings its own timeslice\n"
+		"  -w, --weight N           its share of the turns at equal priority, 1 to 1000\n"
+		"      --max-reserve-ms N   how long it may keep others off without being idle, or default\n"
+		"      --min-share PERCENT  its least share of the GPU while others are busy, or default\n"
+		"      --force              write to an unknown driver even if its trial failed\n"
 		"\n"
-		"Several best-effort programs on one GPU take turns, one at a time: together, their short\n"
-		"slices would make them thrash.\n",
+		"Several best-effort programs on one GPU take turns, one at a time, because programs with\n"
+		"short slices slow each other down if they run together.\n",
 	.run = run,
 };

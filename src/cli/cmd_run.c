@@ -16,8 +16,8 @@
 #include "util/log.h"
 #include "util/runtime.h"
 
-/* Where execvp() would find `name`: 0, -ENOENT or -EACCES. Asked first,
- * so that a mistyped command starts nothing. */
+/* Finds `name` as execvp() would. Returns 0, -ENOENT or -EACCES. This comes first, so that a
+ * mistyped command starts no daemon. */
 static int find_command(const char *name, char *buf, size_t size)
 {
 	const char *path = strchr(name, '/') != NULL ? "" : getenv("PATH");
@@ -53,12 +53,12 @@ static int set_preload(void)
 	if (r < 0) {
 		return r;
 	}
-	/* The dynamic linker splits at both, and knows no escape. */
+	/* The dynamic linker separates paths with both characters, and has no escape for them. */
 	if (strpbrk(lib, " :") != NULL) {
 		return -EINVAL;
 	}
-	/* Last: the shim makes the system call itself, so what comes after it in the list and has
-	 * an ioctl() of its own (v4l2convert.so, say) would never be called. */
+	/* The shim goes last. It makes the system call itself, so a later library in the list with
+	 * an ioctl() of its own (v4l2convert.so, for example) would never be called. */
 	int n = snprintf(value, sizeof(value), "%s%s%s", old != NULL ? old : "",
 		old != NULL && old[0] != '\0' ? ":" : "", lib);
 	if (n < 0 || (size_t)n >= sizeof(value)) {
@@ -73,9 +73,9 @@ static bool is_there(const char *path, void *data)
 }
 
 /*
- * Puts the folder of the stand-in for the driver's library first, so that what the program submits
- * is counted. Not where there is no such library: a program that looks for one shall find none. 0,
- * or -errno: the program runs, and is not counted.
+ * Puts the folder of the stand-in for the driver's library first, so that submissions are counted.
+ * If the system has no such library, this is left out, because the program must find none either.
+ * Returns 0, or -errno; then the program runs, but its submissions are not counted.
  */
 static int set_standin(void)
 {
@@ -93,11 +93,11 @@ static int set_standin(void)
 	}
 	*strrchr(folder, '/') = '\0';
 	size_t len = strlen(folder);
-	/* The dynamic linker splits at both, and knows no escape. */
+	/* The dynamic linker separates paths with both characters, and has no escape for them. */
 	if (strpbrk(folder, ":;") != NULL) {
 		return -EINVAL;
 	}
-	/* Already there, from a `rubato run` around this one. */
+	/* An outer `rubato run` has put it there already. */
 	if (any && strncmp(old, folder, len) == 0 && (old[len] == ':' || old[len] == '\0')) {
 		return 0;
 	}
@@ -108,7 +108,7 @@ static int set_standin(void)
 	return setenv("LD_LIBRARY_PATH", value, 1) < 0 ? -errno : 0;
 }
 
-/* Such a driver may turn out to understand nothing. */
+/* An unknown driver may refuse everything. */
 static bool is_driver_unknown(void)
 {
 	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
@@ -135,8 +135,8 @@ static bool is_too_short(uint64_t timeslice_us)
 	return any && timeslice_us != 0 && timeslice_us < RBT_TURN_MIN_US;
 }
 
-/* Somebody else's daemon may not give what is asked for. The program runs all the same, as with
- * nice(1): it never hears of it, so it is said here. */
+/* The daemon may refuse what was asked for. As with nice(1), the program runs anyway. The program
+ * itself does not learn of the refusal, so it is printed here. */
 static void warn_of_refusal(int sock, const struct rbt_treatment *t)
 {
 	struct rbt_msg_renice may = {
@@ -154,12 +154,12 @@ static void warn_of_refusal(int sock, const struct rbt_treatment *t)
 	if (result.error == -EBADMSG) {
 		rbt_warn("run: %s; until then the program runs unmanaged", result.text);
 	} else if (result.error == -EPERM || result.error == -EPROTONOSUPPORT) {
-		rbt_warn("run: %s: the program goes without %s", result.text,
+		rbt_warn("run: %s: the program runs without %s", result.text,
 			result.error == -EPERM ? "it" : "its class (see `rubato doctor`)");
 	}
 }
 
-/* Without a daemon the program still runs, and the shim does what it may alone. */
+/* Without a daemon the program still runs, and the shim does what it may do alone. */
 static void set_daemon(bool no_daemon, const struct rbt_treatment *t)
 {
 	char path[160];
@@ -169,12 +169,14 @@ static void set_daemon(bool no_daemon, const struct rbt_treatment *t)
 	unsetenv(RBT_ENV_SOCKET);
 	if (sock < 0) {
 		if (!no_daemon) {
-			rbt_warn("run: going on without a daemon: %s", daemon_start_error(sock));
+			rbt_warn("run: the program runs without a daemon: %s",
+				daemon_start_error(sock));
 		}
 		setenv(RBT_ENV_NO_DAEMON, "1", 1);
 		return;
 	}
-	/* The daemon must not leave for want of programs before this one makes its first task. */
+	/* Keeps the daemon from ending for lack of programs before this one creates its first
+	 * task. */
 	struct rbt_msg_header await = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_AWAIT};
 	rbt_send(sock, &await, sizeof(await), NULL, 0, MSG_DONTWAIT);
 	warn_of_refusal(sock, t);
@@ -190,9 +192,9 @@ static const char *get(void *ctx, const char *name)
 }
 
 /*
- * Options override the environment. From the environment come the keys that have a variable of
- * their own, which a container's setup may have set, and the group. The other keys of RUBATO_TREAT
- * are left out: they belong to a `rubato run` around this one.
+ * Options override the environment. The environment gives the group, and those keys that have a
+ * variable of their own, which a container's setup may have set. The other keys of RUBATO_TREAT are
+ * left out: they belong to an outer `rubato run`.
  */
 static struct rbt_treatment add_environment(const struct rbt_treatment *options)
 {
@@ -242,7 +244,7 @@ static void prepare(const struct rbt_treatment *t, bool no_daemon)
 	}
 	r = set_standin();
 	if (r < 0) {
-		rbt_warn("run: what the program submits is not seen: libcuda.so.1 of Rubato: %s",
+		rbt_warn("run: submissions are not counted: Rubato's libcuda.so.1: %s",
 			strerror(-r));
 	}
 	set_daemon(no_daemon, t);
@@ -257,13 +259,13 @@ static int execute(char **argv, const struct rbt_treatment *t, bool no_daemon)
 	if (r == 0) {
 		if (elf_is_static(path)) {
 			rbt_warn(
-				"run: %s is statically linked, so it cannot be reached from inside; "
-				"`rubato renice` can, once it runs",
+				"run: %s is statically linked, so librubato.so cannot be preloaded; "
+				"use `rubato renice` once it runs",
 				argv[0]);
 		}
 		prepare(t, no_daemon);
 		execvp(path,
-			argv); /* runs a script without a first line by the shell, as nice does */
+			argv); /* runs a script without a #! line with the shell, as nice does */
 		r = -errno;
 	}
 	rbt_error("run: %s: %s", argv[0], strerror(-r));
@@ -319,23 +321,24 @@ const struct command cmd_run = {
 		"                  [--max-reserve-ms N] [--min-share PERCENT]\n"
 		"                  [--group NAME] [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
 		"\n"
-		"Runs COMMAND, unmodified, as a program of a class. Needs no privilege.\n"
+		"Runs COMMAND, unmodified, with a class. Needs no privilege.\n"
 		"\n"
 		"  -c, --class CLASS        latency, normal (default) or best-effort\n"
 		"  -p, --priority N         0 (lowest) to 15 (highest); a class is its middle: 13, 8, 2\n"
 		"  -t, --timeslice-us N     an exact timeslice, 1 to 1000000\n"
-		"  -w, --weight N           share of the turns among equals, 1 (default) to 1000\n"
-		"      --max-reserve-ms N   how long it may keep others off while it never idles (2000)\n"
-		"      --min-share PERCENT  what it gets at least, however busy others are, 0 to 10 (2)\n"
-		"  -g, --group NAME         programs of one group of yours have their turns together; by default\n"
-		"                           the ranks of one job (torchrun, MPI, Slurm) do; none: alone\n"
-		"      --no-daemon          do not use rubatod; the program acts alone, as far as it may\n"
-		"      --force              write to a driver that is not known even if its trial failed\n"
-		"      --device soft        on a GPU in software, shared by all who say so; it starts with\n"
-		"                           its first program and goes with its last. Other commands take\n"
-		"                           this option too, and look there\n"
-		"      --sms N              of that GPU, when it starts: multiprocessors (4)\n"
-		"      --mem MIB            its memory (256)\n"
+		"  -w, --weight N           share of the turns at equal priority, 1 (default) to 1000\n"
+		"      --max-reserve-ms N   how long it may keep others off without being idle (2000)\n"
+		"      --min-share PERCENT  its least share of the GPU while others are busy, 0 to 10 (2)\n"
+		"  -g, --group NAME         your programs in one group have their turns together. Default: the\n"
+		"                           ranks of one job (torchrun, MPI, Slurm). none: no group\n"
+		"      --no-daemon          do not use rubatod; the program sets its own timeslices\n"
+		"                           as far as that is safe\n"
+		"      --force              write to an unknown driver even if its trial failed\n"
+		"      --device soft        use the software GPU, which all programs with this option share.\n"
+		"                           It starts with the first of them and ends with the last.\n"
+		"                           Other commands take this option, too\n"
+		"      --sms N              multiprocessors of the software GPU, if this starts it (4)\n"
+		"      --mem MIB            memory of the software GPU, if this starts it (256)\n"
 		"\n"
 		"Exit status: COMMAND's own; 127 if it is not found, 126 if it cannot be run.\n",
 	.run = run,

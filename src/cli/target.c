@@ -151,8 +151,8 @@ out:
 	return r < 0 ? r : sock;
 }
 
-/* The daemon of `uid` if it manages `pid`; otherwise, in *ret_other, a daemon that runs all the
- * same (or -errno). Negative with *ret_other < 0 if it does not answer. */
+/* Returns the daemon of `uid` if it manages `pid`. Otherwise *ret_other is a daemon that runs but
+ * does not manage it, or -errno. Negative with *ret_other < 0 if it does not answer. */
 static int find_manager(uid_t uid, pid_t pid, int *ret_other)
 {
 	int sock = daemon_connect(uid);
@@ -233,8 +233,8 @@ static bool is_passing(int r, const struct rbt_msg_result *result, pid_t pid)
 {
 	switch (-r) {
 	case ESRCH:
-		/* Managed a moment ago, but not any more, and alive: another tool made the daemon
-		 * let it go. */
+		/* The program is alive and was managed a moment ago, but is not any more: another
+		 * tool made the daemon drop it. */
 		return result->error == r && kill(pid, 0) == 0;
 	case ECONNRESET:
 	case EPIPE:

@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices whose programs are seen at work by their queues alone: somebody must look. The agent
- * does, inside a program under `rubato run`, and the hand at the queues of an attached one; both
- * put what they see on a board, and from there on such a program is like any other.
+ * Devices on which a program's activity shows in its queues alone, so that the queues must be
+ * polled. The agent polls them inside a program under `rubato run`, and the hand those of an
+ * attached program. Both write what they see to a board; from there on such a program is like any
+ * other.
  *
- * It matters while a program has company on a GPU: then one of them may be kept off for the other.
- * Alone, a program under `rubato run` is looked at only so often that `rubato ps` is not wrong for
- * long, and an attached one not at all.
+ * Polling matters while several programs use a GPU, because one of them may then be suspended for
+ * another. A program that is alone under `rubato run` is polled only so often that `rubato ps` is
+ * not wrong for long, and an attached program that is alone is not polled at all.
  */
+#include "daemon/activity.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/handlink.h"
+#include "daemon/loop.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/program.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -33,14 +41,14 @@ struct company {
 
 static void count_programs(struct daemon *d, struct company *ret)
 {
-	const struct rbt_sched_policy *policy = d->config.policy;
+	const struct rbt_sched_policy *policy = d->sched.config.policy;
 	bool all_take_turns = policy != NULL && policy->turns_up_to >= RBT_PRIORITY_NORMAL;
 	struct program *p;
 
 	*ret = (struct company){0};
 	LIST_FOREACH (p, &d->programs, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			uint32_t is_there = p->params.tasks[gpu].n_compute > 0;
+			uint32_t is_there = p->sched.params.tasks[gpu].n_compute > 0;
 			ret->n[gpu] += is_there;
 			ret->n_special[gpu] +=
 				all_take_turns || !program_is_plain(p) ? is_there : 0;
@@ -52,7 +60,7 @@ static void count_programs(struct daemon *d, struct company *ret)
 static bool has_company(const struct program *p, const struct company *c)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (p->params.tasks[gpu].n_compute > 0 && c->n[gpu] > 1 &&
+		if (p->sched.params.tasks[gpu].n_compute > 0 && c->n[gpu] > 1 &&
 			(p->peer != NULL || c->n_special[gpu] > 0)) {
 			return true;
 		}
@@ -61,7 +69,7 @@ static bool has_company(const struct program *p, const struct company *c)
 }
 
 /* A board for a program that has none of its own. 0 or -errno. */
-static int make_board(struct daemon *d, struct program *p, struct hold *h)
+static int make_board(struct daemon *d, struct program *p, struct client *h)
 {
 	int fd = rbt_board_create_fd();
 
@@ -86,8 +94,8 @@ static int make_board(struct daemon *d, struct program *p, struct hold *h)
 	return 0;
 }
 
-/* What nobody writes any more says nothing. */
-static void drop_board(struct daemon *d, struct program *p, struct hold *h)
+/* A board that is not written any more says nothing about the program. */
+static void drop_board(struct daemon *d, struct program *p, struct client *h)
 {
 	if (h->board_fd >= 0) {
 		rbt_close(&h->board_fd);
@@ -95,26 +103,26 @@ static void drop_board(struct daemon *d, struct program *p, struct hold *h)
 	}
 }
 
-static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint32_t poll_us)
+static void poll_client(struct daemon *d, struct program *p, struct client *h, uint32_t poll_us)
 {
 	const struct rbt_holding *mine = h->mine;
 	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
 
-	if (b == NULL || b->watch == NULL || !h->in_hand || !hold_may(mine, RBT_CAP_TIMESLICE)) {
+	if (b == NULL || b->poll == NULL || !h->in_hand || !holding_may(mine, RBT_CAP_TIMESLICE)) {
 		return;
 	}
 	bool has_agent = (mine->rec.flags & RBT_RECORD_AGENT) != 0;
 	uint32_t alone_us = has_agent && !program_is_beyond(p) ? ALONE_POLL_US : 0;
 	uint32_t us = poll_us != 0 ? poll_us : alone_us;
-	if (us == mine->applied.watch_us || rbt_now_ns() < h->watch_retry_ns) {
+	if (us == mine->applied.poll_us || rbt_now_ns() < h->poll_retry_ns) {
 		return;
 	}
 	int r = !has_agent && us != 0 && h->board_fd < 0 ? make_board(d, p, h) : 0;
-	r = r < 0 ? r : hand_watch(d, h, us);
+	r = r < 0 ? r : hand_poll(d, h, us);
 	if (r < 0 && r != -ENOTCONN) {
 		rbt_debug(
 			"process %d: its queues cannot be watched: %s", (int)p->pid, strerror(-r));
-		h->watch_retry_ns = rbt_now_ns() + NO_TURNS_NS;
+		h->poll_retry_ns = rbt_now_ns() + NO_TURNS_NS;
 	}
 	if (r < 0 || us == 0) {
 		drop_board(d, p, h);
@@ -122,17 +130,18 @@ static void watch_hold(struct daemon *d, struct program *p, struct hold *h, uint
 }
 
 /*
- * Where the device arbitrates between programs by itself, it is to prefer the right ones while both
- * are on it: until a latency program's first packets have been seen, and beside normal programs.
+ * A device that arbitrates between programs by itself is told which programs to prefer while
+ * several are on it. This matters until a latency program's first packets have been seen, and
+ * beside normal programs.
  */
-static void set_level(struct daemon *d, const struct program *p, struct hold *h)
+static void set_level(struct daemon *d, const struct program *p, struct client *h)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
 	uint32_t level =
 		program_is_beyond(p) ? RBT_LEVEL_OWN : (uint32_t)rbt_class_of(p->treat.priority);
 
 	if (b != NULL && b->set_level != NULL && h->in_hand &&
-		hold_may(h->mine, RBT_CAP_TIMESLICE) && level != h->mine->applied.level) {
+		holding_may(h->mine, RBT_CAP_TIMESLICE) && level != h->mine->applied.level) {
 		(void)hand_set_level(d, h, level);
 	}
 }
@@ -140,14 +149,15 @@ static void set_level(struct daemon *d, const struct program *p, struct hold *h)
 void activity_update(struct daemon *d)
 {
 	struct company company;
-	uint32_t poll_us = d->config.queue_poll_us != 0 ? d->config.queue_poll_us : DEFAULT_POLL_US;
+	uint32_t poll_us = d->sched.config.queue_poll_us != 0 ? d->sched.config.queue_poll_us
+							      : DEFAULT_POLL_US;
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	count_programs(d, &company);
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
-			watch_hold(d, p, h, has_company(p, &company) ? poll_us : 0);
+		LIST_FOREACH (h, &p->clients, link) {
+			poll_client(d, p, h, has_company(p, &company) ? poll_us : 0);
 			set_level(d, p, h);
 		}
 	}
@@ -155,12 +165,12 @@ void activity_update(struct daemon *d)
 
 void activity_account(const struct program *p, struct rbt_program_account *account)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		if (h->mine->applied.watch_us != 0 && p->board != NULL) {
-			account->n_pending =
-				atomic_load_explicit(&p->board->n_pending, memory_order_relaxed);
+	LIST_FOREACH (h, &p->clients, link) {
+		if (h->mine->applied.poll_us != 0 && p->reader.board != NULL) {
+			account->n_pending = atomic_load_explicit(
+				&p->reader.board->n_pending, memory_order_relaxed);
 			account->valid |= RBT_ACCOUNT_HAS_PENDING;
 			return;
 		}

@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Carries out what the core has decided. Order matters: slices are lengthened and programs taken
- * off before anything is let back or shortened, so that at no moment two short-slice tasks are
- * runnable together. Should the driver refuse to take somebody off, the core is told before anybody
- * is let back in its place, and decides again.
+ * Carries out the core's decisions. Their order matters: slices are lengthened and programs
+ * suspended before any program is resumed or any slice shortened, so that two tasks with short
+ * slices are never runnable together. If the driver refuses to suspend a program, the core is told
+ * before another program is resumed in its place, and decides again.
  */
+#include "daemon/apply.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "daemon/daemon.h"
+#include "daemon/edge.h"
+#include "daemon/handlink.h"
+#include "daemon/kick.h"
+#include "daemon/metrics/accounting.h"
+#include "daemon/schedule.h"
 #include "sched/class.h"
 #include "util/log.h"
 #include "util/time.h"
 
 static void note(struct program *p, int r)
 {
-	/* A lost hand is dealt with by the next round. */
+	/* The next round deals with a lost hand. */
 	if (r < 0 && r != -ENOTCONN) {
 		p->error = r;
 		rbt_debug("process %d: %s", (int)p->pid, strerror(-r));
@@ -24,17 +31,17 @@ static void note(struct program *p, int r)
 
 bool program_is_waiting(const struct program *p)
 {
-	enum rbt_off off = p->sched != NULL ? rbt_sched_decision(p->sched)->off : RBT_ON;
+	enum rbt_off off = p->sched.prog != NULL ? rbt_sched_decision(p->sched.prog)->off : RBT_ON;
 
 	return off == RBT_OFF_SCHEDULING || off == RBT_OFF_FULL;
 }
 
 /*
- * Whether the hold's tasks on a GPU have to be told. A stale record also means that the program may
- * have set a slice of its own after ours: then even "its own" is said again, now that we know what
- * that is.
+ * Whether the slice of the client's tasks on a GPU has to be set. A stale record also means that
+ * the program may have set a slice of its own after ours. Then even "its own" is set again, since
+ * its value is known now.
  */
-static bool slice_differs(const struct hold *h, uint32_t gpu, uint64_t us)
+static bool slice_differs(const struct client *h, uint32_t gpu, uint64_t us)
 {
 	const struct rbt_applied *a = &h->mine->applied;
 
@@ -42,14 +49,14 @@ static bool slice_differs(const struct hold *h, uint32_t gpu, uint64_t us)
 	       (h->stale && (us != RBT_TIMESLICE_OWN || a->slices_changed));
 }
 
-/* The same for its copy tasks: those that get their own slices back when `lengthen`. */
+/* The same for copy tasks. `lengthen`: tasks that get their own slices back. */
 static void apply_copies(
-	struct daemon *d, struct program *p, struct hold *h, uint32_t gpu, bool lengthen)
+	struct daemon *d, struct program *p, struct client *h, uint32_t gpu, bool lengthen)
 {
-	const struct rbt_decision *decision = rbt_sched_decision(p->sched);
+	const struct rbt_decision *decision = rbt_sched_decision(p->sched.prog);
 	const struct rbt_applied *a = &h->mine->applied;
 	bool is_short = (decision->short_copies >> gpu & 1) != 0;
-	uint64_t wanted = is_short ? p->params.tasks[gpu].copy_runlists : 0;
+	uint64_t wanted = is_short ? p->sched.params.tasks[gpu].copy_runlists : 0;
 	uint64_t had = a->copy_runlists[gpu];
 	bool is_in_doubt = h->stale && a->slices_changed;
 
@@ -63,13 +70,13 @@ static void apply_copies(
 	}
 }
 
-/* Sets slices: those that get longer when `lengthen`, else those that get shorter. */
+/* Sets slices. `lengthen`: only longer slices; otherwise only shorter ones. */
 static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 {
-	const struct rbt_decision *decision = rbt_sched_decision(p->sched);
-	struct hold *h;
+	const struct rbt_decision *decision = rbt_sched_decision(p->sched.prog);
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		const struct rbt_applied *a = &h->mine->applied;
 
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
@@ -77,7 +84,7 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 			bool longer = us == RBT_TIMESLICE_OWN || (had_us != 0 && us > had_us);
 
 			if (rbt_gpu_of_index(&d->gpu_table, gpu).backend != h->backend ||
-				(p->params.tasks[gpu].n_compute == 0 &&
+				(p->sched.params.tasks[gpu].n_compute == 0 &&
 					!rbt_applied_has_slices(a, gpu))) {
 				continue;
 			}
@@ -89,9 +96,9 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 	}
 }
 
-/* What only lets the running slice expire needs one that is short, and in force. And what is off
- * altogether stays so: no task is told both ways, one over the other. */
-static enum rbt_off way_off(const struct program *p, const struct hold *h, enum rbt_off off)
+/* A suspend that only lets the running slice expire needs a short slice in force. A task that is
+ * suspended fully stays so, because the two ways of suspending must not be mixed on one task. */
+static enum rbt_off way_off(const struct program *p, const struct client *h, enum rbt_off off)
 {
 	const struct rbt_applied *a = &h->mine->applied;
 
@@ -99,7 +106,7 @@ static enum rbt_off way_off(const struct program *p, const struct hold *h, enum 
 		return RBT_OFF_FULL;
 	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
+		const struct rbt_sched_tasks *tasks = &p->sched.params.tasks[gpu];
 		if (off == RBT_OFF_SCHEDULING && tasks->n_compute > 0 &&
 			!rbt_rule_is_short(a->slice_us[gpu], tasks->own_us)) {
 			return RBT_OFF_FULL;
@@ -108,19 +115,20 @@ static enum rbt_off way_off(const struct program *p, const struct hold *h, enum 
 	return off;
 }
 
-/* Negative when the driver refused to take off a program whose turn it is not. */
+/* Negative if the driver refused to suspend a program whose turn it is not. */
 static int apply_off(struct daemon *d, struct program *p)
 {
-	enum rbt_off off = rbt_sched_decision(p->sched)->off;
+	enum rbt_off off = rbt_sched_decision(p->sched.prog)->off;
 	uint64_t deadline_ns = rbt_now_ns() + LEASE_NS;
-	struct hold *h;
+	struct client *h;
 	int refused = 0;
 
-	if (off == RBT_OFF_COMMAND && p->resume_at_ns != 0 && p->resume_at_ns < deadline_ns) {
-		deadline_ns = p->resume_at_ns;
+	if (off == RBT_OFF_COMMAND && p->suspend.until_ns != 0 &&
+		p->suspend.until_ns < deadline_ns) {
+		deadline_ns = p->suspend.until_ns;
 	}
-	LIST_FOREACH (h, &p->holds, link) {
-		/* Which way it was taken off makes no difference any more. */
+	LIST_FOREACH (h, &p->clients, link) {
+		/* The way in which the client was suspended makes no difference any more. */
 		bool is_done = off == RBT_OFF_COMMAND ? rbt_applied_is_by_command(&h->mine->applied)
 						      : rbt_applied_is_in_turns(&h->mine->applied);
 		if (off == RBT_ON || (is_done && !h->stale)) {
@@ -135,24 +143,24 @@ static int apply_off(struct daemon *d, struct program *p)
 
 static void apply_on(struct daemon *d, struct program *p)
 {
-	enum rbt_off off = rbt_sched_decision(p->sched)->off;
-	struct hold *h;
+	enum rbt_off off = rbt_sched_decision(p->sched.prog)->off;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (off == RBT_ON && h->mine->applied.is_off) {
 			note(p, hand_resume(d, h));
 		} else if (off != RBT_ON && off != RBT_OFF_COMMAND &&
-			   h->mine->applied.rest_is_off) {
-			note(p, hand_resume_rest(d, h));
+			   h->mine->applied.others_are_off) {
+			note(p, hand_resume_others(d, h));
 		}
 	}
 }
 
 static void mark_pending(struct daemon *d, struct program *p)
 {
-	if (!p->is_pending) {
-		p->is_pending = true;
-		LIST_INSERT_HEAD(&d->pending, p, pending);
+	if (!p->sched.is_pending) {
+		p->sched.is_pending = true;
+		LIST_INSERT_HEAD(&d->pending, p, sched.pending);
 	}
 }
 
@@ -161,7 +169,7 @@ static void collect(struct daemon *d)
 	const struct rbt_decision *ignored;
 	struct program *p;
 
-	while ((p = rbt_sched_next_change(d->sched, &ignored)) != NULL) {
+	while ((p = rbt_sched_next_change(d->sched.core, &ignored)) != NULL) {
 		mark_pending(d, p);
 	}
 }
@@ -172,16 +180,16 @@ static int make_room(struct daemon *d)
 	struct program *p;
 	int r = 0;
 
-	LIST_FOREACH (p, &d->pending, pending) {
+	LIST_FOREACH (p, &d->pending, sched.pending) {
 		apply_slices(d, p, true);
 	}
-	LIST_FOREACH (p, &d->pending, pending) {
+	LIST_FOREACH (p, &d->pending, sched.pending) {
 		if (apply_off(d, p) < 0) {
-			p->no_turns_until_ns = rbt_now_ns() + NO_TURNS_NS;
+			p->sched.no_turns_until_ns = rbt_now_ns() + NO_TURNS_NS;
 			r = -EAGAIN;
 		}
 	}
-	LIST_FOREACH (p, &d->pending, pending) {
+	LIST_FOREACH (p, &d->pending, sched.pending) {
 		if (r < 0 && schedule_tell(d, p) < 0) {
 			d->dirty = true;
 		}
@@ -189,13 +197,13 @@ static int make_room(struct daemon *d)
 	return r;
 }
 
-/* What is applied now is applied to the tasks there are now. A hold that the hand has lost again
- * stays as it is; what was refused is to be said again. */
+/* The applied state now covers all of today's tasks. A client that the hand has lost again stays
+ * stale, and so does a client that the driver refused something. */
 static void mark_fresh(struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		h->stale = h->refused || (h->stale && !h->in_hand);
 		h->refused = false;
 	}
@@ -207,26 +215,26 @@ static void apply(struct daemon *d)
 	uint64_t now_ns;
 	int r;
 
-	/* Whoever has been refused once takes no turns, so that this ends. */
+	/* The loop ends, because a program that the driver refused to suspend takes no turns. */
 	do {
 		collect(d);
 		r = make_room(d);
 	} while (r == -EAGAIN && !d->dirty);
 	if (r < 0) {
-		return; /* nobody is let back before that is known: reconcile() goes on */
+		return; /* no program is resumed before that is known: reconcile() goes on */
 	}
-	LIST_FOREACH (p, &d->pending, pending) {
+	LIST_FOREACH (p, &d->pending, sched.pending) {
 		apply_on(d, p);
 	}
 	now_ns = rbt_now_ns();
 	while ((p = LIST_FIRST(&d->pending)) != NULL) {
-		LIST_REMOVE(p, pending);
-		p->is_pending = false;
+		LIST_REMOVE(p, sched.pending);
+		p->sched.is_pending = false;
 		apply_slices(d, p, false);
-		p->denial = rbt_sched_decision(p->sched)->denial;
+		p->sched.denial = rbt_sched_decision(p->sched.prog)->denial;
 		struct edge edge = edge_take(p);
 		accounting_applied(d, p, &edge, now_ns);
-		rouse_applied(d, p, &edge, now_ns);
+		kick_applied(d, p, &edge, now_ns);
 		mark_fresh(p);
 	}
 }
@@ -234,8 +242,8 @@ static void apply(struct daemon *d)
 void apply_changes(struct daemon *d)
 {
 	collect(d);
-	/* Without a hand everything is as it would be without us; the next one is told all. */
-	if (LIST_EMPTY(&d->pending) || d->hand_pid <= 0) {
+	/* Without a hand nothing is applied; the next hand is told everything. */
+	if (LIST_EMPTY(&d->pending) || d->hand.pid <= 0) {
 		return;
 	}
 	apply(d);
@@ -246,7 +254,7 @@ void apply_all(struct daemon *d)
 	struct program *p;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->sched != NULL) {
+		if (p->sched.prog != NULL) {
 			mark_pending(d, p);
 		}
 	}

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/attach/rules.h"
+#include "daemon/metrics/metrics.h"
 #include "util/log.h"
 #include "util/parse.h"
 
@@ -43,7 +45,7 @@ static const struct key {
 };
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 
-/* Where we are, for messages, and what was seen. */
+/* The place in the file, for messages, and the keys seen so far. */
 struct reading {
 	const char *path;
 	unsigned line;
@@ -342,7 +344,7 @@ int config_default_path(char *buf, size_t size)
 	const char *dir = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	int n = -1;
 
-	/* Whose variables root has may be somebody else's. */
+	/* Root's environment may be that of another user. */
 	if (geteuid() == 0) {
 		n = snprintf(buf, size, "/etc/rubato/rubatod.conf");
 	} else if (dir != NULL && dir[0] == '/') {

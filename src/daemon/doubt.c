@@ -3,17 +3,17 @@
 
 #include "util/time.h"
 
-/* A trainer of which nothing is heard for longer than this is late by an iteration or two. */
+/* A trainer that makes no progress for longer than this is late by an iteration or two. */
 #define STILL_MIN_NS (150 * RBT_NS_PER_MS)
 #define STILL_MAX_NS (2400 * RBT_NS_PER_MS)
-/* While it sets itself up, it launches little, and may do nothing at the moment that it is roused:
- * so more than once. */
+/* A program that sets itself up launches little, and may do nothing at the moment when it is
+ * kicked. So it is kicked more than once. */
 #define EARLY 8
-/* Of whom nothing is known: each time while it is young, when it is likeliest to be overlooked; and
- * this often afterwards. */
+/* A program without a board is kicked at each resume while it is young, when it is most likely to
+ * be overlooked, and this often afterwards. */
 #define YOUNG_NS (10 * RBT_NS_PER_S)
 #define EVERY_NS (3 * RBT_NS_PER_S)
-/* It submits ahead: what it does just after it was let back proves less than what it does later. */
+/* Programs submit ahead: progress just after a resume proves less than later progress. */
 #define LATER 4
 
 static void note_moved(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
@@ -21,31 +21,31 @@ static void note_moved(struct doubt *t, const struct rbt_board_progress *now, ui
 	t->seen = *now;
 	t->moved_ns = now_ns;
 	t->still_ns = 0;
-	/* One that works now and then, with pauses, is not to be roused after each. */
-	if (now_ns >= t->roused_ns + STILL_MAX_NS) {
+	/* A program that works now and then is not to be kicked after each pause. */
+	if (now_ns >= t->kicked_ns + STILL_MAX_NS) {
 		t->after_ns = STILL_MIN_NS;
 	}
 }
 
-static bool rouse(struct doubt *t, uint64_t now_ns)
+static bool kick(struct doubt *t, uint64_t now_ns)
 {
 	t->still_ns = 0;
-	t->roused_ns = t->moved_ns = now_ns;
+	t->kicked_ns = t->moved_ns = now_ns;
 	t->look_ns = 0;
 	return true;
 }
 
-static bool rouse_still(struct doubt *t, uint64_t now_ns)
+static bool kick_still(struct doubt *t, uint64_t now_ns)
 {
 	t->after_ns = t->after_ns < STILL_MAX_NS / 2 ? t->after_ns * 2 : STILL_MAX_NS;
-	return rouse(t, now_ns);
+	return kick(t, now_ns);
 }
 
 void doubt_taken_off(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
 	bool was_on = t->on_ns != 0;
 
-	/* Another of its clients follows. */
+	/* Another client of the program was suspended just before. */
 	if (!was_on && t->since_ns != 0) {
 		return;
 	}
@@ -63,7 +63,7 @@ void doubt_taken_off(struct doubt *t, const struct rbt_board_progress *now, uint
 
 void doubt_new_board(struct doubt *t, const struct rbt_board_progress *now)
 {
-	t->seen.n = now->n; /* not its launches: it has worked, if there were any */
+	t->seen.n = now->n; /* not its launches: if there were any, the program has worked */
 }
 
 bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
@@ -74,18 +74,18 @@ bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint6
 	t->on_ns = t->moved_ns = now_ns;
 	t->since_ns = t->since_ns == 0 ? now_ns : t->since_ns;
 	if (now == NULL) {
-		t->look_ns = now_ns < t->since_ns + YOUNG_NS ? now_ns : t->roused_ns + EVERY_NS;
-		return t->look_ns <= now_ns && rouse(t, now_ns);
+		t->look_ns = now_ns < t->since_ns + YOUNG_NS ? now_ns : t->kicked_ns + EVERY_NS;
+		return t->look_ns <= now_ns && kick(t, now_ns);
 	}
-	/* What it has submitted meanwhile proves nothing. */
+	/* Work that was submitted while it was suspended proves nothing. */
 	t->seen = *now;
 	t->after_ns = t->after_ns == 0 ? STILL_MIN_NS : t->after_ns;
 	if (has_worked && t->n_early < EARLY) {
 		t->n_early++;
-		return rouse(t, now_ns);
+		return kick(t, now_ns);
 	}
 	if (t->still_ns >= t->after_ns) {
-		return rouse_still(t, now_ns);
+		return kick_still(t, now_ns);
 	}
 	t->look_ns = now_ns + t->after_ns - t->still_ns;
 	return false;
@@ -94,7 +94,7 @@ bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint6
 bool doubt_look(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
 	if (now == NULL || now->n == t->seen.n) {
-		return rouse_still(t, now_ns);
+		return kick_still(t, now_ns);
 	}
 	uint64_t on_ns = now_ns - t->on_ns;
 

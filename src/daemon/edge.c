@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/daemon.h"
+#include "daemon/edge.h"
+
+#include "daemon/program.h"
 
 struct edge edge_take(struct program *p)
 {
 	struct edge e = {.was = p->released};
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		unsigned was = rbt_applied_take_edges(&h->mine->applied);
 		unsigned is = rbt_applied_state(&h->mine->applied);
 
@@ -15,13 +17,13 @@ struct edge edge_take(struct program *p)
 		e.gone |= is & ~was;
 		e.back |= was & ~is;
 	}
-	/* A hold that was off and is there no more: its program is back with its last one. */
+	/* A suspended client that was released counts as resumed, unless another is still so. */
 	e.back |= p->released & ~e.is;
 	p->released = 0;
 	return e;
 }
 
-void edge_release(struct program *p, struct hold *h)
+void edge_release(struct program *p, struct client *h)
 {
 	p->released |= h->mine != NULL ? rbt_applied_take_edges(&h->mine->applied) : 0;
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/gpulock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "act/lock.h"
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/handlink.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"
@@ -13,11 +17,11 @@
 void gpulock_init(struct daemon *d)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		d->gpu_locks[gpu] = d->gpu_marks[gpu] = -1;
+		d->locks.fds[gpu] = d->locks.marks[gpu] = -1;
 	}
 }
 
-/* Opens the GPU's node and does that to it: an fd for which it holds, or -errno. */
+/* Opens the GPU's node and calls take() on it. An fd, or -errno. */
 static int open_node(struct rbt_gpu gpu, int (*take)(int fd))
 {
 	const struct rbt_backend *b = rbt_backend_by_id(gpu.backend);
@@ -48,23 +52,23 @@ static void take_one(struct daemon *d, uint32_t gpu)
 	int fd = open_node(node, rbt_gpu_lock);
 
 	if (fd >= 0) {
-		d->gpu_locks[gpu] = fd;
-		d->gpus.locked |= UINT32_C(1) << gpu;
-		rbt_close(&d->gpu_marks[gpu]);
+		d->locks.fds[gpu] = fd;
+		d->locks.gpus.locked |= UINT32_C(1) << gpu;
+		rbt_close(&d->locks.marks[gpu]);
 		hand_lock(d, gpu, true);
 		return;
 	}
 	rbt_debug("lock of GPU %s: %s", rbt_gpu_name(node, name), strerror(-fd));
 	d->retry_ns = rbt_now_ns() + RETRY_NS;
-	if (d->gpu_marks[gpu] < 0) {
-		d->gpu_marks[gpu] = open_node(node, rbt_gpu_mark);
+	if (d->locks.marks[gpu] < 0) {
+		d->locks.marks[gpu] = open_node(node, rbt_gpu_mark);
 	}
 }
 
 void gpulock_take(struct daemon *d, uint32_t wanted)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if ((wanted >> gpu & 1) != 0 && d->gpu_locks[gpu] < 0) {
+		if ((wanted >> gpu & 1) != 0 && d->locks.fds[gpu] < 0) {
 			take_one(d, gpu);
 		}
 	}
@@ -77,11 +81,11 @@ void gpulock_drop(struct daemon *d, uint32_t wanted)
 		if ((wanted >> gpu & 1) != 0) {
 			continue;
 		}
-		rbt_close(&d->gpu_marks[gpu]);
-		if (d->gpu_locks[gpu] >= 0) {
+		rbt_close(&d->locks.marks[gpu]);
+		if (d->locks.fds[gpu] >= 0) {
 			hand_lock(d, gpu, false);
-			rbt_close(&d->gpu_locks[gpu]);
-			d->gpus.locked &= ~(UINT32_C(1) << gpu);
+			rbt_close(&d->locks.fds[gpu]);
+			d->locks.gpus.locked &= ~(UINT32_C(1) << gpu);
 		}
 	}
 }
@@ -91,10 +95,10 @@ void gpulock_check(struct daemon *d)
 	uint32_t marked = 0;
 
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (d->gpu_locks[gpu] >= 0 && rbt_gpu_is_marked(d->gpu_locks[gpu])) {
+		if (d->locks.fds[gpu] >= 0 && rbt_gpu_is_marked(d->locks.fds[gpu])) {
 			marked |= UINT32_C(1) << gpu;
 		}
 	}
-	d->dirty = d->dirty || marked != d->gpus.marked;
-	d->gpus.marked = marked;
+	d->dirty = d->dirty || marked != d->locks.gpus.marked;
+	d->locks.gpus.marked = marked;
 }

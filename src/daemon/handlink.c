@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side of the hand. Calls are synchronous and bounded: nothing in a program waits for
- * us, and a hand that does not answer in time is taken for dead. When it is lost, we restore
- * everything through our own copies of the fds and mark the model dirty; reconcile() then starts a
- * new one and does again what is still wanted.
+ * The daemon's side of the hand. Calls are synchronous and bounded: no program waits for the
+ * daemon, and a hand that does not answer in time is taken for dead. When the hand is lost, the
+ * daemon restores every program through its own copies of the fds and marks the model dirty;
+ * reconcile() then starts a new hand and applies everything again.
  */
+#include "daemon/handlink.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,7 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
 #include "daemon/survive/handlock.h"
 #include "daemon/survive/state.h"
 #include "hand/hand.h"
@@ -26,15 +30,15 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* Longest measured call on an H200 is about 1 ms; a GPU in
- * trouble takes the driver's own timeouts. */
+/* The longest call measured on an H200 takes about 1 ms; a GPU in trouble takes the driver's own
+ * timeouts. */
 #define REPLY_TIMEOUT_S 2
-/* A hand that lives for less than this dies of what it is asked to do; after a few of them, the
- * programs go unmanaged for as long. */
+/* A hand that ends within this time is taken to die of its requests. After a few such hands, the
+ * programs are left unmanaged for as long. */
 #define QUICK_DEATH_NS   (5 * RBT_NS_PER_S)
 #define MAX_QUICK_DEATHS 3
-/* A killed hand ends at once, unless it is inside the driver and that hangs. Then there is none for
- * a while; after that, another is tried beside it. */
+/* A killed hand ends at once, unless it hangs inside the driver. Then there is no hand for a while;
+ * after that, another one is started beside it. */
 #define REAP_NS      (20 * RBT_NS_PER_MS)
 #define REAP_STEP_US 200
 #define DYING_NS     (10 * RBT_NS_PER_S)
@@ -42,32 +46,32 @@
 #define OLD_HAND_NS RBT_NS_PER_S
 #define OLD_STEP_US 1000
 
-static void forget_one(struct hold *h)
+static void forget_one(struct client *h)
 {
-	static const struct rbt_action no_watch = {.op = RBT_ACT_WATCH};
+	static const struct rbt_action no_watch = {.op = RBT_ACT_POLL};
 	static const struct rbt_action own_level = {.op = RBT_ACT_LEVEL, .value = RBT_LEVEL_OWN};
 
 	h->in_hand = false;
 	rbt_holding_apply(h->mine, &no_watch, 0);
 	rbt_holding_apply(h->mine, &own_level, 0);
-	/* What the driver did not let us restore is still so, and the next hand goes on with it. */
+	/* What the driver refused to restore is still changed; the next hand goes on with it. */
 	h->stale = h->stale || h->mine->applied.is_off || h->mine->applied.slices_changed;
 }
 
-/* Everything is back at its default, or nearly: what is still wanted is to be said again. */
+/* Everything is back at its default, or nearly: decisions are to be applied again. */
 static void forget_applied(struct daemon *d)
 {
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			forget_one(h);
 		}
 	}
 }
 
-/* Whether it has ended within that time; it is never waited for longer. */
+/* Whether the process has ended within that time; it is not waited for any longer. */
 static bool reap(pid_t pid, uint64_t wait_ns)
 {
 	uint64_t until_ns = rbt_now_ns() + wait_ns;
@@ -83,39 +87,39 @@ static bool reap(pid_t pid, uint64_t wait_ns)
 
 static void hand_lost(struct daemon *d, const char *why)
 {
-	pid_t pid = d->hand_pid;
+	pid_t pid = d->hand.pid;
 
 	if (pid <= 0) {
 		return;
 	}
 	rbt_warn("the hand is lost (%s): restoring every program", why);
 	kill(pid, SIGKILL);
-	d->hand_pid = 0;
-	unwatch(d, &d->hand);
+	d->hand.pid = 0;
+	unwatch(d, &d->hand.socket);
 	uint64_t now_ns = rbt_now_ns();
 	if (!reap(pid, REAP_NS)) {
 		rbt_warn("it hangs in the driver");
-		d->dying_hand = pid;
-		d->dying_since_ns = now_ns;
+		d->hand.dying_pid = pid;
+		d->hand.awaited_ns = now_ns;
 	}
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
-	state_write(d); /* what could not be restored, no hand knows of */
-	d->hand_deaths = now_ns - d->hand_started_ns < QUICK_DEATH_NS ? d->hand_deaths + 1 : 1;
-	if (d->hand_deaths >= MAX_QUICK_DEATHS) {
-		d->hand_deaths = 0;
-		d->hand_retry_ns = now_ns + QUICK_DEATH_NS;
+	state_write(d); /* no hand knows what could not be restored */
+	d->hand.n_deaths = now_ns - d->hand.started_ns < QUICK_DEATH_NS ? d->hand.n_deaths + 1 : 1;
+	if (d->hand.n_deaths >= MAX_QUICK_DEATHS) {
+		d->hand.n_deaths = 0;
+		d->hand.retry_ns = now_ns + QUICK_DEATH_NS;
 	}
 	d->dirty = true;
 }
 
-/* What it was doing when it was killed may have been done after we had restored everything. */
+/* The last action of a killed hand may have been done after everything was restored: undoes it. */
 static void undo_last_deed(struct daemon *d)
 {
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
-	/* The one beside it may have done the same: then it takes two to undo it. */
+	/* The hand beside it may have done the same: then two resumes are needed. */
 	hand_lost(d, "the one before it was still at work");
 	for (size_t i = 0; i < d->mine.n; i++) {
 		rbt_holding_assume_changed(d->mine.list[i]);
@@ -123,7 +127,7 @@ static void undo_last_deed(struct daemon *d)
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			h->stale = true;
 		}
 	}
@@ -132,41 +136,41 @@ static void undo_last_deed(struct daemon *d)
 
 bool hand_is_awaited(const struct daemon *d)
 {
-	return d->dying_hand > 0 || d->old_hand_fd >= 0;
+	return d->hand.dying_pid > 0 || d->hand.old_fd >= 0;
 }
 
-/* The old hand has gone, or is not waited for any longer: what it has not put back, we do. */
+/* The old hand has ended, or is not waited for any longer. The daemon restores the rest. */
 static void take_over(struct daemon *d)
 {
-	state_heal(d, handlock_finish(&d->old_hand_fd, d->hand_lock_path));
+	state_heal(d, handlock_finish(&d->hand.old_fd, d->hand.lock_path));
 }
 
 void hand_await_old(struct daemon *d)
 {
 	uint64_t end_ns = rbt_now_ns() + OLD_HAND_NS;
 
-	d->old_hand_fd = handlock_open(d->hand_lock_path);
-	if (d->old_hand_fd >= 0 && !handlock_is_free(d->old_hand_fd)) {
-		handlock_wake(d->old_hand_fd);
+	d->hand.old_fd = handlock_open(d->hand.lock_path);
+	if (d->hand.old_fd >= 0 && !handlock_is_free(d->hand.old_fd)) {
+		handlock_wake(d->hand.old_fd);
 	}
-	while (d->old_hand_fd >= 0 && !handlock_is_free(d->old_hand_fd) && rbt_now_ns() < end_ns) {
+	while (d->hand.old_fd >= 0 && !handlock_is_free(d->hand.old_fd) && rbt_now_ns() < end_ns) {
 		usleep(OLD_STEP_US);
 	}
-	d->dying_since_ns = rbt_now_ns();
-	if (d->old_hand_fd < 0 || handlock_is_free(d->old_hand_fd)) {
+	d->hand.awaited_ns = rbt_now_ns();
+	if (d->hand.old_fd < 0 || handlock_is_free(d->hand.old_fd)) {
 		take_over(d);
 	}
 }
 
 void hand_tick(struct daemon *d)
 {
-	bool is_over = rbt_now_ns() >= d->dying_since_ns + DYING_NS;
+	bool is_over = rbt_now_ns() >= d->hand.awaited_ns + DYING_NS;
 
-	if (d->dying_hand > 0 && reap(d->dying_hand, 0)) {
-		d->dying_hand = 0;
+	if (d->hand.dying_pid > 0 && reap(d->hand.dying_pid, 0)) {
+		d->hand.dying_pid = 0;
 		undo_last_deed(d);
 	}
-	if (d->old_hand_fd >= 0 && (handlock_is_free(d->old_hand_fd) || is_over)) {
+	if (d->hand.old_fd >= 0 && (handlock_is_free(d->hand.old_fd) || is_over)) {
 		take_over(d);
 		d->dirty = true;
 	}
@@ -174,14 +178,14 @@ void hand_tick(struct daemon *d)
 
 static void on_hand(struct daemon *d, struct source *s, uint32_t events)
 {
-	/* Replies are read where they are awaited: here only its end can arrive. */
+	/* Replies are read by call(): only the end of the hand arrives here. */
 	hand_lost(d, "it ended");
 }
 
 static void child(const struct daemon *d, int sock)
 {
-	/* The hand needs its socket and standard error; least of all our
-	 * listener, or a dead daemon would seem alive. */
+	/* The hand needs its socket and standard error. It must not keep the listener, or a dead
+	 * daemon would seem alive. */
 	if (dup2(sock, 3) < 0) {
 		_exit(1);
 	}
@@ -190,7 +194,7 @@ static void child(const struct daemon *d, int sock)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	int lock_fd = handlock_hold(d->hand_lock_path);
+	int lock_fd = handlock_take(d->hand.lock_path);
 	if (rbt_hand_run(3) == 0) {
 		handlock_note_restored(lock_fd);
 	}
@@ -201,12 +205,12 @@ int hand_ensure(struct daemon *d)
 {
 	int pair[2];
 
-	if (d->hand_pid > 0) {
+	if (d->hand.pid > 0) {
 		return 0;
 	}
 	hand_tick(d);
-	if (rbt_now_ns() < d->hand_retry_ns ||
-		(hand_is_awaited(d) && rbt_now_ns() < d->dying_since_ns + DYING_NS)) {
+	if (rbt_now_ns() < d->hand.retry_ns ||
+		(hand_is_awaited(d) && rbt_now_ns() < d->hand.awaited_ns + DYING_NS)) {
 		return -EAGAIN;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -225,33 +229,34 @@ int hand_ensure(struct daemon *d)
 	struct timeval timeout = {.tv_sec = REPLY_TIMEOUT_S};
 	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-	d->hand = (struct source){.fd = pair[0], .ready = on_hand};
-	d->hand_pid = pid;
-	d->hand_started_ns = rbt_now_ns();
-	d->hand_cpu = -1;
-	watch(d, &d->hand);
+	d->hand.socket = (struct source){.fd = pair[0], .ready = on_hand};
+	d->hand.pid = pid;
+	d->hand.started_ns = rbt_now_ns();
+	d->hand.cpu = -1;
+	watch(d, &d->hand.socket);
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (d->gpu_locks[gpu] >= 0) {
+		if (d->locks.fds[gpu] >= 0) {
 			hand_lock(d, gpu, true);
 		}
 	}
 	return 0;
 }
 
-/* The two take turns to run, and one waits for the other: on the same core that is a switch, on
- * another a core that has to be woken, at 90 us in a virtual machine. Only a help. */
+/* Brings the hand to the daemon's CPU. The two never run at the same time: on one CPU the change
+ * takes a switch, on two CPUs a wake-up, which takes 90 us in a virtual machine. A failure does no
+ * harm. */
 static void bring_near(struct daemon *d)
 {
 	int cpu = sched_getcpu();
 	cpu_set_t here;
 
-	if (cpu < 0 || cpu >= CPU_SETSIZE || cpu == d->hand_cpu) {
+	if (cpu < 0 || cpu >= CPU_SETSIZE || cpu == d->hand.cpu) {
 		return;
 	}
 	CPU_ZERO(&here);
 	CPU_SET(cpu, &here);
-	(void)sched_setaffinity(d->hand_pid, sizeof(here), &here);
-	d->hand_cpu = cpu;
+	(void)sched_setaffinity(d->hand.pid, sizeof(here), &here);
+	d->hand.cpu = cpu;
 }
 
 static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int fd,
@@ -261,17 +266,17 @@ static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds;
 
-	if (d->hand_pid <= 0) {
+	if (d->hand.pid <= 0) {
 		return -ENOTCONN;
 	}
 	bring_near(d);
-	req->seq = ++d->hand_seq;
-	int r = rbt_send(d->hand.fd, req, size, &fd, fd >= 0 ? 1 : 0, 0);
+	req->seq = ++d->hand.seq;
+	int r = rbt_send(d->hand.socket.fd, req, size, &fd, fd >= 0 ? 1 : 0, 0);
 	if (r < 0) {
 		hand_lost(d, strerror(-r));
 		return -ENOTCONN;
 	}
-	ssize_t n = rbt_recv(d->hand.fd, &reply, sizeof(reply), fds, &n_fds, 0);
+	ssize_t n = rbt_recv(d->hand.socket.fd, &reply, sizeof(reply), fds, &n_fds, 0);
 	if (n != sizeof(reply) || reply.seq != req->seq) {
 		hand_lost(d, n == -EAGAIN ? "it does not answer" : "it ended");
 		return -ENOTCONN;
@@ -282,7 +287,7 @@ static int call(struct daemon *d, struct rbt_hand_request *req, size_t size, int
 	return reply.error;
 }
 
-int hand_hold(struct daemon *d, struct hold *h)
+int hand_put(struct daemon *d, struct client *h)
 {
 	static union {
 		struct rbt_hand_request req;
@@ -291,7 +296,7 @@ int hand_hold(struct daemon *d, struct hold *h)
 	const struct rbt_holding *mine = h->mine;
 
 	buf.req = (struct rbt_hand_request){
-		.op = RBT_HAND_HOLD,
+		.op = RBT_HAND_PUT,
 		.id = h->id,
 		.force = mine->force,
 		.value = (mine->applied.slices_changed ? RBT_HAND_SLICES_CHANGED : 0u) |
@@ -319,13 +324,13 @@ int hand_drop(struct daemon *d, uint32_t id)
  * in its own. If the hand dies on the way (-ENOTCONN), hand_lost() has put everything back, as far
  * as the driver let it. How long the device took is added to hist, unless that is NULL.
  */
-static int act(struct daemon *d, struct hold *h, const struct rbt_action *action, int fd,
+static int act(struct daemon *d, struct client *h, const struct rbt_action *action, int fd,
 	struct rbt_hist *hist)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_ACT, .id = h->id, .action = *action};
 	struct rbt_hand_reply reply;
 
-	if (d->hand_pid <= 0) {
+	if (d->hand.pid <= 0) {
 		return -ENOTCONN;
 	}
 	rbt_holding_apply(h->mine, action, RBT_UNDERWAY);
@@ -340,9 +345,9 @@ static int act(struct daemon *d, struct hold *h, const struct rbt_action *action
 	return r;
 }
 
-/* The same for what is said again with the next change if the driver refuses it. */
+/* The same; a refused action is tried again with the next change. */
 static int act_again(
-	struct daemon *d, struct hold *h, const struct rbt_action *action, struct rbt_hist *hist)
+	struct daemon *d, struct client *h, const struct rbt_action *action, struct rbt_hist *hist)
 {
 	int r = act(d, h, action, -1, hist);
 
@@ -350,7 +355,7 @@ static int act_again(
 	return r;
 }
 
-/* What the driver refuses to put back is tried again. */
+/* Plans another try of what the driver refused to restore. */
 static void plan_retry(struct daemon *d, int r)
 {
 	if (r < 0 && r != -ENOTCONN) {
@@ -358,7 +363,7 @@ static void plan_retry(struct daemon *d, int r)
 	}
 }
 
-int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runlists, uint64_t us)
+int hand_set_slice(struct daemon *d, struct client *h, uint32_t gpu, uint64_t runlists, uint64_t us)
 {
 	struct rbt_action action = {
 		.op = RBT_ACT_SET_SLICE,
@@ -376,7 +381,7 @@ int hand_set_slice(struct daemon *d, struct hold *h, uint32_t gpu, uint64_t runl
 	return r;
 }
 
-int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t deadline_ns)
+int hand_suspend(struct daemon *d, struct client *h, enum rbt_off how, uint64_t deadline_ns)
 {
 	struct rbt_action action = {
 		.op = RBT_ACT_SUSPEND,
@@ -386,17 +391,17 @@ int hand_suspend(struct daemon *d, struct hold *h, enum rbt_off how, uint64_t de
 	};
 	int r = act_again(d, h, &action, &h->program->account.suspend);
 
-	d->any_off = d->any_off || r != -ENOTCONN;
+	d->hand.any_off = d->hand.any_off || r != -ENOTCONN;
 	return r;
 }
 
-int hand_resume(struct daemon *d, struct hold *h)
+int hand_resume(struct daemon *d, struct client *h)
 {
-	/* Copies that were never taken off need not be let back: that would take half as long
+	/* Copy tasks that were never suspended need no resume, which would take half as long
 	 * again. */
 	struct rbt_action action = {
 		.op = RBT_ACT_RESUME,
-		.scope = h->mine->applied.rest_is_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
+		.scope = h->mine->applied.others_are_off ? RBT_SCOPE_ALL : RBT_SCOPE_COMPUTE,
 		.at_ns = rbt_now_ns(),
 	};
 	int r = act_again(d, h, &action, &h->program->account.resume);
@@ -405,38 +410,38 @@ int hand_resume(struct daemon *d, struct hold *h)
 	return r;
 }
 
-int hand_resume_rest(struct daemon *d, struct hold *h)
+int hand_resume_others(struct daemon *d, struct client *h)
 {
 	struct rbt_action action = {
-		.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_REST, .at_ns = rbt_now_ns()};
+		.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_OTHERS, .at_ns = rbt_now_ns()};
 
 	return act_again(d, h, &action, NULL);
 }
 
-int hand_rouse(struct daemon *d, struct hold *h)
+int hand_kick(struct daemon *d, struct client *h)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_ACT,
 		.id = h->id,
-		.action = {.op = RBT_ACT_ROUSE, .scope = RBT_SCOPE_COMPUTE}};
+		.action = {.op = RBT_ACT_KICK, .scope = RBT_SCOPE_COMPUTE}};
 	int r = call(d, &req, sizeof(req), -1, NULL);
 
-	/* The hand rouses after its answer, and does not say when it has. */
+	/* The hand kicks after its answer, and does not say when it has. */
 	if (r == 0) {
 		rbt_holding_apply(h->mine, &req.action, RBT_UNDERWAY);
 	}
 	return r;
 }
 
-int hand_set_level(struct daemon *d, struct hold *h, uint32_t level)
+int hand_set_level(struct daemon *d, struct client *h, uint32_t level)
 {
 	struct rbt_action action = {.op = RBT_ACT_LEVEL, .value = level};
 
 	return act(d, h, &action, -1, NULL);
 }
 
-int hand_watch(struct daemon *d, struct hold *h, uint32_t interval_us)
+int hand_poll(struct daemon *d, struct client *h, uint32_t interval_us)
 {
-	struct rbt_action action = {.op = RBT_ACT_WATCH, .value = interval_us};
+	struct rbt_action action = {.op = RBT_ACT_POLL, .value = interval_us};
 
 	return act(d, h, &action, interval_us != 0 ? h->board_fd : -1, NULL);
 }
@@ -446,7 +451,7 @@ int hand_lock(struct daemon *d, uint32_t gpu, bool keep)
 	struct rbt_hand_request req = {
 		.op = keep ? RBT_HAND_KEEP_LOCK : RBT_HAND_DROP_LOCK, .value = gpu};
 
-	return call(d, &req, sizeof(req), keep ? d->gpu_locks[gpu] : -1, NULL);
+	return call(d, &req, sizeof(req), keep ? d->locks.fds[gpu] : -1, NULL);
 }
 
 int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed)
@@ -470,15 +475,16 @@ int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed)
 
 void hand_stop(struct daemon *d)
 {
-	if (d->hand_pid <= 0) {
+	if (d->hand.pid <= 0) {
 		return;
 	}
-	/* The end of the socket tells it to restore and go; what it cannot do in time, we do. */
-	unwatch(d, &d->hand);
-	if (!reap(d->hand_pid, REPLY_TIMEOUT_S * RBT_NS_PER_S)) {
-		kill(d->hand_pid, SIGKILL);
-		reap(d->hand_pid, REAP_NS);
+	/* The end of the socket tells the hand to restore everything and end; the daemon does what
+	 * the hand cannot do in time. */
+	unwatch(d, &d->hand.socket);
+	if (!reap(d->hand.pid, REPLY_TIMEOUT_S * RBT_NS_PER_S)) {
+		kill(d->hand.pid, SIGKILL);
+		reap(d->hand.pid, REAP_NS);
 	}
-	d->hand_pid = 0;
+	d->hand.pid = 0;
 	rbt_holdings_restore(&d->mine);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a daemon that was started on demand has from its user's shell, and must not be stopped by:
- * limits that are meant for one program, and signals that somebody has chosen to ignore.
+ * A daemon that was started on demand inherits from its user's shell limits that are meant for one
+ * program, and ignored signals. Neither must stop it.
  */
+#include "daemon/inherit.h"
+
 #include <signal.h>
 #include <stddef.h>
 #include <sys/resource.h>
 
-#include "daemon/daemon.h"
-
-/* As far as we may. */
+/* As far as the hard limits allow. */
 static void lift_limits(void)
 {
 	static const int limits[] = {

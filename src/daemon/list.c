@@ -4,7 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/metrics/accounting.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
 #include "util/time.h"
 
 const char *list_raising_text(uint32_t keys)
@@ -32,13 +37,13 @@ static const char *denial_text(enum rbt_denial denial)
 	}
 }
 
-bool list_has_no_slices(struct daemon *d, const struct program *p)
+bool list_has_no_slices(const struct program *p)
 {
-	const struct hold *h;
+	const struct client *h;
 	bool any = false;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
+	LIST_FOREACH (h, &p->clients, link) {
+		const struct rbt_record *rec = &h->mine->rec;
 		any = any || rec->n_tasks > 0;
 		for (uint32_t i = 0; i < rec->n_tasks; i++) {
 			if ((rec->tasks[i].valid & RBT_TASK_HAS_OWN_TIMESLICE) != 0) {
@@ -49,16 +54,17 @@ bool list_has_no_slices(struct daemon *d, const struct program *p)
 	return any;
 }
 
-/* Such a device; not one that has only not said yet what slices its tasks have. */
+/* Whether the program's device has no slices at all, rather than tasks whose slices are not known
+ * yet. */
 static bool is_without_slices(const struct program *p)
 {
-	const struct hold *h = LIST_FIRST(&p->holds);
+	const struct client *h = LIST_FIRST(&p->clients);
 	const struct rbt_backend *b = h != NULL ? rbt_backend_by_id(h->backend) : NULL;
 
 	return b != NULL && !b->has_slices;
 }
 
-/* Whether one of them does not count. */
+/* Whether one of the program's limits is not in force. */
 static bool has_too_high_limits(struct daemon *d, const struct program *p)
 {
 	struct rbt_limits now = limits_in_force(d, p);
@@ -70,10 +76,10 @@ const char *list_note(struct daemon *d, const struct program *p)
 {
 	static char text[sizeof(((struct rbt_msg_program *)0)->note)];
 
-	uint32_t missing = program_missing_cap(d, p);
+	uint32_t missing = program_missing_cap(p);
 
 	if (missing != 0) {
-		program_why_not(d, p, missing, text, sizeof(text));
+		program_why_not(p, missing, text, sizeof(text));
 		return text;
 	}
 	if (p->error < 0) {
@@ -84,20 +90,21 @@ const char *list_note(struct daemon *d, const struct program *p)
 			RBT_MAX_GPUS);
 		return text;
 	}
-	if (p->denial == RBT_DENIED_NOTHING && program_is_partial(d, p)) {
+	if (p->sched.denial == RBT_DENIED_NOTHING && program_is_partial(p)) {
 		return "has more tasks than are known: not all of them obey";
 	}
-	if (p->denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 &&
+	if (p->sched.denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 &&
 		p->treat.timeslice_us < RBT_TURN_MIN_US && is_without_slices(p) &&
-		list_has_no_slices(d, p)) {
+		list_has_no_slices(p)) {
 		return LIST_NO_SLICES;
 	}
-	if (p->denial == RBT_DENIED_NOTHING && (p->refused != 0 || has_too_high_limits(d, p))) {
-		snprintf(text, sizeof(text), "%s " LIST_RAISING, list_raising_text(p->refused),
-			d->admin_group);
+	if (p->sched.denial == RBT_DENIED_NOTHING &&
+		(p->rights.refused != 0 || has_too_high_limits(d, p))) {
+		snprintf(text, sizeof(text), "%s " LIST_RAISING,
+			list_raising_text(p->rights.refused), d->admins.group);
 		return text;
 	}
-	return denial_text(p->denial);
+	return denial_text(p->sched.denial);
 }
 
 static bool is_held_back(enum rbt_denial denial)
@@ -116,8 +123,7 @@ static void fill_task(const struct rbt_holding *mine, uint32_t i, struct rbt_tas
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 
-static void fill_memory(
-	struct daemon *d, const struct rbt_holding *mine, struct rbt_msg_program *msg)
+static void fill_memory(const struct rbt_holding *mine, struct rbt_msg_program *msg)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 	struct rbt_program_stats stats = {0};
@@ -137,25 +143,25 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		.uid = program_owner(p),
 		.priority = p->treat.priority,
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
-			 (p->suspended ? RBT_PROGRAM_SUSPENDED : 0) |
+			 (p->suspend.is_ordered ? RBT_PROGRAM_SUSPENDED : 0) |
 			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
 			 (p->peer != NULL && p->peer->is_older ? RBT_PROGRAM_OLDER : 0) |
-			 (is_held_back(p->denial) || program_missing_cap(d, p) != 0
+			 (is_held_back(p->sched.denial) || program_missing_cap(p) != 0
 					 ? RBT_PROGRAM_HELD_BACK
 					 : 0),
 		.wanted_us = program_wanted_us(p),
 	};
 	uint64_t now_ns = rbt_now_ns();
 	size_t at = sizeof(msg);
-	struct hold *h;
+	struct client *h;
 
-	if (p->resume_at_ns > now_ns) {
-		msg.suspended_left_ms = (p->resume_at_ns - now_ns) / RBT_NS_PER_MS + 1;
+	if (p->suspend.until_ns > now_ns) {
+		msg.suspended_left_ms = (p->suspend.until_ns - now_ns) / RBT_NS_PER_MS + 1;
 	}
 	const char *note = list_note(d, p);
 	snprintf(msg.note, sizeof(msg.note), "%s",
 		note[0] != '\0' ? note : accounting_reserve_note(d, p));
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		const struct rbt_holding *mine = h->mine;
 		for (uint32_t i = 0;
 			i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {
@@ -167,7 +173,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		}
 		/* The driver counts per process and GPU: one client's answer is the program's. */
 		if (!msg.has_memory) {
-			fill_memory(d, mine, &msg);
+			fill_memory(mine, &msg);
 		}
 	}
 	memcpy(buf, &msg, sizeof(msg));

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/loop.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -12,11 +14,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/apply.h"
+#include "daemon/attach/adopt.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
+#include "daemon/gpulock.h"
+#include "daemon/handlink.h"
+#include "daemon/inherit.h"
+#include "daemon/metrics/accounting.h"
+#include "daemon/metrics/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/owners.h"
+#include "daemon/peers/porter.h"
+#include "daemon/peers/rights.h"
+#include "daemon/peers/server.h"
+#include "daemon/program.h"
+#include "daemon/reconcile.h"
+#include "daemon/schedule.h"
 #include "daemon/survive/byhand.h"
+#include "daemon/survive/home.h"
 #include "daemon/survive/keeper.h"
 #include "daemon/survive/state.h"
 #include "util/fd.h"
@@ -24,7 +42,7 @@
 #include "util/runtime.h"
 #include "util/time.h"
 
-/* How often we look after suspends, attached programs and locks that others hold. */
+/* How often suspends, attached programs and locks of other daemons are looked after. */
 #define TICK_NS (250 * RBT_NS_PER_MS)
 /* A keeper that was killed, or could not be started, is replaced after this. */
 #define KEEPER_RETRY_NS RBT_NS_PER_S
@@ -44,10 +62,11 @@ void unwatch(struct daemon *d, struct source *s)
 	}
 }
 
-/* Puts in force what is not the decision core's. Takes the rules out of it. */
+/* Puts in force the part of the configuration that is not the decision core's. Takes the rules out
+ * of it. */
 static void take_config(struct daemon *d, struct config *config)
 {
-	snprintf(d->admin_group, sizeof(d->admin_group), "%s", config->admin_group);
+	snprintf(d->admins.group, sizeof(d->admins.group), "%s", config->admin_group);
 	rights_resolve(d, config->admin_group);
 	owners_read(d);
 	adopt_configure(d, &config->rules, config->scan_ms);
@@ -57,7 +76,8 @@ static void say_ready(struct daemon *d)
 {
 	char status[96];
 
-	snprintf(status, sizeof(status), "policy %s, %zu rules", schedule_policy(d), d->rules.n);
+	snprintf(status, sizeof(status), "policy %s, %zu rules", schedule_policy(d),
+		d->adopt.rules.n);
 	notify_ready(status);
 }
 
@@ -66,14 +86,14 @@ static void reload(struct daemon *d)
 	struct config config;
 
 	notify_reloading();
-	/* With a file that is wrong, everything stays as it is. */
-	if (options_read_config(d, &config) == 0) {
+	/* A wrong file changes nothing. */
+	if (options_read_config(&d->options, &config) == 0) {
 		if (schedule_configure(d, &config.sched) == 0) {
 			take_config(d, &config);
-			metrics_configure(
-				d, d->metrics_at != NULL ? d->metrics_at : config.metrics);
+			metrics_configure(d, d->options.metrics_at != NULL ? d->options.metrics_at
+									   : config.metrics);
 			rbt_warn("configuration read; policy %s, %zu rules", schedule_policy(d),
-				d->rules.n);
+				d->adopt.rules.n);
 		}
 		config_finish(&config);
 	}
@@ -98,60 +118,61 @@ static void on_signal(struct daemon *d, struct source *s, uint32_t events)
 static void on_keeper(struct daemon *d, struct source *s, uint32_t events)
 {
 	unwatch(d, s);
-	d->keeper_retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
+	d->keeper.retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
 }
 
-/* Without a keeper we go on, only nobody starts us again; it is tried again and again. */
+/* Starts the keeper. Without a keeper the daemon goes on, and tries again later. */
 static void start_keeper(struct daemon *d)
 {
-	struct keeper_plan plan = {d->runtime_dir, d->lock_path, d->argv};
-	bool is_said = d->keeper_pid < 0;
+	struct keeper_plan plan = {d->home.dir, d->home.lock_path, d->keeper.argv};
+	bool is_said = d->keeper.pid < 0;
 	int fd;
 
-	if (d->keeper_pid > 0) {
-		waitpid(d->keeper_pid, NULL, WNOHANG);
+	if (d->keeper.pid > 0) {
+		waitpid(d->keeper.pid, NULL, WNOHANG);
 	}
-	d->keeper_pid = keeper_start(&plan, &fd);
-	d->keeper_retry_ns = 0;
-	if (d->keeper_pid > 0) {
-		d->keeper = (struct source){.fd = fd, .ready = on_keeper};
-		watch(d, &d->keeper);
+	d->keeper.pid = keeper_start(&plan, &fd);
+	d->keeper.retry_ns = 0;
+	if (d->keeper.pid > 0) {
+		d->keeper.pipe = (struct source){.fd = fd, .ready = on_keeper};
+		watch(d, &d->keeper.pipe);
 		return;
 	}
-	d->keeper_retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
+	d->keeper.retry_ns = rbt_now_ns() + KEEPER_RETRY_NS;
 	if (!is_said) {
 		rbt_warn("if rubatod is killed, nobody starts it again: %s",
-			strerror((int)-d->keeper_pid));
+			strerror((int)-d->keeper.pid));
 	}
 }
 
 static void renew_suspends(struct daemon *d, uint64_t now_ns)
 {
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 	bool failed = false;
 	static const struct rbt_action lapse = {.op = RBT_ACT_LAPSE};
 
-	d->any_off = false;
+	d->hand.any_off = false;
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
-			d->any_off = d->any_off || h->mine->applied.is_off;
+		LIST_FOREACH (h, &p->clients, link) {
+			d->hand.any_off = d->hand.any_off || h->mine->applied.is_off;
 		}
-		if (p->suspended && p->resume_at_ns != 0 && p->resume_at_ns <= now_ns) {
-			p->suspended = false;
+		if (p->suspend.is_ordered && p->suspend.until_ns != 0 &&
+			p->suspend.until_ns <= now_ns) {
+			p->suspend.is_ordered = false;
 			d->dirty = true;
 		}
 	}
-	if (!d->any_off || hand_renew(d, now_ns + LEASE_NS, &failed) <= 0) {
+	if (!d->hand.any_off || hand_renew(d, now_ns + LEASE_NS, &failed) <= 0) {
 		return;
 	}
-	/* We were stopped for longer than a lease; the hand let them run, at their own slices. What
-	 * was meant still is: all of it is said again. If the driver did not let it, somebody is
-	 * still off or short: then nobody is taken to be restored. */
+	/* The daemon was stopped for longer than a lease, and the hand has restored the programs.
+	 * Everything is applied again. If the driver refused some of it, a program may still be
+	 * suspended or have a short slice: then none is taken to be restored. */
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			h->stale = true;
-			/* A program that is resumed once too often takes no harm. */
+			/* Resuming a program once too often does no harm. */
 			rbt_holding_apply(h->mine, &lapse, failed ? -EIO : 0);
 		}
 	}
@@ -180,28 +201,30 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	porter_tick(d);
 	server_listen_again(d);
 	home_tick(d, now_ns);
-	if (d->keeper_retry_ns != 0 && now_ns >= d->keeper_retry_ns) {
+	if (d->keeper.retry_ns != 0 && now_ns >= d->keeper.retry_ns) {
 		start_keeper(d);
 	}
 	if (d->retry_ns != 0 && now_ns >= d->retry_ns) {
 		d->retry_ns = 0;
 		d->dirty = true;
 	}
-	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->peers) || byhand_is_wanting(d)) {
+	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->server.peers) || byhand_is_wanting(d)) {
 		d->idle_since_ns = now_ns;
-	} else if (d->idle_exit_ns != 0 && now_ns - d->idle_since_ns >= d->idle_exit_ns) {
+	} else if (d->options.idle_exit_ns != 0 &&
+		   now_ns - d->idle_since_ns >= d->options.idle_exit_ns) {
 		d->stop = server_close_door(d);
 	}
 }
 
-/* Whether there is something to look after: what has no event of its own. */
+/* Whether a tick is needed, for things that have no event of their own. */
 static bool is_tick_needed(struct daemon *d)
 {
 	struct program *p;
 
-	if (d->deaf || d->is_homeless || d->any_off || hand_is_awaited(d) || d->retry_ns != 0 ||
-		d->keeper_retry_ns != 0 || d->heal_ns != 0 || d->gpus.locked != 0 ||
-		accounting_needs_tick(d) || metrics_needs_tick(d) || porter_needs_tick(d)) {
+	if (d->server.is_deaf || d->home.is_lost || d->hand.any_off || hand_is_awaited(d) ||
+		d->retry_ns != 0 || d->keeper.retry_ns != 0 || d->state.heal_ns != 0 ||
+		d->locks.gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d) ||
+		porter_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
@@ -209,7 +232,7 @@ static bool is_tick_needed(struct daemon *d)
 			return true;
 		}
 	}
-	return LIST_EMPTY(&d->programs) && d->idle_exit_ns != 0;
+	return LIST_EMPTY(&d->programs) && d->options.idle_exit_ns != 0;
 }
 
 static void on_alive(struct daemon *d, struct source *s, uint32_t events)
@@ -221,7 +244,7 @@ static void on_alive(struct daemon *d, struct source *s, uint32_t events)
 	notify_alive();
 }
 
-/* A timer of its own: the manager is to hear that this loop goes round, and nothing else. */
+/* A timer of its own tells the service manager that this loop goes round, and nothing else. */
 static int watch_alive(struct daemon *d)
 {
 	uint64_t every_ns = notify_alive_every_ns();
@@ -293,8 +316,8 @@ static int setup_loop(struct daemon *d)
 	return r < 0 ? r : watch_alive(d);
 }
 
-/* Carries out what came of an event. */
-static void settle(struct daemon *d)
+/* Carries out the consequences of an event. */
+static void run_pending(struct daemon *d)
 {
 	if (!d->dirty) {
 		apply_changes(d);
@@ -302,7 +325,7 @@ static void settle(struct daemon *d)
 	if (d->dirty) {
 		reconcile(d);
 	}
-	crowd_settle(d);
+	crowd_spoke(d);
 	arm_timer(d);
 }
 
@@ -316,7 +339,7 @@ static int take_event(struct daemon *d)
 		struct source *s = ev.data.ptr;
 		s->ready(d, s, ev.events);
 	} else if (n == 0) {
-		rbt_board_waiter_rewatch(d->waiter);
+		rbt_board_waiter_rewatch(d->sched.waiter);
 	}
 	return n < 0 && errno != EINTR ? -errno : 0;
 }
@@ -327,13 +350,13 @@ static void run_loop(struct daemon *d)
 
 	arm_timer(d);
 	while (!d->stop && r == 0) {
-		bool has_event = rbt_board_waiter_wait(d->waiter, schedule_next(d));
-		/* Whoever submits comes before whoever asks. */
+		bool has_event = rbt_board_waiter_wait(d->sched.waiter, schedule_next(d));
+		/* Programs that submit work come before peers that ask. */
 		schedule_run(d);
-		settle(d);
+		run_pending(d);
 		if (has_event) {
 			r = take_event(d);
-			settle(d);
+			run_pending(d);
 		}
 	}
 	if (r < 0) {
@@ -361,8 +384,8 @@ static void shut_down(struct daemon *d)
 	adopt_stop(d);
 	hand_stop(d);
 	state_write(d);
-	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->keeper.fd, NULL);
-	keeper_dismiss(&d->keeper.fd);
+	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->keeper.pipe.fd, NULL);
+	keeper_dismiss(&d->keeper.pipe.fd);
 	server_stop(d);
 	porter_stop(d);
 	schedule_stop(d);
@@ -376,28 +399,28 @@ static void shut_down(struct daemon *d)
 	unwatch(d, &d->timer);
 	unwatch(d, &d->alive_timer);
 	rbt_close(&d->epoll_fd);
-	rbt_close(&d->old_hand_fd);
-	rbt_close(&d->lock_fd);
+	rbt_close(&d->hand.old_fd);
+	rbt_close(&d->home.lock_fd);
 }
 
 int main(int argc, char **argv)
 {
 	struct daemon d = {
 		.epoll_fd = -1,
-		.lock_fd = -1,
-		.listener.fd = -1,
+		.home.lock_fd = -1,
+		.server.listener.fd = -1,
 		.signals.fd = -1,
 		.timer.fd = -1,
 		.alive_timer.fd = -1,
-		.keeper.fd = -1,
-		.old_hand_fd = -1,
-		.argv = argv,
-		.scan.fd = -1,
-		.scan_timer.fd = -1,
-		.hand.fd = -1,
-		.crowd.fd = -1,
-		.crowd_timer.fd = -1,
-		.next_hold_id = 1,
+		.keeper.pipe.fd = -1,
+		.hand.old_fd = -1,
+		.keeper.argv = argv,
+		.adopt.scan.fd = -1,
+		.adopt.timer.fd = -1,
+		.hand.socket.fd = -1,
+		.crowd.source.fd = -1,
+		.crowd.timer.fd = -1,
+		.next_holding_id = 1,
 		.idle_since_ns = rbt_now_ns(),
 	};
 	struct config config;
@@ -407,23 +430,24 @@ int main(int argc, char **argv)
 	notify_init();
 	gpulock_init(&d);
 	config_default(&config);
-	int code = options_parse(argc, argv, &d, &ready_fd);
+	int code = options_parse(argc, argv, &d.options, &ready_fd);
 	if (code >= 0) {
 		return code;
 	}
 	int r = home_claim(&d);
-	if (r == -EBUSY && !d.is_system) {
-		/* Two tools started one each, or one is running:
-		 * whoever asked can connect to that. */
+	if (r == -EBUSY && !d.options.is_system) {
+		/* Two tools have started one daemon each, or one is running: the tool can connect
+		 * to that. */
 		announce(&ready_fd);
 		return 0;
 	}
-	/* One that was named must be right; with the default one, programs matter more. */
-	if (r == 0 && options_read_config(&d, &config) < 0 &&
-		(d.config_path != NULL || options_override(&d, &config) < 0)) {
+	/* A file that was named must be right. A mistake in the default file is no reason to leave
+	 * the programs alone. */
+	if (r == 0 && options_read_config(&d.options, &config) < 0 &&
+		(d.options.config_path != NULL || options_override(&d.options, &config) < 0)) {
 		return 1;
 	}
-	d.config = config.sched;
+	d.sched.config = config.sched;
 	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0 &&
 		(r = adopt_start(&d)) == 0) {
 		state_read(&d);
@@ -432,24 +456,25 @@ int main(int argc, char **argv)
 		r = server_start(&d);
 	}
 	if (r == -EBUSY) {
-		rbt_error("another rubatod serves %s", d.runtime_dir);
+		rbt_error("another rubatod serves %s", d.home.dir);
 		return 1;
 	}
 	if (r < 0) {
-		rbt_error("cannot start in %s: %s", d.runtime_dir, strerror(-r));
+		rbt_error("cannot start in %s: %s", d.home.dir, strerror(-r));
 		return 1;
 	}
-	/* The same with metrics. */
-	r = metrics_configure(&d, d.metrics_at != NULL ? d.metrics_at : config.metrics);
-	if (r < 0 && d.metrics_at != NULL) {
+	/* The same holds for metrics. */
+	r = metrics_configure(
+		&d, d.options.metrics_at != NULL ? d.options.metrics_at : config.metrics);
+	if (r < 0 && d.options.metrics_at != NULL) {
 		shut_down(&d);
 		return 1;
 	}
-	if (d.is_kept && !d.is_system) {
+	if (d.options.is_kept && !d.options.is_system) {
 		start_keeper(&d);
 	}
 	announce(&ready_fd);
-	/* Slow drivers make this take its time: tools wait for it with their requests. */
+	/* This may take long with a slow driver: requests of tools wait for it. */
 	hand_await_old(&d);
 	say_ready(&d);
 	run_loop(&d);

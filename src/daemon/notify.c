@@ -36,7 +36,7 @@ void notify_init(void)
 	if (usec != NULL && rbt_parse_u64(usec, 1, UINT64_MAX / 1000, &v) == 0) {
 		alive_every_ns = v * RBT_NS_PER_US / 2;
 	}
-	/* Meant for whoever started us. */
+	/* With another pid, the watchdog is meant for the process that started the daemon. */
 	if (pid != NULL && (rbt_parse_u64(pid, 1, INT32_MAX, &v) < 0 || (pid_t)v != getpid())) {
 		alive_every_ns = 0;
 	}
@@ -49,7 +49,7 @@ static void tell(const char *text)
 {
 	int fd = manager_len > 0 ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
 
-	/* Never waits: a manager that does not listen misses a word. */
+	/* Never waits: a manager that does not listen misses a message. */
 	if (fd >= 0 && sendto(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT,
 			       (struct sockaddr *)&manager, manager_len) < 0) {
 		rbt_debug("the service manager was not told: %s", text);

@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
+#include "daemon/config.h"
+#include "daemon/metrics/metrics.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/time.h"
 
-/* What was said with an option goes before what the file says. 0, or -EINVAL and that was said. */
+/* An option goes before the file's value. 0, or -EINVAL, which has been logged. */
 static int override(const char *key, const char *value, struct config *config)
 {
 	char why[600];
@@ -23,32 +24,32 @@ static int override(const char *key, const char *value, struct config *config)
 	return r;
 }
 
-int options_override(const struct daemon *d, struct config *config)
+int options_override(const struct options *o, struct config *config)
 {
-	int r = override("max_reserve_ms", d->max_reserve_ms, config);
+	int r = override("max_reserve_ms", o->max_reserve_ms, config);
 
-	return r < 0 ? r : override("min_share", d->min_share, config);
+	return r < 0 ? r : override("min_share", o->min_share, config);
 }
 
-int options_read_config(struct daemon *d, struct config *ret)
+int options_read_config(const struct options *o, struct config *ret)
 {
 	char path[4096];
 	int r = 0;
 
-	if (d->config_path != NULL) {
-		snprintf(path, sizeof(path), "%s", d->config_path);
+	if (o->config_path != NULL) {
+		snprintf(path, sizeof(path), "%s", o->config_path);
 	} else {
 		r = config_default_path(path, sizeof(path));
 	}
 	if (r == 0) {
 		r = config_read(path, ret);
 	}
-	if (r == -ENOENT && d->config_path == NULL) {
+	if (r == -ENOENT && o->config_path == NULL) {
 		config_default(ret);
 		r = 0;
 	}
 	if (r == 0) {
-		return options_override(d, ret);
+		return options_override(o, ret);
 	}
 	if (r < 0 && r != -EINVAL) {
 		rbt_error("cannot read %s: %s", path, strerror(-r));
@@ -114,20 +115,20 @@ static int parse_number(const char *arg, uint64_t *ret)
 	return r;
 }
 
-/* Of those that are only looked at later. */
-static int check_values(const struct daemon *d)
+/* Checks values that are only used later. */
+static int check_values(const struct options *o)
 {
 	struct config scratch;
 
-	if (d->metrics_at != NULL && metrics_check(d->metrics_at) < 0) {
-		rbt_error("not an absolute path, a port or none: %s", d->metrics_at);
+	if (o->metrics_at != NULL && metrics_check(o->metrics_at) < 0) {
+		rbt_error("not an absolute path, a port or none: %s", o->metrics_at);
 		return -EINVAL;
 	}
 	config_default(&scratch);
-	return options_override(d, &scratch);
+	return options_override(o, &scratch);
 }
 
-int options_parse(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
+int options_parse(int argc, char **argv, struct options *ret, int *ret_ready_fd)
 {
 	const char *check = NULL;
 	uint64_t v;
@@ -136,31 +137,31 @@ int options_parse(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		switch (c) {
 		case 's':
-			d->is_system = true;
+			ret->is_system = true;
 			break;
 		case 'c':
-			d->config_path = optarg;
+			ret->config_path = optarg;
 			break;
 		case 'C':
 			check = optarg;
 			break;
 		case 'M':
-			d->max_reserve_ms = optarg;
+			ret->max_reserve_ms = optarg;
 			break;
 		case 'S':
-			d->min_share = optarg;
+			ret->min_share = optarg;
 			break;
 		case 'm':
-			d->metrics_at = optarg;
+			ret->metrics_at = optarg;
 			break;
 		case 'k':
-			d->is_kept = true;
+			ret->is_kept = true;
 			break;
 		case 'i':
 			if (parse_number(optarg, &v) < 0) {
 				return 2;
 			}
-			d->idle_exit_ns = v * RBT_NS_PER_S;
+			ret->idle_exit_ns = v * RBT_NS_PER_S;
 			break;
 		case 'r':
 			if (parse_number(optarg, &v) < 0) {
@@ -182,7 +183,7 @@ int options_parse(int argc, char **argv, struct daemon *d, int *ret_ready_fd)
 		rbt_error("unexpected argument: %s", argv[optind]);
 		return 2;
 	}
-	if (check_values(d) < 0) {
+	if (check_values(ret) < 0) {
 		return 2;
 	}
 	return check != NULL ? check_config(check) : -1;

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/program.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "daemon/attach/adopt.h"
 #include "daemon/daemon.h"
+#include "daemon/edge.h"
+#include "daemon/handlink.h"
+#include "daemon/metrics/accounting.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/devicefile.h"
+#include "daemon/peers/server.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/state.h"
 #include "sched/class.h"
@@ -18,7 +24,8 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* Programs have one or two, and one more for each library that opens the driver by itself. */
+/* Programs have one or two clients, and one more for each library that opens the driver by
+ * itself. */
 #define MAX_HOLDS 64
 
 struct program *program_find(struct daemon *d, pid_t pid)
@@ -56,7 +63,7 @@ static void on_exit_of_program(struct daemon *d, struct source *s, uint32_t even
 	}
 }
 
-/* What /proc says of its pid, if that is still its own. */
+/* Looks the process up in /proc, if the pid is still its own. */
 static int identify(struct program *p)
 {
 	int r = rbt_proc_start_time(p->pid, &p->start_time);
@@ -64,7 +71,7 @@ static int identify(struct program *p)
 	if (r == 0) {
 		r = rbt_proc_uid(p->pid, &p->uid);
 	}
-	/* Afterwards: as long as it lives, nobody else has its pid. */
+	/* This comes last: while the process lives, no other process has its pid. */
 	return r == 0 && rbt_pidfd_has_exited(p->pidfd.fd) ? -ESRCH : r;
 }
 
@@ -86,7 +93,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 	p->treat = RBT_TREATMENT_INIT;
 	accounting_start(p);
 	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
-	LIST_INIT(&p->holds);
+	LIST_INIT(&p->clients);
 	int r = identify(p);
 	if (r == 0) {
 		r = user_charge(d, p->user, 1);
@@ -105,7 +112,7 @@ struct program *program_obtain(
 {
 	struct program *p = program_find(d, pid);
 
-	/* One of the same number has ended, and we have not heard of it yet. */
+	/* A program of the same pid has ended, and its event has not arrived yet. */
 	if (p != NULL && rbt_pidfd_has_exited(p->pidfd.fd)) {
 		program_release(d, p);
 		p = NULL;
@@ -134,29 +141,30 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 {
 	struct program *q;
 
-	/* The name is that of its user's group, so that nobody can join, and stall, another's. */
-	p->group_is_shared = is_shared;
+	/* The name is that of a group of its own user, so that no program can join, and stall,
+	 * another user's group. */
+	p->group.is_shared = is_shared;
 	memset(p->treat.group, 0, sizeof(p->treat.group));
 	memcpy(p->treat.group, name, strnlen(name, sizeof(p->treat.group) - 1));
 	p->treat.said &= ~RBT_TREAT_BIT(GROUP);
 	p->treat.said |= name[0] != '\0' ? RBT_TREAT_BIT(GROUP) : 0;
-	p->group = 0;
+	p->group.id = 0;
 	d->dirty = true;
 	if (name[0] == '\0') {
 		return;
 	}
 	LIST_FOREACH (q, &d->programs, link) {
-		if (q != p && q->group != 0 && q->group_is_shared == is_shared &&
+		if (q != p && q->group.id != 0 && q->group.is_shared == is_shared &&
 			(is_shared || q->uid == p->uid) && strcmp(q->treat.group, name) == 0) {
-			p->group = q->group;
+			p->group.id = q->group.id;
 			return;
 		}
 	}
-	p->group = ++d->last_group;
+	p->group.id = ++d->last_group;
 }
 
-/* Negative when the hand could not do it, or there is none. */
-static int restore_by_hand(struct daemon *d, struct hold *h)
+/* Negative if the hand could not do it, or there is no hand. */
+static int restore_by_hand(struct daemon *d, struct client *h)
 {
 	const struct rbt_applied *a = &h->mine->applied;
 	int first = 0, r;
@@ -176,60 +184,62 @@ static int restore_by_hand(struct daemon *d, struct hold *h)
 	return first;
 }
 
-static void hold_release(struct daemon *d, struct program *p, struct hold *h)
+static void client_release(struct daemon *d, struct program *p, struct client *h)
 {
 	int r = h->mine != NULL ? restore_by_hand(d, h) : 0;
 
-	/* By our own copy of its file; and if even that does not go, somebody must know. (Who may
-	 * not write has not changed anything before, either.) */
+	/* The daemon restores through its own copy of the file. If that fails too, the record is
+	 * kept for later. (A process without the right to write has changed nothing before,
+	 * either.) */
 	r = r < 0 ? rbt_holding_restore(h->mine) : 0;
 	if (r < 0 && r != -EPERM && r != -EACCES) {
 		state_keep(d, p, &h->mine->rec);
 	}
 	edge_release(p, h);
-	/* It may have an older record though it lacks the current one. */
-	if (d->hand_pid > 0) {
+	/* If the hand dies now, nothing is left to be done for this client. */
+	LIST_REMOVE(h, link);
+	p->n_clients--;
+	/* The hand may have an older record, even if it lacks the current one. */
+	if (d->hand.pid > 0) {
 		hand_drop(d, h->id);
 	}
 	rbt_holdings_drop(&d->mine, h->id);
 	rbt_close(&h->board_fd);
-	LIST_REMOVE(h, link);
-	p->n_holds--;
 	user_discharge(d, p->user, 1);
 	free(h);
 }
 
 void program_release(struct daemon *d, struct program *p)
 {
-	struct hold *h, *next;
+	struct client *h, *next;
 	struct peer *peer;
 
 	accounting_end(d, p);
 	schedule_forget(d, p);
 	adopt_released(d, p);
-	for (h = LIST_FIRST(&p->holds); h != NULL; h = next) {
+	for (h = LIST_FIRST(&p->clients); h != NULL; h = next) {
 		next = LIST_NEXT(h, link);
-		hold_release(d, p, h);
+		client_release(d, p, h);
 	}
 	if (p->peer != NULL) {
 		p->peer->program = NULL;
 	}
-	LIST_FOREACH (peer, &d->peers, link) {
+	LIST_FOREACH (peer, &d->server.peers, link) {
 		peer->attached = peer->attached == p ? NULL : peer->attached;
 	}
 	LIST_REMOVE(p, link);
 	unwatch(d, &p->pidfd);
 	user_discharge(d, p->user, 1);
-	rbt_board_unmap(p->board);
+	rbt_board_unmap(p->reader.board);
 	free(p);
 	d->dirty = true;
 }
 
-static struct hold *find_hold(struct program *p, uint32_t backend, uint32_t client)
+static struct client *find_client(struct program *p, uint32_t backend, uint32_t client)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (h->backend == backend && h->client == client) {
 			return h;
 		}
@@ -238,49 +248,50 @@ static struct hold *find_hold(struct program *p, uint32_t backend, uint32_t clie
 }
 
 /* NULL and *ret_error: -EDQUOT, -ENOMEM. */
-static struct hold *make_hold(
+static struct client *make_client(
 	struct daemon *d, struct program *p, const struct rbt_record *rec, int *ret_error)
 {
-	*ret_error = p->n_holds < MAX_HOLDS ? user_charge(d, p->user, 1) : -EDQUOT;
+	*ret_error = p->n_clients < MAX_HOLDS ? user_charge(d, p->user, 1) : -EDQUOT;
 	if (*ret_error < 0) {
 		return NULL;
 	}
-	struct hold *h = calloc(1, sizeof(*h));
+	struct client *h = calloc(1, sizeof(*h));
 	if (h == NULL) {
 		user_discharge(d, p->user, 1);
 		*ret_error = -ENOMEM;
 		return NULL;
 	}
-	h->id = d->next_hold_id++;
+	h->id = d->next_holding_id++;
 	h->program = p;
 	h->backend = rec->backend;
 	h->client = rec->client;
 	h->board_fd = -1;
-	p->n_holds++;
-	LIST_INSERT_HEAD(&p->holds, h, link);
+	p->n_clients++;
+	LIST_INSERT_HEAD(&p->clients, h, link);
 	return h;
 }
 
-/* It goes on, known to have tasks that are not known: so it takes no turns, rather than half of
- * them. */
+/* The program goes on, and is known to have unknown tasks: so it takes no turns, rather than half
+ * of them. */
 static void leave_out(struct daemon *d, struct program *p)
 {
 	if (!p->has_more && user_may_be_named(p->user)) {
 		rbt_warn("process %d has more clients than the %u that are taken in", (int)p->pid,
-			p->n_holds);
+			p->n_clients);
 	}
 	d->dirty = d->dirty || !p->has_more;
 	p->has_more = true;
 }
 
-/* Clients are one process's, whoever else has a copy of the file: or a few forked processes would
- * have turns for a single task. */
+/* A client belongs to one process, also when others have a copy of the file. Otherwise a few forked
+ * processes would get turns for a single task. */
 static bool is_anothers(struct daemon *d, const struct program *p, const struct rbt_record *rec)
 {
 	struct program *q;
 
 	LIST_FOREACH (q, &d->programs, link) {
-		if (q != p && rec->n_tasks > 0 && find_hold(q, rec->backend, rec->client) != NULL &&
+		if (q != p && rec->n_tasks > 0 &&
+			find_client(q, rec->backend, rec->client) != NULL &&
 			!rbt_pidfd_has_exited(q->pidfd.fd)) {
 			return true;
 		}
@@ -289,16 +300,16 @@ static bool is_anothers(struct daemon *d, const struct program *p, const struct 
 }
 
 /*
- * What a record may be: from outside, with the device's file; from the program's own shim, that or
- * a way to its agent, which is sent once. Where a client is a process, it must be this one, or a
- * program could have others acted on.
+ * Checks a record. From outside, it comes with the device's file; from the program's own shim, with
+ * that or with a connection to its agent, which is sent once. If clients are processes, the client
+ * must be this process, or a program could have others acted on.
  */
-static int check_record(struct daemon *d, struct program *p, const struct hold *h,
+static int check_record(struct daemon *d, struct program *p, const struct client *h,
 	struct rbt_record *rec, bool from_shim)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(rec->backend);
 	bool has_agent = (rec->flags & RBT_RECORD_AGENT) != 0;
-	const struct rbt_record *old = h != NULL ? &rbt_holdings_find(&d->mine, h->id)->rec : NULL;
+	const struct rbt_record *old = h != NULL ? &h->mine->rec : NULL;
 
 	if (b == NULL) {
 		return -EOPNOTSUPP;
@@ -316,14 +327,14 @@ static int check_record(struct daemon *d, struct program *p, const struct hold *
 	int r = !has_agent              ? check_device_fd(rec)
 		: b->check_file != NULL ? b->check_file(rec)
 					: -EBADF;
-	/* Which GPU is not for the program to say, nor that it has tasks which take turns. */
+	/* The program does not decide which GPU it uses, nor that it has tasks which take turns. */
 	r = r == 0 && b->complete != NULL ? b->complete(rec, p->pid) : r;
 	return r == 0 && is_anothers(d, p, rec) ? -EBUSY : r;
 }
 
-/* Gives its GPUs their index. Says so if there are too many, and has not been before. */
+/* Gives the program's GPUs their index. Logs it once if there are too many. */
 static void number_gpus(
-	struct daemon *d, struct program *p, struct hold *h, const struct rbt_record *rec)
+	struct daemon *d, struct program *p, struct client *h, const struct rbt_record *rec)
 {
 	bool was_beyond = program_is_beyond(p);
 	char name[RBT_GPU_NAME_MAX];
@@ -342,10 +353,10 @@ static void number_gpus(
 	}
 }
 
-/* What a record that is new, or has changed, means for its program. */
-static void take_up(struct daemon *d, struct program *p, struct hold *h)
+/* Carries out what a new or changed record means for its program. */
+static void take_up(struct daemon *d, struct program *p, struct client *h)
 {
-	static const struct rbt_action no_watch = {.op = RBT_ACT_WATCH};
+	static const struct rbt_action no_watch = {.op = RBT_ACT_POLL};
 	struct rbt_holding *mine = h->mine;
 
 	if (!rbt_record_is_new(&mine->rec)) {
@@ -357,24 +368,25 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 	}
 	number_gpus(d, p, h, &mine->rec);
 	enum left left = state_take(d, p->pid, h->backend, h->client);
-	/* Its own slices are said again: this record knows them. */
+	/* The program's own slices are set again: this record knows them. */
 	if (left != LEFT_NOTHING) {
 		rbt_holding_assume_slices(mine);
 	}
 	if (left == LEFT_CHANGED) {
-		/* Left behind by a scheduler that was killed: put it back before anything else. */
+		/* A scheduler that was killed has left it changed: restores it before anything
+		 * else. */
 		rbt_holding_assume_off(mine);
 		/* What the driver refuses stays marked, and is tried again with the rest. */
 		rbt_holding_restore(mine);
 	}
-	/* Nothing is half suspended: what it has made since would run on. */
-	if (p->suspended && program_is_partial(d, p)) {
+	/* No program is half suspended: tasks that it has made since would run on. */
+	if (p->suspend.is_ordered && program_is_partial(p)) {
 		if (user_may_be_named(p->user)) {
 			rbt_warn("process %d has more tasks than are known: it is resumed",
 				(int)p->pid);
 		}
-		p->suspended = false;
-		p->resume_at_ns = 0;
+		p->suspend.is_ordered = false;
+		p->suspend.until_ns = 0;
 		byhand_note(d, p->pid, p->start_time, false);
 	}
 	h->in_hand = false;
@@ -385,12 +397,11 @@ static void take_up(struct daemon *d, struct program *p, struct hold *h)
 
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec, bool from_shim)
 {
-	struct hold *h = find_hold(p, rec->backend, rec->client);
+	struct client *h = find_client(p, rec->backend, rec->client);
 	int r = check_record(d, p, h, rec, from_shim);
 
-	/* Seen from outside, a program with an agent is the same that is held already. */
-	if (!from_shim && h != NULL &&
-		(rbt_holdings_find(&d->mine, h->id)->rec.flags & RBT_RECORD_AGENT) != 0) {
+	/* From outside, a program with an agent is found that is held already. */
+	if (!from_shim && h != NULL && (h->mine->rec.flags & RBT_RECORD_AGENT) != 0) {
 		rbt_record_finish(rec);
 		return 0;
 	}
@@ -399,7 +410,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		return r;
 	}
 	if (h == NULL) {
-		h = make_hold(d, p, rec, &r);
+		h = make_client(d, p, rec, &r);
 	}
 	if (h == NULL) {
 		rbt_record_finish(rec);
@@ -412,52 +423,19 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 	r = rbt_holdings_put(&d->mine, h->id, p->treat.force != 0, rec);
 	h->mine = rbt_holdings_find(&d->mine, h->id);
 	if (r < 0) {
-		hold_release(d, p, h);
+		client_release(d, p, h);
 		return r;
 	}
 	take_up(d, p, h);
 	return 0;
 }
 
-int program_put_board(struct daemon *d, struct program *p, int fd)
-{
-	struct rbt_board *board;
-	struct rbt_board_reading first;
-	int r = rbt_board_map(fd, &board);
-
-	if (r < 0) {
-		return r;
-	}
-	accounting_begin_board(d, p, board);
-	schedule_forget_board(d, p);
-	rbt_board_unmap(p->board);
-	p->board = board;
-	p->board_is_new = true;
-	d->dirty = true;
-	/* What was counted before is no news; from here on the program leaves its times. */
-	memset(&p->board_watch, 0, sizeof(p->board_watch));
-	rbt_board_look(board, &p->board_watch, rbt_now_ns(), &first);
-	memcpy(p->gaps, first.gaps, sizeof(p->gaps));
-	p->edge_gap_ns = 0;
-	struct rbt_board_progress progress = rbt_board_progress(board);
-	doubt_new_board(&p->doubt, &progress);
-	return 0;
-}
-
-void program_drop_board(struct daemon *d, struct program *p)
-{
-	schedule_forget_board(d, p);
-	rbt_board_unmap(p->board);
-	p->board = NULL;
-	d->dirty = true;
-}
-
 void program_drop_client(struct daemon *d, struct program *p, uint32_t backend, uint32_t client)
 {
-	struct hold *h = find_hold(p, backend, client);
+	struct client *h = find_client(p, backend, client);
 
 	if (h != NULL) {
-		hold_release(d, p, h);
+		client_release(d, p, h);
 		d->dirty = true;
 	}
 }
@@ -468,12 +446,12 @@ uint64_t program_wanted_us(const struct program *p)
 					  : rbt_priority_timeslice_us(p->treat.priority);
 }
 
-void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns)
+void program_end_setup(struct program *p, uint64_t now_ns)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_record *rec = &rbt_holdings_find(&d->mine, h->id)->rec;
+	LIST_FOREACH (h, &p->clients, link) {
+		struct rbt_record *rec = &h->mine->rec;
 		if (h->new_since_ns != 0 && now_ns >= h->new_since_ns + SETUP_NS &&
 			rbt_record_is_new(rec)) {
 			rbt_record_make_old(rec);
@@ -485,9 +463,9 @@ void program_end_setup(struct daemon *d, struct program *p, uint64_t now_ns)
 
 bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret_until_ns)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (h->new_since_ns != 0 && now_ns < h->new_since_ns + SETUP_NS) {
 			*ret_until_ns = h->new_since_ns + SETUP_NS;
 			return true;
@@ -498,9 +476,9 @@ bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret
 
 bool program_is_beyond(const struct program *p)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		if (h->is_beyond) {
 			return true;
 		}
@@ -508,12 +486,12 @@ bool program_is_beyond(const struct program *p)
 	return false;
 }
 
-bool program_is_partial(struct daemon *d, const struct program *p)
+bool program_is_partial(const struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		if (rbt_holdings_find(&d->mine, h->id)->rec.flags & RBT_RECORD_PARTIAL) {
+	LIST_FOREACH (h, &p->clients, link) {
+		if (h->mine->rec.flags & RBT_RECORD_PARTIAL) {
 			return true;
 		}
 	}
@@ -529,27 +507,28 @@ void program_set_treatment(struct program *p, const struct rbt_treatment *t, uin
 	/* The launcher or the rule chooses the group. */
 	memcpy(p->treat.group, old.group, sizeof(old.group));
 	p->treat.said = (t->said & ~group) | (old.said & group);
-	/* What was forced must be undone by force, too. */
+	/* A forced change must be undone by force, too. */
 	if ((old.force | t->force) != 0) {
 		p->treat.force = 1;
 		p->treat.said |= RBT_TREAT_BIT(FORCE);
 	}
-	p->granted = granted;
+	p->rights.granted = granted;
 }
 
 bool program_is_plain(const struct program *p)
 {
 	const struct rbt_treatment *t = &p->treat;
 
-	return !p->suspended && t->timeslice_us == 0 && t->priority == RBT_PRIORITY_NORMAL &&
-	       t->limits.max_reserve_ms == 0 && t->limits.min_share_permille == 0;
+	return !p->suspend.is_ordered && t->timeslice_us == 0 &&
+	       t->priority == RBT_PRIORITY_NORMAL && t->limits.max_reserve_ms == 0 &&
+	       t->limits.min_share_permille == 0;
 }
 
 bool program_is_changed(const struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if (h->mine->applied.is_off ||
 				rbt_applied_has_slices(&h->mine->applied, gpu)) {
@@ -562,19 +541,19 @@ bool program_is_changed(const struct program *p)
 
 void program_drop_closed(struct daemon *d, struct program *p)
 {
-	struct hold *h, *next;
+	struct client *h, *next;
 
-	for (h = LIST_FIRST(&p->holds); h != NULL; h = next) {
+	for (h = LIST_FIRST(&p->clients); h != NULL; h = next) {
 		next = LIST_NEXT(h, link);
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		if (mine == NULL || mine->rec.target_fd < 0) {
+		struct rbt_holding *mine = h->mine;
+		if (mine->rec.target_fd < 0) {
 			continue;
 		}
 		int same = rbt_same_file(getpid(), mine->rec.fd, p->pid, mine->rec.target_fd);
-		/* Not allowed to compare is no sign of anything. */
+		/* A comparison that is not allowed proves nothing. */
 		if (same == 0 || same == -EBADF || same == -ESRCH) {
 			rbt_debug("process %d has closed the device", (int)p->pid);
-			hold_release(d, p, h);
+			client_release(d, p, h);
 			d->dirty = true;
 		}
 	}
@@ -583,7 +562,7 @@ void program_drop_closed(struct daemon *d, struct program *p)
 void program_check_attached(struct daemon *d, struct program *p)
 {
 	program_drop_closed(d, p);
-	if (LIST_EMPTY(&p->holds) && !p->awaited) {
+	if (LIST_EMPTY(&p->clients) && !p->awaited) {
 		program_release(d, p);
 	}
 }

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Brings what the core knows in line with the model, and what the device does in line with what the
- * core then decides.
+ * Tells the decision core about the model, and carries out its decisions on the device.
  */
+#include "daemon/reconcile.h"
+
 #include <errno.h>
 
+#include "daemon/activity.h"
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/gpulock.h"
+#include "daemon/handlink.h"
+#include "daemon/program.h"
+#include "daemon/schedule.h"
 #include "daemon/survive/state.h"
 #include "sched/class.h"
 #include "util/log.h"
@@ -18,8 +25,8 @@ static int tell_all(struct daemon *d)
 	int first = 0;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		p->error = 0; /* what the driver refused is said again */
-		program_end_setup(d, p, rbt_now_ns());
+		p->error = 0; /* a refused action is tried again */
+		program_end_setup(p, rbt_now_ns());
 		int r = schedule_tell(d, p);
 		first = first == 0 ? r : first;
 	}
@@ -29,12 +36,12 @@ static int tell_all(struct daemon *d)
 static void give_to_hand(struct daemon *d)
 {
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
-			int r = h->in_hand ? 0 : hand_hold(d, h);
-			/* A lost hand is dealt with by the next round. */
+		LIST_FOREACH (h, &p->clients, link) {
+			int r = h->in_hand ? 0 : hand_put(d, h);
+			/* The next round deals with a lost hand. */
 			p->error = r < 0 && r != -ENOTCONN ? r : p->error;
 		}
 	}
@@ -44,7 +51,7 @@ static bool is_spoken_for(struct daemon *d, const struct program *p)
 {
 	struct peer *peer;
 
-	LIST_FOREACH (peer, &d->peers, link) {
+	LIST_FOREACH (peer, &d->server.peers, link) {
 		if (peer->attached == p) {
 			return true;
 		}
@@ -60,14 +67,14 @@ static bool counts_as_normal(const struct program *p)
 	bool has_no_slices = false;
 
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
+		const struct rbt_sched_tasks *tasks = &p->sched.params.tasks[gpu];
 		has_no_slices = has_no_slices || (tasks->n_compute > 0 && tasks->no_slices);
 	}
 	return has_no_slices && (p->treat.said & RBT_TREAT_BIT(PRIORITY)) != 0;
 }
 
-/* Attached programs that want nothing any more are let go: their
- * fd would only keep a dead one's memory. */
+/* Releases attached programs that need nothing any more: the daemon's fd would only keep the memory
+ * of an ended program. */
 static void let_go(struct daemon *d)
 {
 	struct program *p, *next;
@@ -81,15 +88,15 @@ static void let_go(struct daemon *d)
 	}
 }
 
-/* GPUs on which slices of our making are in force, wanted or not. */
+/* GPUs with slices that were set by the daemon, wanted or not. */
 static uint32_t locks_in_use(struct daemon *d)
 {
 	uint32_t in_use = 0;
 	struct program *p;
-	struct hold *h;
+	struct client *h;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->holds, link) {
+		LIST_FOREACH (h, &p->clients, link) {
 			for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 				in_use |= (uint32_t)rbt_applied_has_slices(&h->mine->applied, gpu)
 					  << gpu;
@@ -99,17 +106,17 @@ static uint32_t locks_in_use(struct daemon *d)
 	return in_use;
 }
 
-/* Takes the locks that the core would have, and lets it know. */
+/* Takes the locks that the core wants, and tells it which ones could be had. */
 static void take_locks(struct daemon *d)
 {
-	gpulock_take(d, rbt_sched_locks_wanted(d->sched));
+	gpulock_take(d, rbt_sched_locks_wanted(d->sched.core));
 	schedule_tell_gpus(d);
 }
 
-/* Only after the last slice shorter than the driver's has gone. */
+/* Only after the last slice that is shorter than the driver's is restored. */
 static void drop_locks(struct daemon *d)
 {
-	gpulock_drop(d, rbt_sched_locks_wanted(d->sched) | locks_in_use(d));
+	gpulock_drop(d, rbt_sched_locks_wanted(d->sched.core) | locks_in_use(d));
 	schedule_tell_gpus(d);
 }
 
@@ -130,7 +137,7 @@ static int reconcile_once(struct daemon *d)
 	if (r < 0) {
 		return r;
 	}
-	/* Before anything is done by them. */
+	/* The file must be written before the hand changes a program. */
 	state_write(d);
 	give_to_hand(d);
 	activity_update(d);
@@ -138,7 +145,7 @@ static int reconcile_once(struct daemon *d)
 	apply_all(d);
 	drop_locks(d);
 	let_go(d);
-	/* Not before all of it is undone. */
+	/* The file is only emptied when everything is restored. */
 	if (!state_is_needed(d)) {
 		state_write(d);
 	}
@@ -147,8 +154,8 @@ static int reconcile_once(struct daemon *d)
 
 int reconcile(struct daemon *d)
 {
-	/* A hand that dies on the way makes the model dirty again;
-	 * it cannot die for ever (hand_ensure). */
+	/* A hand that dies on the way makes the model dirty again. hand_ensure() limits how often
+	 * that happens. */
 	while (d->dirty) {
 		d->dirty = false;
 		int r = reconcile_once(d);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/requests.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +12,10 @@
 
 #include "daemon/daemon.h"
 #include "daemon/list.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
+#include "daemon/reconcile.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/state.h"
 #include "proto/message.h"
@@ -35,7 +41,8 @@ __attribute__((format(printf, 3, 4))) static void answer(
 	rbt_send(peer->source.fd, &msg, sizeof(msg), NULL, 0, MSG_DONTWAIT);
 }
 
-/* What is reached by name must be known and the asker's to touch; says so if not. */
+/* Finds a program that is known and that the peer may act on. Otherwise answers, and returns
+ * NULL. */
 static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 {
 	struct program *p = program_find(d, pid);
@@ -51,11 +58,11 @@ static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 	return p;
 }
 
-/* Carries a change out now, so that the answer tells what became of it: 0, or -errno, and -EAGAIN
- * when nothing can be done at present. The program may be gone afterwards, or let go. */
-static int settle(struct daemon *d, pid_t pid)
+/* Carries a change out at once, so that the answer tells its result: 0, or -errno, and -EAGAIN when
+ * nothing can be done at present. The program may be gone or released afterwards. */
+static int reconcile_for(struct daemon *d, pid_t pid)
 {
-	struct hold *h;
+	struct client *h;
 
 	d->dirty = true;
 	if (reconcile(d) < 0) {
@@ -65,28 +72,26 @@ static int settle(struct daemon *d, pid_t pid)
 	if (p == NULL) {
 		return 0;
 	}
-	LIST_FOREACH (h, &p->holds, link) {
-		if (!program_is_plain(p) &&
-			!hold_may(rbt_holdings_find(&d->mine, h->id), RBT_CAP_TIMESLICE)) {
+	LIST_FOREACH (h, &p->clients, link) {
+		if (!program_is_plain(p) && !holding_may(h->mine, RBT_CAP_TIMESLICE)) {
 			p->error = -EPROTONOSUPPORT;
 		}
 	}
 	return p->error;
 }
 
-static void answer_untold(
-	struct daemon *d, struct peer *peer, const struct program *p, uint32_t cap)
+static void answer_untold(struct peer *peer, const struct program *p, uint32_t cap)
 {
 	char why[sizeof(((struct rbt_msg_program *)0)->note)] = "its driver's version is not known";
 
 	if (p != NULL) {
-		program_why_not(d, p, cap, why, sizeof(why));
+		program_why_not(p, cap, why, sizeof(why));
 	}
 	answer(peer, -EPROTONOSUPPORT, "%s; see `rubato doctor`%s", why,
 		cap == RBT_CAP_TIMESLICE ? ", or use --force" : "");
 }
 
-static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r)
+static void answer_reconciled(struct daemon *d, struct peer *peer, pid_t pid, int r)
 {
 	struct program *p = program_find(d, pid);
 
@@ -95,7 +100,7 @@ static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r
 		answer(peer, 0, "%s", p != NULL ? list_note(d, p) : "");
 		return;
 	case EPROTONOSUPPORT:
-		answer_untold(d, peer, p, RBT_CAP_TIMESLICE);
+		answer_untold(peer, p, RBT_CAP_TIMESLICE);
 		return;
 	case EPERM:
 	case EACCES:
@@ -109,23 +114,23 @@ static void answer_settled(struct daemon *d, struct peer *peer, pid_t pid, int r
 	}
 }
 
-static void allow_force(struct daemon *d, struct program *p)
+static void allow_force(struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
 	p->treat.force = 1;
 	p->treat.said |= RBT_TREAT_BIT(FORCE);
-	LIST_FOREACH (h, &p->holds, link) {
+	LIST_FOREACH (h, &p->clients, link) {
 		h->mine->force = true;
 		h->in_hand = false;
 	}
 }
 
-/* Whether a task of the program would get more than its driver gives. */
+/* Whether a task of the program would get a longer slice than its driver gives. */
 static bool is_longer(const struct program *p, uint64_t timeslice_us)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		const struct rbt_sched_tasks *tasks = &p->params.tasks[gpu];
+		const struct rbt_sched_tasks *tasks = &p->sched.params.tasks[gpu];
 		if (tasks->n_compute > 0 && timeslice_us > rbt_sched_fair_slice_us(tasks)) {
 			return true;
 		}
@@ -133,7 +138,7 @@ static bool is_longer(const struct program *p, uint64_t timeslice_us)
 	return false;
 }
 
-/* Whether the peer may give a program that much; after an answer if not. */
+/* Whether the peer may give a program this treatment; answers if not. */
 static bool check_rights(struct daemon *d, struct peer *peer, const struct rbt_treatment *old,
 	const struct rbt_treatment *now)
 {
@@ -150,12 +155,13 @@ static bool check_rights(struct daemon *d, struct peer *peer, const struct rbt_t
 		raised |= RBT_TREAT_BIT(MAX_RESERVE) | RBT_TREAT_BIT(MIN_SHARE);
 	}
 	if (raised != 0) {
-		answer(peer, -EPERM, "%s " LIST_RAISING, list_raising_text(raised), d->admin_group);
+		answer(peer, -EPERM, "%s " LIST_RAISING, list_raising_text(raised),
+			d->admins.group);
 	}
 	return raised == 0;
 }
 
-/* Whether the peer may have that; after an answer if not. */
+/* Whether the peer may renice the program in this way; answers if not. */
 static bool check_renice(struct daemon *d, struct peer *peer, const struct program *p,
 	const struct rbt_treatment *old, const struct rbt_treatment *over)
 {
@@ -163,7 +169,7 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 
 	rbt_treatment_merge(&now, over);
 	if (over->timeslice_us != 0 && over->timeslice_us < RBT_TURN_MIN_US &&
-		list_has_no_slices(d, p)) {
+		list_has_no_slices(p)) {
 		answer(peer, -EOPNOTSUPP, LIST_NO_SLICES);
 		return false;
 	}
@@ -172,7 +178,7 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 	}
 	if (is_longer(p, over->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
 		answer(peer, -EPERM, "a slice longer than the driver's " LIST_RAISING,
-			d->admin_group);
+			d->admins.group);
 		return false;
 	}
 	return true;
@@ -208,7 +214,7 @@ static bool read_treatment(
 	return r == 0;
 }
 
-/* Of a program that is still to come. */
+/* Answers whether a program that is still to come may have a treatment. */
 static void on_may(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
 	struct rbt_treatment over, now = RBT_TREATMENT_INIT;
@@ -232,31 +238,31 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 	const struct rbt_treatment *over, bool force)
 {
 	struct rbt_treatment old = p->treat, now = old;
-	uint32_t granted = p->granted;
+	uint32_t granted = p->rights.granted;
 	uint64_t start_time = p->start_time;
 	pid_t pid = p->pid;
 
 	rbt_treatment_merge(&now, over);
 	now.reset = 0;
 	program_set_treatment(p, &now, new_grants(peer, granted, over));
-	/* Once is enough: what was forced must be undone without. */
+	/* Forcing once is enough: a forced change must be undone without being forced again. */
 	if (force && p->treat.force == 0 && may_raise(peer, RBT_PRIORITY_MAX)) {
-		allow_force(d, p);
+		allow_force(p);
 	}
 	peer->answer_priority = now.priority;
-	int r = settle(d, pid);
+	int r = reconcile_for(d, pid);
 	p = program_find(d, pid);
 	if (r == 0) {
 		byhand_note(d, pid, start_time, true);
 	}
 	if (r == 0 && p != NULL) {
 		/* The note about keys refused at the start is out of date. */
-		p->refused &= ~over->said;
+		p->rights.refused &= ~over->said;
 	} else if (r < 0 && p != NULL) {
 		program_set_treatment(p, &old, granted);
-		settle(d, pid);
+		reconcile_for(d, pid);
 	}
-	answer_settled(d, peer, pid, r);
+	answer_reconciled(d, peer, pid, r);
 }
 
 static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void *buf, size_t size)
@@ -274,7 +280,7 @@ static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void
 	/* The program's launcher or rule chooses its group. */
 	over.said &= ~(RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(FORCE));
 	over.reset &= ~(RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(FORCE));
-	/* What does not count any more is no reason to have it again. */
+	/* A limit that is not in force any more gives no right to it. */
 	struct rbt_treatment had = p->treat;
 	had.limits = limits_in_force(d, p);
 	if (check_renice(d, peer, p, &had, &over)) {
@@ -282,14 +288,14 @@ static void on_renice(struct daemon *d, struct peer *peer, pid_t pid, const void
 	}
 }
 
-/* Also what we did not suspend: somebody else may have, and died. */
+/* Resumes also what this daemon did not suspend: another one may have, and died. */
 static void resume(struct program *p)
 {
-	struct hold *h;
+	struct client *h;
 
-	p->suspended = false;
-	p->resume_at_ns = 0;
-	LIST_FOREACH (h, &p->holds, link) {
+	p->suspend.is_ordered = false;
+	p->suspend.until_ns = 0;
+	LIST_FOREACH (h, &p->clients, link) {
 		rbt_holding_assume_off(h->mine);
 	}
 }
@@ -305,30 +311,30 @@ static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg
 		answer(peer, -EINVAL, "duration out of range");
 		return;
 	}
-	if (program_is_partial(d, p)) {
+	if (program_is_partial(p)) {
 		answer(peer, -E2BIG, "it has more tasks than are known: half of it would go on");
 		return;
 	}
 	uint64_t start_time = p->start_time;
-	if (!program_may(d, p, RBT_CAP_SUSPEND)) {
-		answer_untold(d, peer, p, RBT_CAP_SUSPEND);
+	if (!program_may(p, RBT_CAP_SUSPEND)) {
+		answer_untold(peer, p, RBT_CAP_SUSPEND);
 		return;
 	}
-	bool was_suspended = p->suspended;
-	p->suspended = true;
-	p->resume_at_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
-	int r = settle(d, msg->pid);
+	bool was_suspended = p->suspend.is_ordered;
+	p->suspend.is_ordered = true;
+	p->suspend.until_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
+	int r = reconcile_for(d, msg->pid);
 	p = program_find(d, msg->pid);
 	if (p != NULL && r == 0) {
 		p->account.n_suspends += !was_suspended;
 		byhand_note(d, msg->pid, start_time, false);
 	}
-	/* Half suspended is worse than not at all. */
+	/* A half suspended program is worse than a running one. */
 	if (p != NULL && r < 0) {
 		resume(p);
-		settle(d, msg->pid);
+		reconcile_for(d, msg->pid);
 	}
-	answer_settled(d, peer, msg->pid, r);
+	answer_reconciled(d, peer, msg->pid, r);
 }
 
 static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_pid *msg)
@@ -336,7 +342,7 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 	uint64_t start_time;
 	uid_t uid;
 
-	/* It runs already, though its tasks are not known yet. */
+	/* The program runs already, though its tasks are not known yet. */
 	if (program_find(d, msg->pid) == NULL && state_has_healed(d, msg->pid) &&
 		rbt_proc_start_time(msg->pid, &start_time) == 0 &&
 		rbt_proc_uid(msg->pid, &uid) == 0 && may_touch(peer, uid)) {
@@ -349,16 +355,16 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		return;
 	}
 	start_time = p->start_time;
-	if (!program_may(d, p, RBT_CAP_SUSPEND)) {
-		answer_untold(d, peer, p, RBT_CAP_SUSPEND);
+	if (!program_may(p, RBT_CAP_SUSPEND)) {
+		answer_untold(peer, p, RBT_CAP_SUSPEND);
 		return;
 	}
 	resume(p);
-	int r = settle(d, msg->pid);
+	int r = reconcile_for(d, msg->pid);
 	if (r == 0) {
 		byhand_note(d, msg->pid, start_time, false);
 	}
-	answer_settled(d, peer, msg->pid, r);
+	answer_reconciled(d, peer, msg->pid, r);
 }
 
 static void on_attach(
@@ -394,7 +400,7 @@ static void on_attach(
 	p->awaited = false;
 	peer->attached = p;
 	r = program_put_record(d, p, &rec, false);
-	if (r < 0 && LIST_EMPTY(&p->holds)) {
+	if (r < 0 && LIST_EMPTY(&p->clients)) {
 		program_release(d, p);
 	}
 	answer(peer, r, "%s", r < 0 ? strerror(-r) : "");

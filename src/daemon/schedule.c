@@ -4,53 +4,61 @@
  * and boards, and when it is asked.
  *
  * Nothing here spins. The core names the next moment at which it has something to do, and the loop
- * waits until then; a program that is taken to be idle is waited for on its board's futex, by the
- * loop itself (board/waiter.h). With everybody idle, or alone, there is no such moment at all. Only
- * the end of a request that a program has announced is looked for, less and less often: it makes no
- * call that we would see.
+ * waits until then. For an idle program, the loop itself waits on the futex of its board
+ * (board/waiter.h). If all programs are idle or alone on their GPUs, there is no such moment at
+ * all. Only the end of a request that a program has announced is polled, less and less often,
+ * because it makes no call that the daemon would see.
  */
+#include "daemon/schedule.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "daemon/daemon.h"
+#include "daemon/kick.h"
+#include "daemon/peers/allowed.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/time.h"
 
-/* A program can make its board say that it paused ever so often: only its own window suffers, but
- * not our time. */
+/* A program can make its board report any number of pauses. That may spoil its own window, but must
+ * not cost the daemon's time. */
 #define MAX_GAPS 512
 
-/* How often the end of a request is looked for where it cannot be waited for: at first, at last,
- * and in between after a share of the time that it has taken. */
+/* How often the end of a request is polled if it cannot be waited for: the shortest and the longest
+ * interval, and in between a share of the time that the request has taken. */
 #define HINT_MIN_NS (200 * RBT_NS_PER_US)
 #define HINT_MAX_NS (20 * RBT_NS_PER_MS)
 #define HINT_SHARE  32
 
-/* The length to take for a gap of a class: just below its upper end, so that a window that is
- * learnt from it covers what it stands for. */
+/* The length that stands for a gap of this class: just below its upper end, so that a window that
+ * is learnt from it covers the gap. */
 static uint64_t gap_ns_of(uint32_t bucket)
 {
 	return ((uint64_t)RBT_BOARD_GAP_UNIT_NS << bucket) / 16 * 15;
 }
 
-/* The core sees the gap before a program becomes busy by itself; the board may have counted it too,
- * if it came after a synchronisation: once, or for all those that it has not. */
+/* The core itself sees the gap before a program becomes busy. The board may have counted it too, if
+ * it came after a synchronisation: once, or as a sample for those that it does not count. */
 static void forget_edge_gap(struct program *p, const uint32_t *gaps)
 {
-	uint32_t bucket = rbt_board_bucket(p->edge_gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS);
+	uint32_t bucket =
+		rbt_board_bucket(p->reader.edge_gap_ns, RBT_BOARD_GAP_UNIT_NS, RBT_BOARD_GAPS);
 	uint32_t lowest = bucket > 0 ? bucket - 1 : 0;
 
-	if (p->edge_gap_ns == 0) {
+	if (p->reader.edge_gap_ns == 0) {
 		return;
 	}
-	p->edge_gap_ns = 0;
+	p->reader.edge_gap_ns = 0;
 	for (uint32_t i = bucket + 1; i-- > lowest;) {
-		uint32_t n = gaps[i] - p->gaps[i];
+		uint32_t n = gaps[i] - p->reader.gaps[i];
 
 		if (n > 0) {
-			p->gaps[i] += n < RBT_BOARD_GAP_SAMPLE ? n : RBT_BOARD_GAP_SAMPLE;
+			p->reader.gaps[i] += n < RBT_BOARD_GAP_SAMPLE ? n : RBT_BOARD_GAP_SAMPLE;
 			return;
 		}
 	}
@@ -60,11 +68,11 @@ static void tell_gaps(struct program *p, const struct rbt_board_reading *reading
 {
 	forget_edge_gap(p, reading->gaps);
 	for (uint32_t i = 0; i < RBT_BOARD_GAPS; i++) {
-		uint32_t n = reading->gaps[i] - p->gaps[i];
+		uint32_t n = reading->gaps[i] - p->reader.gaps[i];
 
-		p->gaps[i] = reading->gaps[i];
+		p->reader.gaps[i] = reading->gaps[i];
 		if (n > 0) {
-			rbt_sched_gap(p->sched, gap_ns_of(i), n < MAX_GAPS ? n : MAX_GAPS);
+			rbt_sched_gap(p->sched.prog, gap_ns_of(i), n < MAX_GAPS ? n : MAX_GAPS);
 		}
 	}
 }
@@ -72,10 +80,11 @@ static void tell_gaps(struct program *p, const struct rbt_board_reading *reading
 static void read_board(
 	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_board_reading *ret)
 {
-	rbt_board_look(p->board, &p->board_watch, now_ns, ret);
-	p->has_open_request = ret->in_request;
-	p->request_deadline_ns = ret->deadline_ns;
-	d->hints_changed = d->hints_changed || p->has_open_request != p->is_hinted;
+	rbt_board_look(p->reader.board, &p->reader.watch, now_ns, ret);
+	p->request.is_open = ret->in_request;
+	p->request.deadline_ns = ret->deadline_ns;
+	d->sched.hints.has_changed =
+		d->sched.hints.has_changed || p->request.is_open != p->request.is_hinted;
 }
 
 static bool look(void *ctx, void *owner, struct rbt_activity *ret)
@@ -83,7 +92,7 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	struct program *p = owner;
 	struct rbt_board_reading reading;
 
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return false;
 	}
 	read_board(ctx, p, rbt_now_ns(), &reading);
@@ -96,33 +105,33 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	return true;
 }
 
-/* Neither for the end of requests nor of a synchronisation. */
+/* Stops waiting for the end of requests and of a synchronisation. */
 static void await_no_more(struct daemon *d, struct program *p)
 {
-	if (p->awaits_end || p->awaits_sync) {
-		p->awaits_end = p->awaits_sync = false;
-		rbt_board_waiter_remove(d->waiter, p->board);
-		rbt_board_awake(p->board);
+	if (p->request.awaits_end || p->request.awaits_sync) {
+		p->request.awaits_end = p->request.awaits_sync = false;
+		rbt_board_waiter_remove(d->sched.waiter, p->reader.board);
+		rbt_board_awake(p->reader.board);
 	}
 }
 
-static bool rest(void *ctx, void *owner)
+static bool doze(void *ctx, void *owner)
 {
 	struct daemon *d = ctx;
 	struct program *p = owner;
 
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return true;
 	}
 	await_no_more(d, p);
-	if (!rbt_board_rest(p->board, &p->board_watch)) {
+	if (!rbt_board_doze(p->reader.board, &p->reader.watch)) {
 		return false;
 	}
-	int r = rbt_board_waiter_add(d->waiter, p->board);
+	int r = rbt_board_waiter_add(d->sched.waiter, p->reader.board);
 	if (r < 0) {
-		/* It will be looked at instead. */
+		/* The program is polled instead. */
 		rbt_debug("process %d cannot be waited for: %s", (int)p->pid, strerror(-r));
-		rbt_board_awake(p->board);
+		rbt_board_awake(p->reader.board);
 		return false;
 	}
 	return true;
@@ -133,102 +142,105 @@ static bool await_sync(void *ctx, void *owner)
 	struct daemon *d = ctx;
 	struct program *p = owner;
 
-	if (p->board == NULL || p->awaits_end || !rbt_board_await_sync(p->board, &p->board_watch)) {
+	if (p->reader.board == NULL || p->request.awaits_end ||
+		!rbt_board_await_sync(p->reader.board, &p->reader.watch)) {
 		return false;
 	}
-	p->awaits_sync = rbt_board_waiter_add(d->waiter, p->board) == 0;
-	if (!p->awaits_sync) {
-		rbt_board_awake(p->board);
+	p->request.awaits_sync = rbt_board_waiter_add(d->sched.waiter, p->reader.board) == 0;
+	if (!p->request.awaits_sync) {
+		rbt_board_awake(p->reader.board);
 	}
-	return p->awaits_sync;
+	return p->request.awaits_sync;
 }
 
 static bool progress(void *ctx, void *owner, uint64_t *ret)
 {
 	const struct program *p = owner;
 
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return false;
 	}
-	*ret = rbt_board_progress(p->board).n;
+	*ret = rbt_board_progress(p->reader.board).n;
 	return true;
 }
 
 static const struct rbt_sched_ops ops = {
-	.look = look, .rest = rest, .await = await_sync, .progress = progress};
+	.look = look, .doze = doze, .await = await_sync, .progress = progress};
 
 static struct program *find_by_board(struct daemon *d, const struct rbt_board *board)
 {
 	struct program *p;
 
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->board == board) {
+		if (p->reader.board == board) {
 			return p;
 		}
 	}
 	return NULL;
 }
 
-/* When the end of an announced request is to be looked for next. */
+/* Plans when the end of announced requests is polled next. */
 static void plan_look(struct daemon *d)
 {
 	uint64_t now_ns = rbt_now_ns();
 	const struct program *p;
 
-	d->hint_look_ns = UINT64_MAX;
-	if (d->n_hinted == 0) {
+	d->sched.hints.look_ns = UINT64_MAX;
+	if (d->sched.hints.n == 0) {
 		return;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
-		uint64_t wait_ns = (now_ns - p->hinted_ns) / HINT_SHARE;
+		uint64_t wait_ns = (now_ns - p->request.hinted_ns) / HINT_SHARE;
 
 		wait_ns = wait_ns > HINT_MIN_NS ? wait_ns : HINT_MIN_NS;
-		wait_ns = wait_ns < HINT_MAX_NS && !p->awaits_end ? wait_ns : HINT_MAX_NS;
-		if (p->is_hinted && now_ns + wait_ns < d->hint_look_ns) {
-			d->hint_look_ns = now_ns + wait_ns;
+		wait_ns = wait_ns < HINT_MAX_NS && !p->request.awaits_end ? wait_ns : HINT_MAX_NS;
+		if (p->request.is_hinted && now_ns + wait_ns < d->sched.hints.look_ns) {
+			d->sched.hints.look_ns = now_ns + wait_ns;
 		}
 	}
 }
 
 static void await_end(struct daemon *d, struct program *p)
 {
-	if (p->board == NULL) {
+	if (p->reader.board == NULL) {
 		return;
 	}
 	await_no_more(d, p);
-	if (!rbt_board_await_end(p->board)) {
+	if (!rbt_board_await_end(p->reader.board)) {
 		return;
 	}
-	p->awaits_end = rbt_board_waiter_add(d->waiter, p->board) == 0;
-	if (!p->awaits_end) {
-		rbt_board_awake(p->board);
+	p->request.awaits_end = rbt_board_waiter_add(d->sched.waiter, p->reader.board) == 0;
+	if (!p->request.awaits_end) {
+		rbt_board_awake(p->reader.board);
 	}
 }
 
-/* Requests that boards say have begun or ended since the core was told. Not from within look(). */
+/* Tells the core of requests that have begun or ended according to boards. Not to be called from
+ * within look(). */
 static void tell_requests(struct daemon *d)
 {
 	struct program *p;
 	uint64_t now_ns = rbt_now_ns();
 
-	if (!d->hints_changed) {
+	if (!d->sched.hints.has_changed) {
 		return;
 	}
-	d->hints_changed = false;
+	d->sched.hints.has_changed = false;
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->sched == NULL || p->has_open_request == p->is_hinted) {
+		if (p->sched.prog == NULL || p->request.is_open == p->request.is_hinted) {
 			continue;
 		}
-		p->is_hinted = p->has_open_request;
-		if (p->is_hinted) {
-			p->hinted_ns = now_ns;
-			d->n_hinted++;
-			rbt_sched_request_begin(d->sched, now_ns, p->sched, p->request_deadline_ns);
+		p->request.is_hinted = p->request.is_open;
+		if (p->request.is_hinted) {
+			p->request.hinted_ns = now_ns;
+			d->sched.hints.n++;
+			rbt_sched_request_begin(
+				d->sched.core, now_ns, p->sched.prog, p->request.deadline_ns);
 			await_end(d, p);
 		} else {
-			d->n_hinted--;
+			d->sched.hints.n--;
 			await_no_more(d, p);
-			rbt_sched_request_end(d->sched, now_ns, p->sched);
+			rbt_sched_request_end(d->sched.core, now_ns, p->sched.prog);
 		}
 	}
 	plan_look(d);
@@ -239,14 +251,14 @@ static void look_for_ends(struct daemon *d)
 	struct rbt_board_reading reading;
 	struct program *p;
 
-	if (rbt_now_ns() < d->hint_look_ns) {
+	if (rbt_now_ns() < d->sched.hints.look_ns) {
 		return;
 	}
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->is_hinted && p->board != NULL) {
+		if (p->request.is_hinted && p->reader.board != NULL) {
 			read_board(d, p, rbt_now_ns(), &reading);
 			tell_gaps(p, &reading);
-			if (p->has_open_request && !p->awaits_end) {
+			if (p->request.is_open && !p->request.awaits_end) {
 				await_end(d, p);
 			}
 		}
@@ -254,43 +266,44 @@ static void look_for_ends(struct daemon *d)
 	plan_look(d);
 }
 
-/* Programs that have become busy, or whose announced request has ended. */
+/* Handles programs that have become busy, or whose announced request has ended. */
 static void take_woken(struct daemon *d)
 {
 	struct rbt_board *board;
 	bool has_begun = false;
 
-	while ((board = rbt_board_waiter_next(d->waiter)) != NULL) {
+	while ((board = rbt_board_waiter_next(d->sched.waiter)) != NULL) {
 		struct program *p = find_by_board(d, board);
 		struct rbt_board_reading reading;
 		uint64_t now_ns = rbt_now_ns(), last_ns = 0;
 
-		if (p == NULL || p->sched == NULL) {
+		if (p == NULL || p->sched.prog == NULL) {
 			continue;
 		}
-		if (p->awaits_sync) {
-			p->awaits_sync = false;
-			rbt_sched_synced(d->sched, now_ns, p->sched);
+		if (p->request.awaits_sync) {
+			p->request.awaits_sync = false;
+			rbt_sched_synced(d->sched.core, now_ns, p->sched.prog);
 			continue;
 		}
 		for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
-			uint64_t ns = p->board_watch.active_ns[i];
+			uint64_t ns = p->reader.watch.active_ns[i];
 			last_ns = ns > last_ns ? ns : last_ns;
 		}
 		read_board(d, p, now_ns, &reading);
-		if (p->awaits_end) {
-			p->awaits_end = false;
+		if (p->request.awaits_end) {
+			p->request.awaits_end = false;
 			tell_gaps(p, &reading);
-			/* Another has begun since, or none has ended: it is waited for after the
-			 * next look, or a program could keep us here for ever. */
-			if (p->has_open_request) {
-				p->hinted_ns = now_ns;
+			/* Another request has begun since, or none has ended. The loop waits for it
+			 * again only after the next look, or a program could keep the daemon here
+			 * for ever. */
+			if (p->request.is_open) {
+				p->request.hinted_ns = now_ns;
 				has_begun = true;
 			}
 			continue;
 		}
-		p->edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
-		rbt_sched_busy(d->sched, now_ns, p->sched);
+		p->reader.edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
+		rbt_sched_busy(d->sched.core, now_ns, p->sched.prog);
 	}
 	tell_requests(d);
 	if (has_begun) {
@@ -300,10 +313,10 @@ static void take_woken(struct daemon *d)
 
 uint64_t schedule_next(const struct daemon *d)
 {
-	uint64_t at_ns = rbt_sched_next_tick(d->sched);
+	uint64_t at_ns = rbt_sched_next_tick(d->sched.core);
 
-	at_ns = at_ns < d->rouse_ns ? at_ns : d->rouse_ns;
-	return at_ns < d->hint_look_ns ? at_ns : d->hint_look_ns;
+	at_ns = at_ns < d->kick_ns ? at_ns : d->kick_ns;
+	return at_ns < d->sched.hints.look_ns ? at_ns : d->sched.hints.look_ns;
 }
 
 void schedule_run(struct daemon *d)
@@ -311,7 +324,7 @@ void schedule_run(struct daemon *d)
 	take_woken(d);
 	if (rbt_now_ns() >= schedule_next(d)) {
 		look_for_ends(d);
-		rouse_run(d);
+		kick_run(d);
 		schedule_tick(d);
 	}
 }
@@ -319,7 +332,7 @@ void schedule_run(struct daemon *d)
 void schedule_tick(struct daemon *d)
 {
 	tell_requests(d);
-	rbt_sched_tick(d->sched, rbt_now_ns());
+	rbt_sched_tick(d->sched.core, rbt_now_ns());
 	tell_requests(d);
 }
 
@@ -335,25 +348,27 @@ const char *schedule_policy(const struct daemon *d)
 {
 	size_t n;
 
-	return d->config.policy != NULL ? d->config.policy->name : rbt_sched_policies(&n)->name;
+	return d->sched.config.policy != NULL ? d->sched.config.policy->name
+					      : rbt_sched_policies(&n)->name;
 }
 
 int schedule_start(struct daemon *d)
 {
-	int r = rbt_sched_create(&d->config, &ops, d, &d->sched);
+	int r = rbt_sched_create(&d->sched.config, &ops, d, &d->sched.core);
 
-	d->hint_look_ns = d->rouse_ns = UINT64_MAX;
-	/* A wait may end as late as this besides; by default 50 us, as long as a wake-up takes. */
+	d->sched.hints.look_ns = d->kick_ns = UINT64_MAX;
+	/* The kernel may delay the end of a wait by this much; the default is 50 us, as long as a
+	 * wake-up takes. */
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-	return r < 0 ? r : rbt_board_waiter_create(d->epoll_fd, &d->waiter);
+	return r < 0 ? r : rbt_board_waiter_create(d->epoll_fd, &d->sched.waiter);
 }
 
 int schedule_configure(struct daemon *d, const struct rbt_sched_config *config)
 {
-	int r = rbt_sched_configure(d->sched, rbt_now_ns(), config);
+	int r = rbt_sched_configure(d->sched.core, rbt_now_ns(), config);
 
 	if (r == 0) {
-		d->config = *config;
+		d->sched.config = *config;
 		d->dirty = true;
 	}
 	return r;
@@ -361,15 +376,15 @@ int schedule_configure(struct daemon *d, const struct rbt_sched_config *config)
 
 void schedule_stop(struct daemon *d)
 {
-	rbt_board_waiter_destroy(d->waiter);
-	rbt_sched_destroy(d->sched);
+	rbt_board_waiter_destroy(d->sched.waiter);
+	rbt_sched_destroy(d->sched.core);
 }
 
-/* Where a program's tasks are, on one GPU. */
+/* The places of a program's tasks on one GPU. */
 struct places {
 	uint64_t compute, copy; /* runlists, a bit each */
 	uint64_t shared;        /* by several of its copy tasks */
-	bool has_unknown;       /* compute task, or one beyond what a set holds */
+	bool has_unknown; /* a compute task's runlist is unknown, or beyond what a set holds */
 };
 
 static void count_compute(
@@ -386,7 +401,7 @@ static void count_compute(
 	places->has_unknown = places->has_unknown || rbt_task_runlists(t) == 0;
 }
 
-/* One of which it is not known where it is, or what slice to give back, keeps what it has. */
+/* A copy task keeps its slice if its runlist is unknown, or the slice to give back. */
 static void count_copy(
 	const struct rbt_task *t, struct rbt_sched_tasks *tasks, struct places *places)
 {
@@ -402,16 +417,17 @@ static void count_copy(
 	places->copy |= runlists;
 }
 
-/* The program's tasks over all its clients. Those we may not write to are none of ours. */
+/* Counts the program's tasks over all its clients. Clients that may not be written to are left
+ * out. */
 static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_params *params)
 {
 	struct places places[RBT_MAX_GPUS] = {0};
 	const struct rbt_backend *b;
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		if (mine == NULL || !hold_may(mine, RBT_CAP_TIMESLICE)) {
+	LIST_FOREACH (h, &p->clients, link) {
+		struct rbt_holding *mine = h->mine;
+		if (!holding_may(mine, RBT_CAP_TIMESLICE)) {
 			continue;
 		}
 		b = rbt_backend_by_id(mine->rec.backend);
@@ -437,7 +453,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 	}
 }
 
-/* What the core has to know of how a program is to be treated. */
+/* Fills in the core's part of a program's treatment. */
 static void fill_treatment(
 	const struct daemon *d, const struct program *p, struct rbt_sched_params *ret)
 {
@@ -445,10 +461,10 @@ static void fill_treatment(
 
 	ret->priority = t->priority;
 	ret->weight = t->weight;
-	ret->group = p->group;
+	ret->group = p->group.id;
 	ret->timeslice_us = t->timeslice_us;
 	ret->limits = limits_in_force(d, p);
-	ret->may_reserve = (p->granted & RBT_TREAT_BIT(PRIORITY)) != 0;
+	ret->may_reserve = (p->rights.granted & RBT_TREAT_BIT(PRIORITY)) != 0;
 }
 
 static void fill_params(
@@ -458,15 +474,16 @@ static void fill_params(
 
 	*ret = (struct rbt_sched_params){0};
 	fill_treatment(d, p, ret);
-	ret->suspended = p->suspended;
-	ret->is_known = p->board != NULL;
-	/* Half of it off would be worse than none. */
-	ret->cannot_suspend = now_ns < p->no_turns_until_ns || program_is_partial(d, p) ||
-			      !program_may(d, p, RBT_CAP_SUSPEND);
+	ret->suspended = p->suspend.is_ordered;
+	ret->is_known = p->reader.board != NULL;
+	/* A half suspended program would be worse than a running one. */
+	ret->cannot_suspend = now_ns < p->sched.no_turns_until_ns || program_is_partial(p) ||
+			      !program_may(p, RBT_CAP_SUSPEND);
 	if (!program_is_in_setup(p, now_ns, &ignored) && !program_is_beyond(p)) {
 		count_tasks(d, p, ret);
 	}
-	/* A slice longer than the driver's takes from others, as a priority above normal does. */
+	/* A slice longer than the driver's takes time from others, as a priority above normal
+	 * does. */
 	for (uint32_t gpu = 0; !ret->may_reserve && gpu < RBT_MAX_GPUS; gpu++) {
 		if (ret->tasks[gpu].n_compute > 0 &&
 			p->treat.timeslice_us > rbt_sched_fair_slice_us(&ret->tasks[gpu])) {
@@ -475,22 +492,22 @@ static void fill_params(
 	}
 }
 
-/* The parameters of a program change by themselves when its setup ends, and when it may be taken
- * off again: the core is to be told then. */
+/* A program's parameters change by themselves when its setup ends, and when it may be suspended
+ * again: the core is to be told then. */
 static void plan_retell(struct daemon *d, const struct program *p, uint64_t now_ns)
 {
 	uint64_t at_ns = UINT64_MAX;
 
 	(void)program_is_in_setup(p, now_ns, &at_ns);
-	if (now_ns < p->no_turns_until_ns && p->no_turns_until_ns < at_ns) {
-		at_ns = p->no_turns_until_ns;
+	if (now_ns < p->sched.no_turns_until_ns && p->sched.no_turns_until_ns < at_ns) {
+		at_ns = p->sched.no_turns_until_ns;
 	}
 	if (at_ns != UINT64_MAX && (d->retry_ns == 0 || at_ns < d->retry_ns)) {
 		d->retry_ns = at_ns;
 	}
 }
 
-/* In what fill_params() fills in. */
+/* Whether both are the same in what fill_params() fills in. */
 static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_params *b)
 {
 	bool same = a->priority == b->priority && a->weight == b->weight && a->group == b->group &&
@@ -519,10 +536,10 @@ int schedule_tell(struct daemon *d, struct program *p)
 
 	fill_params(d, p, now_ns, &params);
 	plan_retell(d, p, now_ns);
-	if (p->sched == NULL) {
-		r = rbt_sched_add(d->sched, now_ns, &params, p, &p->sched);
-	} else if (!is_same(&params, &p->params)) {
-		r = rbt_sched_change(d->sched, now_ns, p->sched, &params);
+	if (p->sched.prog == NULL) {
+		r = rbt_sched_add(d->sched.core, now_ns, &params, p, &p->sched.prog);
+	} else if (!is_same(&params, &p->sched.params)) {
+		r = rbt_sched_change(d->sched.core, now_ns, p->sched.prog, &params);
 	}
 	if (r < 0) {
 		if (user_may_be_named(p->user)) {
@@ -530,39 +547,39 @@ int schedule_tell(struct daemon *d, struct program *p)
 		}
 		return r;
 	}
-	p->params = params;
-	/* What it had submitted before we saw its board may still be running. */
-	if (p->board_is_new) {
-		p->board_is_new = false;
-		rbt_sched_busy(d->sched, now_ns, p->sched);
+	p->sched.params = params;
+	/* Work that was submitted before the daemon saw the board may still be running. */
+	if (p->reader.is_new) {
+		p->reader.is_new = false;
+		rbt_sched_busy(d->sched.core, now_ns, p->sched.prog);
 	}
 	return 0;
 }
 
 void schedule_forget_board(struct daemon *d, struct program *p)
 {
-	if (p->board != NULL) {
-		rbt_board_waiter_remove(d->waiter, p->board);
+	if (p->reader.board != NULL) {
+		rbt_board_waiter_remove(d->sched.waiter, p->reader.board);
 	}
-	p->awaits_end = p->awaits_sync = false;
+	p->request.awaits_end = p->request.awaits_sync = false;
 }
 
 void schedule_forget(struct daemon *d, struct program *p)
 {
 	schedule_forget_board(d, p);
-	if (p->is_pending) {
-		LIST_REMOVE(p, pending);
-		p->is_pending = false;
+	if (p->sched.is_pending) {
+		LIST_REMOVE(p, sched.pending);
+		p->sched.is_pending = false;
 	}
-	d->n_hinted -= p->is_hinted;
-	p->is_hinted = false;
-	if (p->sched != NULL) {
-		rbt_sched_remove(d->sched, rbt_now_ns(), p->sched);
-		p->sched = NULL;
+	d->sched.hints.n -= p->request.is_hinted;
+	p->request.is_hinted = false;
+	if (p->sched.prog != NULL) {
+		rbt_sched_remove(d->sched.core, rbt_now_ns(), p->sched.prog);
+		p->sched.prog = NULL;
 	}
 }
 
 void schedule_tell_gpus(struct daemon *d)
 {
-	rbt_sched_set_gpus(d->sched, rbt_now_ns(), &d->gpus);
+	rbt_sched_set_gpus(d->sched.core, rbt_now_ns(), &d->locks.gpus);
 }

@@ -17,7 +17,7 @@
 #include "util/log.h"
 #include "util/time.h"
 
-/* A resume that failed is tried again after this. */
+/* How long after a failed resume the hand tries again. */
 #define RETRY_NS RBT_NS_PER_S
 
 struct hand {
@@ -27,7 +27,7 @@ struct hand {
 	int locks[RBT_MAX_GPUS];
 };
 
-/* What one packet brought. */
+/* One received packet. */
 struct parcel {
 	char buf[sizeof(struct rbt_hand_request) + RBT_RECORD_MSG_MAX];
 	size_t size;
@@ -43,7 +43,7 @@ static int take_fd(struct parcel *p)
 	return fd;
 }
 
-/* When the hand looks again at a suspend by itself: the device is not told. */
+/* Sets when the hand ends a suspend by itself. The device is not told. */
 static void set_deadline(struct rbt_holding *h, uint64_t deadline_ns)
 {
 	struct rbt_action action = {.op = RBT_ACT_RENEW, .value = deadline_ns};
@@ -69,9 +69,9 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 	if ((req->value & RBT_HAND_SLICES_CHANGED) != 0) {
 		rbt_holding_assume_slices(h);
 	}
-	/* Another hand left some of it off, nobody knows which, and who is off must not be taken
-	 * off twice: so all of it is let back first. Of what it has had from the start, this one
-	 * knows better than whoever asks. */
+	/* A former hand suspended some of the tasks, and nobody knows which. A task must not be
+	 * suspended twice, so all of them are resumed first. If this hand has had the holding from
+	 * the start, it knows the state better than the sender. */
 	if ((req->value & RBT_HAND_SUSPENDED) != 0 && !is_known) {
 		rbt_holding_assume_off(h);
 		set_deadline(h, rbt_now_ns() + RETRY_NS);
@@ -107,8 +107,8 @@ static int watch(struct rbt_holding *h, const struct rbt_action *action, const s
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->rec.backend);
 	int fd = p->n_fds > 0 ? p->fds[0] : -1;
-	int r = b == NULL || b->watch == NULL ? -EOPNOTSUPP
-					      : b->watch(&h->rec, fd, (uint32_t)action->value);
+	int r = b == NULL || b->poll == NULL ? -EOPNOTSUPP
+					     : b->poll(&h->rec, fd, (uint32_t)action->value);
 
 	rbt_holding_apply(h, action, r);
 	return r;
@@ -122,10 +122,10 @@ static int act(struct hand *hand, const struct rbt_hand_request *req, const stru
 		return -ENOENT;
 	}
 	switch (req->action.op) {
-	case RBT_ACT_ROUSE: /* once the owner has its answer: expire() */
+	case RBT_ACT_KICK: /* expire() kicks after the reply */
 		rbt_holding_apply(h, &req->action, RBT_UNDERWAY);
 		return 0;
-	case RBT_ACT_WATCH:
+	case RBT_ACT_POLL:
 		return watch(h, &req->action, p);
 	default:
 		return rbt_holding_act(h, &req->action);
@@ -135,7 +135,7 @@ static int act(struct hand *hand, const struct rbt_hand_request *req, const stru
 static int execute(struct hand *hand, const struct rbt_hand_request *req, struct parcel *p)
 {
 	switch (req->op) {
-	case RBT_HAND_HOLD:
+	case RBT_HAND_PUT:
 		return hold(hand, req, p);
 	case RBT_HAND_DROP:
 		rbt_holdings_let_go(&hand->holdings, req->id);
@@ -158,8 +158,9 @@ static bool is_late(const struct rbt_applied *a, uint64_t now_ns)
 	return a->is_off && a->deadline_ns <= now_ns;
 }
 
-/* The owner has stopped in the midst of turns: nobody takes the GPU away from whoever has it, and
- * those who are let back must not meet at short slices. */
+/* If the owner stops in the middle of turns, nobody ends the running turn, and resumed programs
+ * must not run side by side at short slices. So all slices are restored before programs are
+ * resumed. */
 static void end_turns(struct hand *hand, uint64_t now_ns)
 {
 	bool any = false;
@@ -177,8 +178,8 @@ static void end_turns(struct hand *hand, uint64_t now_ns)
 	}
 }
 
-/* Resumes what is past its deadline, rouses what is due; returns the time to the next one for
- * poll(), -1 when there is none. */
+/* Resumes suspends whose deadline has passed, and kicks tasks that are due. Returns how many ms
+ * poll() may wait until the next of these is due, or -1 if none is. */
 static int expire(struct hand *hand)
 {
 	uint64_t now_ns = rbt_now_ns(), next_ns = UINT64_MAX;
@@ -198,9 +199,9 @@ static int expire(struct hand *hand)
 			next_ns = h->applied.deadline_ns;
 		}
 	}
-	/* What a request has just resumed is among them: its reply is sent by now. */
-	uint64_t rouse_ns = rbt_holdings_rouse(&hand->holdings, now_ns);
-	next_ns = rouse_ns < next_ns ? rouse_ns : next_ns;
+	/* These include tasks that a request has just resumed: its reply has been sent already. */
+	uint64_t kick_ns = rbt_holdings_kick(&hand->holdings, now_ns);
+	next_ns = kick_ns < next_ns ? kick_ns : next_ns;
 	if (next_ns == UINT64_MAX) {
 		return -1;
 	}
@@ -208,7 +209,7 @@ static int expire(struct hand *hand)
 	return wait_ms > INT_MAX ? INT_MAX : (int)wait_ms;
 }
 
-/* One request and its reply. False when the owner has gone. */
+/* Serves one request. Returns false if the owner has gone. */
 static bool serve_one(struct hand *hand)
 {
 	static struct parcel p; /* too large for the stack of a small process */
@@ -255,7 +256,8 @@ int rbt_hand_run(int sock)
 		hand.locks[i] = -1;
 	}
 	prctl(PR_SET_NAME, RBT_HAND_NAME);
-	/* The owner decides when to end: a ^C in its terminal must not take the hand first. */
+	/* The owner decides when the hand ends. A ^C in its terminal must not end the hand
+	 * first. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
@@ -269,7 +271,7 @@ int rbt_hand_run(int sock)
 		}
 	}
 	int r = rbt_holdings_restore(&hand.holdings);
-	/* Only now may another scheduler come in. */
+	/* Another scheduler may take the GPUs only after everything is restored. */
 	for (uint32_t i = 0; i < RBT_MAX_GPUS; i++) {
 		rbt_close(&hand.locks[i]);
 	}

@@ -12,7 +12,7 @@ void rbt_record_lay_out(struct rbt_record *rec, void *buf)
 	rec->channels = (uint32_t *)(rec->tasks + rec->n_tasks);
 }
 
-/* What is in its place already stays there. */
+/* If the data is in its place already, it stays there. */
 static char *put(char *to, const void *from, size_t size)
 {
 	if (size > 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records as messages. Needs nothing but libc, and allocates nothing: the shim has it too.
+ * Turns records into messages. Needs only libc and allocates nothing, because the shim uses it.
  */
 #ifndef RBT_PROTO_ENCODE_H
 #define RBT_PROTO_ENCODE_H
@@ -22,9 +22,10 @@ static_assert(RBT_RECORD_MSG_MAX <= RBT_MSG_MAX, "a record fits in a message");
 ssize_t rbt_record_encode(
 	const struct rbt_record *rec, enum rbt_msg_type type, void *buf, size_t size);
 
-/* Points the arrays of a record with n_tasks tasks to their places in a message in `buf`, aligned
- * as a task is. Whoever fills them there, and then encodes the record into `buf`, needs no memory
- * besides. They are the buffer's: rbt_record_finish() is not for such a record. */
+/* Points the arrays of a record with n_tasks tasks to their places in a message in `buf`, which
+ * must be aligned for a task. A caller that fills the arrays there, and then encodes the record
+ * into `buf`, needs no other memory. The arrays belong to the buffer, so rbt_record_finish() must
+ * not be called for this record. */
 void rbt_record_lay_out(struct rbt_record *rec, void *buf);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the daemon asks of its hand, over a SOCK_SEQPACKET socketpair: requests are answered in
- * order, one reply each.
+ * Requests of the daemon to its hand, over a SOCK_SEQPACKET socketpair. Each request gets one
+ * reply, in order.
  */
 #ifndef RBT_PROTO_HAND_H
 #define RBT_PROTO_HAND_H
@@ -13,21 +13,22 @@
 
 enum rbt_hand_op {
 	/* id, force, value = RBT_HAND_*; an encoded RECORD follows; one fd. Replaces the record of
-	 * the same id; what was done to tasks that it does not name is undone */
-	RBT_HAND_HOLD = 1,
+	 * the same id. Changes of tasks that the new record does not name are undone */
+	RBT_HAND_PUT = 1,
 	RBT_HAND_DROP, /* id. Nothing is restored */
-	/* id, action: SET_SLICE, SUSPEND, RESUME, ROUSE, LEVEL, or WATCH, with perhaps one fd, the
-	 * board to put what is seen on */
+	/* id, action: SET_SLICE, SUSPEND, RESUME, KICK, LEVEL or WATCH. WATCH may have one fd: the
+	 * board that gets what polling finds */
 	RBT_HAND_ACT,
-	/* value = new deadline_ns for all that are suspended; the reply says how many had lapsed */
+	/* value = the new deadline_ns of all suspended holdings. The reply has the number of
+	 * suspends that ended by their deadline */
 	RBT_HAND_RENEW,
-	/* value = index (backend/gpus.h) of a GPU; one fd: its lock, held by both so that it
-	 * outlives either */
+	/* value = index (backend/gpus.h) of a GPU; one fd: its GPU lock. Daemon and hand both hold
+	 * it, so that it outlives either */
 	RBT_HAND_KEEP_LOCK,
 	RBT_HAND_DROP_LOCK, /* value = index of a GPU */
 };
 
-/* Of a HOLD: what was done to it before, by a hand that is gone, and could not be undone. */
+/* For HOLD: what a former hand changed and could not restore. */
 enum {
 	RBT_HAND_SLICES_CHANGED = 1 << 0,
 	RBT_HAND_SUSPENDED = 1 << 1,
@@ -47,8 +48,8 @@ struct rbt_hand_reply {
 	uint32_t seq;
 	int32_t error;    /* 0 or negative errno */
 	uint32_t lapsed;  /* suspends that ended by their deadline since the last RENEW */
-	uint32_t failed;  /* what could not be restored by then */
-	uint64_t took_ns; /* on the device */
+	uint32_t failed;  /* restores that failed since then */
+	uint64_t took_ns; /* time spent on the device */
 };
 
 #endif

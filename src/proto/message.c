@@ -9,7 +9,7 @@
 
 static void *copy_array(const void *src, size_t size)
 {
-	/* malloc(0) may answer NULL, which would read as out of memory. */
+	/* malloc(0) may return NULL, which would look like a lack of memory. */
 	void *p = malloc(size > 0 ? size : 1);
 
 	if (p != NULL && size > 0) {

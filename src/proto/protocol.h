@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What shims and tools say to the daemon over its control socket: SOCK_SEQPACKET, one message a
- * packet, a header first, native byte order (both ends are on this machine). A reader copies a
- * message out of its buffer, checks its size against its type, and only then believes it.
+ * Messages of shims and tools to the daemon, over its control socket: SOCK_SEQPACKET, one message
+ * per packet, the header first, native byte order (both ends are on the same machine). A reader
+ * copies a message out of its buffer, checks its size against its type, and only then uses it.
  *
- * A program's identity is the socket's SO_PEERCRED; a tool names a program by pid, and proves its
- * hold on one the daemon does not know by sending its pidfd and device fd with ATTACH.
+ * A shim's program is identified by the socket's SO_PEERCRED. A tool names a program by pid. If the
+ * daemon does not know the program, the tool sends the program's pidfd and device file with ATTACH,
+ * which proves that it may act on it.
  */
 #ifndef RBT_PROTO_PROTOCOL_H
 #define RBT_PROTO_PROTOCOL_H
@@ -23,55 +24,57 @@
 #define RBT_PROTOCOL_MAGIC 0x74627201u /* "\1rbt": the low byte is the version */
 #define RBT_MSG_MAX        65536
 
-/* What the hand calls itself, for ps(1) and for tools that must not take it for a program. */
+/* The hand's process name, for ps(1) and for tools that must not mistake the hand for a program. */
 #define RBT_HAND_NAME "rubato-hand"
 
-/* Environment between `rubato run` and the shim, and for tools; RBT_ENV_TREAT besides. */
+/* Environment variables for the shim (set by `rubato run`) and for tools. RBT_ENV_TREAT is another
+ * one. */
 #define RBT_ENV_SOCKET      "RUBATO_SOCKET"      /* the daemon's control socket */
-#define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR" /* where socket, lock and state file live */
-#define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"   /* 1: the shim acts alone */
+#define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR" /* the directory of socket, lock and state file */
+#define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"   /* 1: the shim acts without a daemon */
 
 enum rbt_msg_type {
-	/* from a shim; none is answered, so that nothing in a program ever waits */
+	/* From a shim. None is answered, so that a program never waits. */
 	RBT_MSG_HELLO = 1,   /* struct rbt_msg_hello */
 	RBT_MSG_RECORD,      /* struct rbt_msg_record, tasks, channels; one fd */
 	RBT_MSG_CLIENT_GONE, /* struct rbt_msg_client */
 
-	/* from a tool; each is answered by one RESULT (LIST by one PROGRAM, while there is one) */
+	/* From a tool. Each gets one RESULT as its answer, except LIST: it gets a PROGRAM until
+	 * there are no more. */
 	/* struct rbt_msg_record, tasks, channels; two fds: device, pidfd. Repeatable */
 	RBT_MSG_ATTACH,
 	RBT_MSG_RENICE,  /* struct rbt_msg_renice */
 	RBT_MSG_SUSPEND, /* struct rbt_msg_suspend */
 	RBT_MSG_RESUME,  /* struct rbt_msg_pid */
-	/* struct rbt_msg_pid: the program with the next larger pid, or a RESULT after the last.
-	 * Its flags may ask for more */
+	/* struct rbt_msg_pid. Answered with the program with the next larger pid, or with a RESULT
+	 * after the last one. Its flags may ask for more */
 	RBT_MSG_LIST,
 
-	/* from the daemon */
+	/* From the daemon. */
 	RBT_MSG_RESULT, /* struct rbt_msg_result */
-	/* struct rbt_msg_program, task states; struct rbt_program_turns, struct
+	/* struct rbt_msg_program and task states; then struct rbt_program_turns, struct
 	 * rbt_program_account, struct rbt_program_origin, struct rbt_program_reserve and struct
-	 * rbt_treatment, each if it was asked for */
+	 * rbt_treatment, each only if it was asked for */
 	RBT_MSG_PROGRAM,
 
-	/* from `rubato run`, header only, not answered: the sender is about to become a program,
-	 * which may take its time to use the GPU. */
+	/* From `rubato run`, header only, not answered. The sender is about to become a program,
+	 * which may use the GPU only much later. */
 	RBT_MSG_AWAIT,
 
-	/* from a shim, header only, one fd, not answered: the program's board (board/board.h), in
-	 * place of any that was sent before. After HELLO. */
+	/* From a shim, header only, one fd, not answered: the program's board (board/board.h).
+	 * Comes after HELLO, and replaces a board that was sent before. */
 	RBT_MSG_BOARD,
 
-	/* from shims of version 0.1.0: daemon/peers/older.c */
+	/* From shims of version 0.1.0: daemon/peers/older.c */
 	RBT_MSG_WEIGHT,
 	RBT_MSG_GROUP,
 	RBT_MSG_LIMITS,
 
-	/* from `rubato run`, struct rbt_msg_renice of which pid does not count, answered by one
-	 * RESULT: whether a program of the sender's may have that. */
+	/* From `rubato run`: struct rbt_msg_renice, whose pid is ignored. The RESULT says whether a
+	 * program of the sender may have this treatment. */
 	RBT_MSG_MAY,
 
-	/* from a shim, struct rbt_msg_treat, not answered. It comes after HELLO, and replaces an
+	/* From a shim: struct rbt_msg_treat, not answered. It comes after HELLO, and replaces an
 	 * earlier one. */
 	RBT_MSG_TREAT,
 };
@@ -84,18 +87,18 @@ struct rbt_msg_header {
 /* A HELLO of 24 or 32 bytes is from a shim of version 0.1.0 (daemon/peers/older.c). */
 struct rbt_msg_hello {
 	struct rbt_msg_header h;
-	/* When the program was loaded, on the monotonic clock: what users said of the process
-	 * before was about another one. */
+	/* When the program was loaded, on the monotonic clock. Orders that users gave for this
+	 * process before then were about another program. */
 	uint64_t loaded_ns;
 };
 
-/* How the program is to be treated, by its environment. */
+/* The treatment that the program's environment asks for. */
 struct rbt_msg_treat {
 	struct rbt_msg_header h;
 	struct rbt_treatment treat; /* last, because its size depends on the sender's version */
 };
 
-/* Replaces what was known of this client of this program. */
+/* Replaces the record of this client of this program. */
 struct rbt_msg_record {
 	struct rbt_msg_header h;
 	uint32_t backend;
@@ -138,22 +141,23 @@ struct rbt_msg_suspend {
 	struct rbt_msg_header h;
 	int32_t pid;
 	uint32_t pad;
-	uint64_t for_ms; /* 0: until resumed */
+	uint64_t for_ms; /* 0: until it is resumed */
 };
 
 struct rbt_msg_result {
 	struct rbt_msg_header h;
 	int32_t error;     /* 0 or negative errno */
-	uint32_t priority; /* after a RENICE: the program's */
-	char text[240];    /* what to tell the user, also beside success; NUL-terminated */
+	uint32_t priority; /* after a RENICE: the program's priority */
+	char text[240];    /* a note for the user, also with success; NUL-terminated */
 };
 
 enum {
 	RBT_PROGRAM_ATTACHED = 1 << 0,
 	RBT_PROGRAM_SUSPENDED = 1 << 1,
 	RBT_PROGRAM_HELD_BACK = 1 << 2,
-	RBT_PROGRAM_WAITING = 1 << 3, /* kept off by turns or a reserve, not by command */
-	RBT_PROGRAM_OLDER = 1 << 4,   /* its shim is of version 0.1.0 */
+	/* kept off for a turn or a reserve, not suspended by command */
+	RBT_PROGRAM_WAITING = 1 << 3,
+	RBT_PROGRAM_OLDER = 1 << 4, /* its shim is of version 0.1.0 */
 };
 
 struct rbt_msg_program {
@@ -162,69 +166,72 @@ struct rbt_msg_program {
 	uint32_t uid;
 	uint32_t priority;
 	uint32_t flags;             /* RBT_PROGRAM_* */
-	uint64_t wanted_us;         /* slice asked for; 0: the driver's own */
-	uint64_t suspended_left_ms; /* 0 with SUSPENDED: until resumed */
-	uint64_t memory_bytes;      /* RBT_PROGRAM_HAS_MEMORY */
+	uint64_t wanted_us;         /* the slice that was ordered; 0: the task's own */
+	uint64_t suspended_left_ms; /* 0 with SUSPENDED: until it is resumed */
+	uint64_t memory_bytes;      /* valid with RBT_PROGRAM_HAS_MEMORY */
 	char note[96]; /* why the program does not have what it asked for; may be empty */
 	uint32_t has_memory;
 	uint32_t n_tasks;
 	/* struct rbt_task_state[n_tasks] follow */
 };
 
-/* How a program fares under its daemon's policy. Times since it was known. */
+/* How a program fares under the daemon's policy. Times count from when the daemon first knew it. */
 struct rbt_program_turns {
 	char policy[16];
 	uint32_t weight;
-	uint32_t has_board;       /* what it submits is known: reserve, no turns while idle */
-	struct rbt_limits limits; /* its own, or the configuration's; no share is 0 */
+	/* its submissions are known: it can get a reserve, and gets no turn while idle */
+	uint32_t has_board;
+	struct rbt_limits limits; /* its own or the configuration's; a share of 0 means none */
 	uint64_t on_ns, waited_ns;
 	uint64_t n_turns, n_owed_turns;
 	uint64_t n_reserves, reserved_ns;
-	uint64_t hold_ns;    /* the window learnt; 0 also when there is none yet */
-	uint64_t n_requests; /* as told by the program */
+	uint64_t hold_ns;    /* the learnt pause; 0 if nothing is learnt yet */
+	uint64_t n_requests; /* announced requests */
 };
 
 enum {
-	RBT_ACCOUNT_HAS_SUBMISSIONS = 1 << 0, /* it has a board */
-	RBT_ACCOUNT_HAS_REQUESTS = 1 << 1,    /* it has told of some */
-	RBT_ACCOUNT_HAS_USED = 1 << 2,        /* used_ns means time on the GPU, not time allowed */
-	RBT_ACCOUNT_HAS_PENDING = 1 << 3,     /* its queues can be read from outside */
+	RBT_ACCOUNT_HAS_SUBMISSIONS = 1 << 0, /* the program has a board */
+	RBT_ACCOUNT_HAS_REQUESTS = 1 << 1,    /* the program has announced requests */
+	/* used_ns is time on the GPU, rather than time allowed */
+	RBT_ACCOUNT_HAS_USED = 1 << 2,
+	RBT_ACCOUNT_HAS_PENDING = 1 << 3, /* the program's queues can be read from outside */
 };
 
-/* What a program has had since it was known. What is not known has no bit in `valid`. */
+/* A program's account, since the daemon first knew it. An unknown value has no bit in `valid`. */
 struct rbt_program_account {
 	uint32_t valid; /* RBT_ACCOUNT_* */
 	uint32_t n_requests_late;
-	uint64_t known_ns;       /* for how long it has been known */
-	uint64_t used_ns;        /* was busy and had the GPU, or a share of it */
+	uint64_t known_ns;       /* how long the program has been known */
+	uint64_t used_ns;        /* it was busy and had the GPU, or a share of it */
 	uint64_t n_submissions;  /* launches, graphs, copies, memsets */
-	uint64_t n_pending;      /* submitted to its queues and not yet fetched, now */
-	uint64_t n_preemptions;  /* taken off while it wanted the GPU: by turns or a reserve */
-	uint64_t n_suspends;     /* by command */
-	struct rbt_hist off;     /* how long each time of these lasted */
-	struct rbt_hist suspend; /* what taking it off took: the driver's call */
+	uint64_t n_pending;      /* submitted to its queues and not yet fetched by the device */
+	uint64_t n_preemptions;  /* how often it was kept off while it wanted the GPU */
+	uint64_t n_suspends;     /* suspends by command */
+	struct rbt_hist off;     /* how long each preemption lasted */
+	struct rbt_hist suspend; /* how long the driver's suspend calls took */
 	struct rbt_hist resume;
-	struct rbt_hist request; /* from begin to end, as told by the program */
+	struct rbt_hist request; /* announced requests, from begin to end */
 };
 
-/* Why a program is treated as it is. Empty: for no such reason. */
+/* Why a program is treated as it is. An empty string: there is no such reason. */
 struct rbt_program_origin {
-	char rule[32];                  /* of the configuration */
-	char group[RBT_GROUP_NAME_MAX]; /* whose turns it shares */
+	char rule[32];                  /* the name of a rule */
+	char group[RBT_GROUP_NAME_MAX]; /* the group whose turns it shares */
 };
 
-/* Why the GPU is not reserved for a program that would have that by its priority. */
+/* Why a program gets no reserve although its priority would give it one. */
 enum rbt_no_reserve {
-	RBT_NO_RESERVE_NONE,       /* it is, or the program would not have it anyway */
+	RBT_NO_RESERVE_NONE,       /* it gets reserves, or has no right to one */
 	RBT_NO_RESERVE_UNSEEN,     /* it has no board */
 	RBT_NO_RESERVE_OVERSTAYED, /* it has been busy for longer than max_reserve_ms */
-	RBT_NO_RESERVE_WORTHLESS,  /* its requests are as fast without, and others pay for it */
+	/* its requests are as fast without a reserve, which costs others GPU time */
+	RBT_NO_RESERVE_WORTHLESS,
 };
 
 struct rbt_program_reserve {
 	uint32_t why_not; /* enum rbt_no_reserve */
 	uint32_t pad;
-	uint64_t n_unreserved; /* requests that ran without one, to compare or because of that */
+	uint64_t n_unreserved; /* requests without a reserve, in a trial or because of why_not */
 };
 
 struct rbt_task_state {
@@ -232,7 +239,7 @@ struct rbt_task_state {
 	uint64_t timeslice_us;
 	uint32_t has_timeslice;
 	uint16_t suspended;
-	uint16_t backend; /* enum rbt_backend_id: whose GPU task.gpu is */
+	uint16_t backend; /* enum rbt_backend_id: the backend of task.gpu */
 };
 
 static_assert(sizeof(struct rbt_msg_hello) == 16, "wire");

@@ -12,9 +12,10 @@
 enum kind { CLASS, NUMBER, SHARE, NAME, FLAG };
 
 /*
- * The table of keys. Sentences call a key by its `label`; `expects` says which values are right.
- * A key that is not said has the value `unset`. For three keys that means that something else
- * decides: the priority gives the timeslice, the configuration the limits, the launcher the group.
+ * The table of keys. Messages call a key by its `label`, and `expects` says which values are right.
+ * A key that is not said has the value `unset`. For three keys, `unset` means that something else
+ * decides: the priority decides the timeslice, the configuration the limits, the launcher the
+ * group.
  */
 static const struct key {
 	const char *name, *label, *expects, *unit;
@@ -210,7 +211,7 @@ int rbt_treatment_set(struct rbt_treatment *t, enum rbt_treat_key key, const cha
 	return r;
 }
 
-/* One "key=value", of n characters. */
+/* Parses one "key=value" of n characters. */
 static void parse_pair(
 	struct rbt_treatment *t, const char *text, size_t n, char why[RBT_TREAT_WHY_MAX])
 {
@@ -392,7 +393,7 @@ int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret
 		return -EBADMSG;
 	}
 	t.size = sizeof(t);
-	/* Peers send priorities: a class is text. */
+	/* Peers send priorities: a class exists only in text. */
 	t.said &= RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS);
 	t.reset &= RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS) & ~t.said;
 	for (int i = RBT_TREAT_CLASS + 1; i < RBT_TREAT_KEYS; i++) {
@@ -403,7 +404,7 @@ int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret
 	if (rbt_treatment_check(&t, why) < 0) {
 		return -EINVAL;
 	}
-	/* Treatments are compared as bytes, so nothing may stand behind the name's end. */
+	/* Treatments are compared as bytes, so the bytes after the name's end must be zero. */
 	size_t n = strlen(t.group);
 	memset(t.group + n, 0, sizeof(t.group) - n);
 	*ret = t;

@@ -2,10 +2,10 @@
 /*
  * How a program is to be treated: one struct for the messages, the environment, the rules of the
  * configuration, the options of the tools, the by-hand file and the daemon's model. treatment.c has
- * one table of its keys; parsing, printing, merging and checking follow from it. A new key is a
- * field and an enumerator here, and a row there; both go to the end.
+ * one table of the keys, which parsing, printing, merging and checking use. A new key is a field
+ * and an enumerator here, and a row there; both go to the end.
  *
- * These functions need libc alone and allocate nothing, because the preloaded library uses them.
+ * These functions need only libc and allocate nothing, because the preloaded library uses them.
  */
 #ifndef RBT_PROTO_TREATMENT_H
 #define RBT_PROTO_TREATMENT_H
@@ -20,7 +20,7 @@
 
 /* Bits of `said` and `reset`: their numbers are part of the protocol. */
 enum rbt_treat_key {
-	RBT_TREAT_CLASS, /* in text only: rbt_treatment_settle() turns it into a priority */
+	RBT_TREAT_CLASS, /* only in text: rbt_treatment_settle() turns it into a priority */
 	RBT_TREAT_PRIORITY,
 	RBT_TREAT_TIMESLICE,
 	RBT_TREAT_WEIGHT,
@@ -40,10 +40,10 @@ struct rbt_treatment {
 	uint32_t reset; /* keys that return to their default; no key is in both masks */
 	uint32_t priority;
 	uint32_t weight;
-	uint32_t timeslice_us; /* 0: the priority's */
+	uint32_t timeslice_us; /* 0: the slice of the priority */
 	struct rbt_limits limits;
-	uint32_t force;                 /* 1: write to drivers that are not known, too */
-	char group[RBT_GROUP_NAME_MAX]; /* of ranks; empty: in none */
+	uint32_t force;                 /* 1: write to unknown drivers, too */
+	char group[RBT_GROUP_NAME_MAX]; /* of ranks; empty: no group */
 };
 static_assert(sizeof(struct rbt_treatment) == 100, "wire: it may only grow, at its end");
 
@@ -56,7 +56,7 @@ static_assert(sizeof(struct rbt_treatment) == 100, "wire: it may only grow, at i
 /* Room for one sentence about a wrong key or value. An empty string means that nothing is wrong. */
 #define RBT_TREAT_WHY_MAX 192
 
-/* The name as options have it: "max-reserve-ms". */
+/* The name as in options: "max-reserve-ms". */
 const char *rbt_treat_key_name(enum rbt_treat_key key);
 /* Returns the key of that name, or -ENOENT. A name may have _ in place of -. */
 int rbt_treat_key_find(const char *name);
@@ -74,13 +74,14 @@ void rbt_treatment_parse(struct rbt_treatment *t, const char *text, char why[RBT
  * length of the text, as snprintf() does. */
 #define RBT_TREAT_TEXT_MAX 320
 size_t rbt_treatment_print(const struct rbt_treatment *t, char *buf, size_t size);
-/* Prints those of `keys` for people: ", weight 2, default min-share". Returns the same. */
+/* Prints those of `keys` that are said or reset, for people: ", weight 2, default min-share".
+ * Returns the length of the text, as snprintf() does. */
 size_t rbt_treatment_describe(const struct rbt_treatment *t, uint32_t keys, char *buf, size_t size);
 
 /* Turns a class into the priority in its middle. */
 void rbt_treatment_settle(struct rbt_treatment *t);
-/* Changes *t as `over` says: keys that `over` says replace those of *t, and keys that it resets get
- * their default. */
+/* Changes *t as `over` says: keys that `over` says replace those of *t, and keys that `over` resets
+ * get their default. */
 void rbt_treatment_merge(struct rbt_treatment *t, const struct rbt_treatment *over);
 /* Returns 0, or -EINVAL with the reason in `why` if a key is out of range. */
 int rbt_treatment_check(const struct rbt_treatment *t, char why[RBT_TREAT_WHY_MAX]);
@@ -94,22 +95,22 @@ int rbt_treatment_check(const struct rbt_treatment *t, char why[RBT_TREAT_WHY_MA
 int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret);
 
 /*
- * treatment_env.c: RUBATO_TREAT has such a text. RUBATO_TREAT_CLASS and its like each set one key,
- * and override RUBATO_TREAT. get() returns the value of a variable, or NULL. The first mistake is
- * named in `why`. Returns false if no such variable is set.
+ * treatment_env.c: RUBATO_TREAT has the text that rbt_treatment_parse() reads. RUBATO_TREAT_CLASS
+ * and its like each set one key, and override RUBATO_TREAT. get() returns the value of a variable,
+ * or NULL. The first mistake is named in `why`. Returns false if no such variable is set.
  */
 #define RBT_ENV_TREAT "RUBATO_TREAT"
 bool rbt_treatment_read_env(const char *(*get)(void *ctx, const char *name), void *ctx,
 	struct rbt_treatment *ret, char why[RBT_TREAT_WHY_MAX]);
-/* Reads only RUBATO_TREAT_CLASS and its like. If `why` has a text already, it keeps it. */
+/* Reads only RUBATO_TREAT_CLASS and its like. A text that `why` already has is kept. */
 bool rbt_treatment_read_keys(const char *(*get)(void *ctx, const char *name), void *ctx,
 	struct rbt_treatment *ret, char why[RBT_TREAT_WHY_MAX]);
-/* If no group is said, sets the one of the program's launcher, if there is one. */
+/* If no group is said, sets the group that the program's launcher made, if there is one. */
 void rbt_treatment_find_group(
 	const char *(*get)(void *ctx, const char *name), void *ctx, struct rbt_treatment *t);
-/* If `why` is empty, names in it the first variable RUBATO_TREAT_… of an unknown key. */
+/* If `why` is empty, it gets the name of the first variable RUBATO_TREAT_… with an unknown key. */
 void rbt_treatment_find_strays(char *const *env, char why[RBT_TREAT_WHY_MAX]);
-/* The name of a key's variable; and of its variable in version 0.1.0, or NULL. */
+/* The name of a key's variable, and of its variable in version 0.1.0 (NULL if it had none). */
 #define RBT_TREAT_ENV_MAX 64
 void rbt_treat_key_env(enum rbt_treat_key key, char ret[RBT_TREAT_ENV_MAX]);
 const char *rbt_treat_key_old_env(enum rbt_treat_key key);

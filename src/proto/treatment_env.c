@@ -103,7 +103,8 @@ bool rbt_treatment_read_env(const char *(*get)(void *ctx, const char *name), voi
 
 	why[0] = '\0';
 	bool is_there = read_old(get, ctx, &old);
-	/* Beside RUBATO_TREAT the old variables are left over; but users may set the group. */
+	/* If RUBATO_TREAT is set, the old variables are left over from a parent and are ignored.
+	 * Only the group counts, because users may set it themselves. */
 	old.said &= text != NULL ? RBT_TREAT_BIT(GROUP) : UINT32_MAX;
 	if (text != NULL) {
 		rbt_treatment_parse(&said, text, why);

@@ -278,7 +278,7 @@ static void plan_probe(struct rbt_sched *s, struct rbt_sched_unit *u)
 /* False when it turns out to be active again. */
 static bool end(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
-	if (p->params.is_known && s->ops.rest != NULL && !s->ops.rest(s->ctx, p->owner)) {
+	if (p->params.is_known && s->ops.doze != NULL && !s->ops.doze(s->ctx, p->owner)) {
 		p->last_ns = s->now_ns;
 		p->is_awaited = false;
 		rbt_busy_arm(s, p);

@@ -12,7 +12,7 @@
 #define RBT_PRIORITY_NORMAL 8
 #define RBT_WEIGHT_MAX      1000
 
-/* Timeslice 0 stands for "what the program's own driver chose". */
+/* Timeslice 0 stands for the task's own slice. */
 #define RBT_TIMESLICE_OWN    0
 #define RBT_TIMESLICE_MAX_US 1000000
 

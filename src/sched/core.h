@@ -96,10 +96,10 @@ struct rbt_sched_ops {
 	bool (*look)(void *ctx, void *owner, struct rbt_activity *ret);
 	/* The program is about to count as idle: its next submission must be reported with
 	 * rbt_sched_busy(). Returns false if there has been one meanwhile. */
-	bool (*rest)(void *ctx, void *owner);
+	bool (*doze)(void *ctx, void *owner);
 	/* Asks for one rbt_sched_synced() when a synchronisation of the busy program next returns.
 	 * Returns false if that is impossible, or if one has returned since the last look. The
-	 * report only saves polls: the core still polls, less often. rest(), rbt_sched_busy() and
+	 * report only saves polls: the core still polls, less often. doze(), rbt_sched_busy() and
 	 * the begin and end of requests cancel the order. */
 	bool (*await)(void *ctx, void *owner);
 	/* How much a known program has submitted so far, in any unit. Returns false if that is
@@ -107,11 +107,11 @@ struct rbt_sched_ops {
 	bool (*progress)(void *ctx, void *owner, uint64_t *ret);
 };
 
-/* A program's tasks on one GPU. A program with copy tasks alone is left alone. */
+/* A program's tasks on one GPU. A program that has only copy tasks is left alone. */
 struct rbt_sched_tasks {
 	uint32_t n_compute;
-	/* The shortest own slice of its compute tasks. RBT_TIMESLICE_OWN: the device has no slices
-	 * that can be set; such tasks can only be taken off altogether. */
+	/* The shortest own slice of its compute tasks. RBT_TIMESLICE_OWN: the slices of this device
+	 * cannot be set; such tasks can only be kept off. */
 	uint64_t own_us;
 	/* Runlists of its compute tasks, one bit each (rule.h); 0: not all are known. */
 	uint64_t compute_runlists;
@@ -200,7 +200,7 @@ struct rbt_limits rbt_sched_limits(const struct rbt_sched *s, const struct rbt_l
 
 /* The locks that we hold and the marks that other schedulers have left. */
 void rbt_sched_set_gpus(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_gpus *gpus);
-/* One bit per GPU whose lock is needed because a program there wishes for a short slice. */
+/* One bit per GPU whose lock is needed because a program there asks for a short slice. */
 uint32_t rbt_sched_locks_wanted(const struct rbt_sched *s);
 
 /* `owner` is passed to callbacks and returned with decisions. 0, -EINVAL or -ENOMEM. */
@@ -215,9 +215,10 @@ void rbt_sched_remove(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog 
 void rbt_sched_busy(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
 /* What ops.await() was asked to tell: a synchronisation has returned. */
 void rbt_sched_synced(struct rbt_sched *s, uint64_t t_ns, struct rbt_sched_prog *p);
-/* n gaps of about gap_ns, as its board has counted them since they were last told (learn.h). For a
- * program whose gaps are told, the core counts only those that it sees for itself to have been
- * taken for the end of a request; for others, all that end with rbt_sched_busy(). */
+/* Reports n gaps of about gap_ns that the program's board has counted since the last report
+ * (learn.h). If a program's gaps are reported, the core itself counts only gaps that it has
+ * mistaken for the end of a request. Otherwise it counts all gaps that end with
+ * rbt_sched_busy(). */
 void rbt_sched_gap(struct rbt_sched_prog *p, uint64_t gap_ns, uint32_t n);
 
 /* A request begins. The program stays busy, whatever its board says, until as many requests have
@@ -232,7 +233,8 @@ void rbt_sched_tick(struct rbt_sched *s, uint64_t t_ns);
 /* The time of the next tick, as of the last event; UINT64_MAX: none until the next event. */
 uint64_t rbt_sched_next_tick(const struct rbt_sched *s);
 
-/* The owner of a program whose decision has changed since it was last returned here, or NULL. */
+/* Returns the owner of a program whose decision has changed since this function last returned it,
+ * or NULL. */
 void *rbt_sched_next_change(struct rbt_sched *s, const struct rbt_decision **ret);
 const struct rbt_decision *rbt_sched_decision(const struct rbt_sched_prog *p);
 /* Whether the program wants the GPU, as far as is known. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The starvation guard. With strict priorities, lower ones may get nothing; the guard gives each
- * program its min_share over a window all the same.
+ * program its min_share over a window in any case.
  *
  * A unit's debt grows at min_share for as long as something above it is served, and shrinks by the
  * time it gets. When the debt reaches min_share of a whole window, the unit gets a guard turn, in
  * spite of the order and of reserves, until the debt is paid: with its short slice if it has the
- * GPU to itself; beside busy programs with the driver's slice, for twice as long.
+ * GPU to itself; beside busy programs with the default slice, for twice as long.
  *
  * Only known programs count as something above: beside a busy program without a board, the device
- * shares by slice as it always did.
+ * shares by slice as it does without Rubato.
  *
  * The guard checks debts eight times per window, and only while a unit is kept waiting. Each check
  * serves one unit per GPU, the one with the largest debt. So the guard takes at most 8 x min_share,

@@ -120,7 +120,7 @@ struct rbt_sched_unit {
 	bool had_turn;    /* when it left, to be changed */
 	bool was_wanting; /* the same */
 	uint64_t left_ns; /* of its turn */
-	bool is_over;     /* nothing is left of its turn, and nobody has looked at that yet */
+	bool is_over;     /* its turn is used up, and has not been ended yet */
 	uint64_t order;   /* when it came, for first come first served and for ties */
 	uint64_t vtime_ns[RBT_MAX_GPUS]; /* fair.c */
 	bool is_forced;                  /* has waited long enough for all its GPUs at once */
@@ -132,7 +132,7 @@ struct rbt_sched_unit {
 
 	/* guard.c */
 	bool is_guarded;    /* has a guard turn, because it is owed time */
-	bool guard_is_long; /* at the driver's slice, beside other busy programs */
+	bool guard_is_long; /* with the default slice, beside other busy programs */
 	uint64_t guard_ns;  /* length of the guard turn */
 	uint64_t served_ns, off_ns;
 	uint64_t seen_at_ns, seen_served_ns, seen_off_ns; /* when last it was owed nothing */

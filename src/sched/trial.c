@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/trial.h"
 
-#define WEIGHT         20 /* of a latency program's time against its neighbours' */
-#define MARGIN_SHARE   16 /* of a request, the most that the margin may be */
-#define CYCLE_MOST     32 /* requests that would fit in the time from one to the next */
-#define WARM_UP        8  /* requests before the first one is tried */
-#define IGNORED        4  /* of these, what is not counted: the company has just changed */
+/* what a latency program's time counts, compared to its neighbours' time */
+#define WEIGHT       20
+#define MARGIN_SHARE 16 /* the margin is at most this part of a request */
+/* no trial if more requests than this would fit between the beginnings of two */
+#define CYCLE_MOST 32
+#define WARM_UP    8 /* requests with a reserve before the first one without */
+/* of these, requests that do not count, because the company has just changed */
+#define IGNORED        4
 #define FEW            6
 #define ENOUGH         16
 #define SPARED_MAX     96
 #define REFILL         128
-#define PAUSE_CLEAR    512 /* for each that was tried */
+#define PAUSE_CLEAR    512 /* requests until the next trial, per tried request */
 #define PAUSE_UNCLEAR  64
 #define PAUSE_WORTH    2048
 #define PAUSE_MAX      16384
 #define PAUSE_LESS     512
 #define PAUSE_LESS_MAX 4096
-/* Of a rest, after which slower requests may end it; and how often they are looked for. */
+/* From this part of a pause on, slower requests may end the pause. They are checked every so many
+ * requests. */
 #define ALARM_SHARE 16
 #define ALARM_EVERY 8
 #define SMOOTHNESS  8
@@ -41,7 +45,7 @@ struct rbt_trial *rbt_trial_meet(struct rbt_trials *ts, uint64_t company)
 	return oldest;
 }
 
-/* One request in four, not always the same one. */
+/* Picks one request in four, in varying order. */
 static bool is_picked(uint32_t n)
 {
 	uint32_t hash = (n / 4 + 1) * UINT32_C(2654435761);
@@ -68,7 +72,7 @@ bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t)
 	if (t->is_over && t->n_seen >= t->pause) {
 		begin(t);
 	}
-	/* A request is tried only if its cost can be measured. */
+	/* A request without a reserve is tried only if its cost can be measured. */
 	bool is_blind = t->is_over || t->pace[usual].n == 0;
 	uint32_t n = t->n_seen++;
 	if (is_blind || n < WARM_UP || !is_picked(n) || (usual && ts->n_spared >= SPARED_MAX)) {
@@ -80,19 +84,19 @@ bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t)
 
 static void push(struct rbt_trial_ring *ring, uint64_t value)
 {
-	/* Leaves room for margins. */
+	/* Half of the range stays free for margins. */
 	uint32_t most = UINT32_MAX / 2;
 
 	ring->value[ring->n++ % RBT_TRIAL_KEPT] = value < most ? (uint32_t)value : most;
 }
 
-/* Sorted, the smallest first. */
+/* A ring's values, the smallest first. */
 struct sorted {
 	unsigned n;
 	uint32_t value[RBT_TRIAL_KEPT];
 };
 
-/* The latest entries of a ring, at most `most`. */
+/* Sorts the latest `most` entries of a ring. */
 static void sort(const struct rbt_trial_ring *ring, unsigned most, struct sorted *ret)
 {
 	ret->n = ring->n < most ? ring->n : most;
@@ -117,8 +121,8 @@ static uint64_t mean_of(const struct sorted *s, unsigned n)
 	return n > 0 ? sum / n : 0;
 }
 
-/* Over all pairs: how many more of `a` exceed `b` by more than the margin than do not. z^2 is 3 *
- * sum^2 / spread. */
+/* Over all pairs of an `a` and a `b`: the number of pairs in which `a` exceeds `b` by more than the
+ * margin, less the number of the others. z^2 is 3 * sum^2 / spread. */
 struct ranks {
 	int64_t sum, spread;
 };
@@ -146,8 +150,8 @@ static bool is_above(struct ranks r, int64_t halves)
 	return r.sum > 0 && 12 * r.sum * r.sum >= halves * halves * r.spread;
 }
 
-/* What a reserve costs the neighbours, as far as is known, in microseconds each; and whether it
- * seems to cost anything, or clearly does (z >= 2). */
+/* Returns what a reserve costs the neighbours, in microseconds per request, as far as is known.
+ * Also returns whether it seems to cost anything, and whether that is clear (z >= 2). */
 static uint64_t cost_us(const struct rbt_trial *t, bool *ret_seems_so, bool *ret_is_clear)
 {
 	struct sorted without, with;
@@ -163,7 +167,8 @@ static uint64_t cost_us(const struct rbt_trial *t, bool *ret_seems_so, bool *ret
 	return with.n > 0 && fast > slow ? t->cycle_us * (fast - slow) / fast : 0;
 }
 
-/* How many of `without` are slower than the slow end of `with`, which must not be empty. */
+/* Counts the entries of `without` that are slower than the slow end of `with`, which must not be
+ * empty. */
 static unsigned count_slow(const struct sorted *without, const struct sorted *with, uint32_t margin)
 {
 	uint32_t slow = with->value[with->n - with->n / 8 - 1];
@@ -227,7 +232,7 @@ static void judge(struct rbt_trial *t)
 	uint64_t margin_us = cost_us(t, &may_cost, &costs) / WEIGHT;
 	uint64_t most_us = mean_of(&with, with.n) / MARGIN_SHARE;
 	t->margin_us = (uint32_t)(margin_us < most_us ? margin_us : most_us);
-	/* It may cost the requests themselves. */
+	/* The reserve may slow the requests themselves down. */
 	struct ranks faster = compare(&with, &without, 0);
 	may_cost = may_cost || faster.sum > 0;
 	costs = costs || is_above(faster, 5);
@@ -262,7 +267,8 @@ void rbt_trial_add(struct rbt_trial *t, bool was_reserved, uint64_t took_ns)
 {
 	bool is_usual = was_reserved == (t->verdict != RBT_VERDICT_WORTHLESS);
 
-	/* Between trials, the requests with a reserve stay the basis of the comparison. */
+	/* During a pause, the requests with a reserve from the last trial stay the basis of the
+	 * comparison. */
 	if (t->is_over ? was_reserved : t->n_seen <= IGNORED) {
 		return;
 	}

@@ -1,52 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a reserve costs the neighbours more than it gives, found out by trial: a few requests
- * run without one, and the two kinds are compared.
+ * The reserve trial finds out whether a reserve costs the neighbours more than it gives: a few
+ * requests run without a reserve, and the two kinds of requests are compared.
  *
- * A reserve gives a request the difference d between its length without one and with one. It costs
- * the neighbours c: their pace, which is what they submit from the beginning of a request to the
- * beginning of the next, is lower by a share of that time. A millisecond of a latency program
- * counts as much as W = 20 of its neighbours, so that the reserve is worth it if
+ * A reserve gives a request d: the difference between its length without a reserve and with one. It
+ * costs the neighbours c: the part of the time by which their pace is lower with reserves than
+ * without. Their pace is the number of their submissions from the beginning of one request to the
+ * beginning of the next. A millisecond of a latency program counts as much as W = 20 milliseconds
+ * of its neighbours, so the reserve is worth its cost if
  *
- *	W * d >= c
+ *     W * d >= c
  *
- * Both are measured. On an H200, a program that launches 200 tiny kernels a step kept 70 % of its
- * rate beside reserves and 95 % by default, while the requests took 3.9 ms either way. A trainer
- * whose ring is full loses nothing by a reserve: it made 29.0 it/s beside requests with gaps, and
- * 26.3 without. The margin c / W is limited to 1/16 of a request, because a neighbour's pace is
- * what the neighbour says: it cannot talk a reserve away that is needed.
+ * Both are measured. On an H200, a program that launches 200 tiny kernels per step kept 70 % of its
+ * rate beside reserves and 95 % without them, while the requests took 3.9 ms either way. A trainer
+ * whose ring is full loses nothing by a reserve: it made 29.0 it/s beside requests with gaps with
+ * reserves, and 26.3 without. The margin c / W is limited to 1/16 of a request, because the pace is
+ * what the neighbours themselves report: a neighbour must not be able to report a needed reserve
+ * away.
  *
- * Lengths vary, and few requests may be tried, because each one of a program that needs the
- * reserve is late without it. So the comparison is by ranks (Mann and Whitney's U, after the
- * margin is taken off), which no outlier can upset, and it is made after each request of the
- * rarer kind:
- * - The reserve is worth it once that is clear (z >= 2.5): after three requests without one, if all
- *   of them were late. Many are tried only if it makes little difference to them. It is worth it,
- *   too, if it helps a part of them: more than n / 3 + 2 of n without one are slower than 7/8 of
- *   the others.
- * - It is not worth it if its cost is clear (z >= 2 for the paces; or the requests themselves are
- *   faster without it, z <= -2.5), and if that is more than it gives, after 16 requests (z <= -1)
- *   or after 64 (z <= 0); if the mean of the faster 7/8 says the same; and if no more than
- *   n / 6 + 1 of n are slower than 7/8 of the others.
- * - It is kept if 64 requests tell neither. 16 are enough if its cost is not clear and requests
- *   seem to be slower without it (z >= 1). Six are enough if it seems to cost nobody anything: the
- *   neighbours' pace is no higher without it (z <= 0), nor are the requests faster. (Of requests
- *   with gaps beside ResNet-50 training, on an H200 where lengths vary by half, 61 of the first
- *   250 ran without a reserve before this rule, and p99 was 1.2 times that of a program alone.)
- * It is kept without a trial where the neighbours' pace is not known, because they have no board,
- * and where requests take less than 1/32 of the time.
+ * Lengths vary, and only few requests may be tried, because a program that needs its reserve is
+ * late in each of them. So the comparison is by ranks (Mann and Whitney's U, after the margin is
+ * subtracted), which outliers cannot distort. It is made after each request of the rarer kind:
+ * - The reserve is worth its cost once that is clear (z >= 2.5), which takes three requests without
+ *   one if all of them were late. Many are tried only if the reserve makes little difference. The
+ *   reserve is also worth its cost if it helps some of the requests: more than n / 3 + 2 of n
+ *   requests without one are slower than 7/8 of the others.
+ * - The reserve is not worth its cost if all of this holds: its cost is clear (z >= 2 for the
+ *   paces, or the requests themselves are faster without it, z <= -2.5); the cost exceeds the gain,
+ *   after 16 requests (z <= -1) or after 64 (z <= 0); the mean of the faster 7/8 says the same; and
+ *   no more than n / 6 + 1 of n requests without it are slower than 7/8 of the others.
+ * - The reserve is kept if 64 requests show neither. 16 are enough if its cost is not clear and
+ *   requests seem to be slower without it (z >= 1). Six are enough if it seems to cost nothing: the
+ *   neighbours' pace is no higher without it (z <= 0), and the requests are not faster. (Of
+ *   requests with gaps beside ResNet-50 training, on an H200 where lengths vary by half, 61 of the
+ *   first 250 ran without a reserve before this rule, and p99 was 1.2 times that of a program
+ *   alone.)
+ * - The reserve is kept without a trial if the neighbours' pace is unknown, because they have no
+ *   board, or if requests take less than 1/32 of the time.
  *
- * Which requests are tried, one in four, is shuffled: a program may do something else in every
- * fourth. The next trial comes after 512 requests for each that was tried, or after 64 for each
- * if the difference was not clear; after 2048 at least, and twice as late each time that the
- * verdict is the same. So of a program that needs its reserve two requests in a thousand are late
- * at most. A program whose reserve is not worth it is tried the other way round, one request in
- * four with a reserve, after 512 requests, or once its requests are clearly slower than those
- * with a reserve were.
+ * One request in four is tried. Which one is shuffled, because a program may do something special
+ * in every fourth. After a trial there is a pause: 512 requests per tried request, or 64 per tried
+ * request if the difference was not clear; at least 2048, and twice as long each time that the
+ * verdict is the same. So a program that needs its reserve is late in at most two requests in a
+ * thousand. If the reserve is not worth its cost, the next trial is the other way round, with a
+ * reserve for one request in four. It begins after 512 requests, or once requests are clearly
+ * slower than those with a reserve were.
  *
- * What is known belongs to a company: the neighbours that are at work. A few companies are
- * remembered. For one that is new, the program is reserved for until the trial says otherwise.
- * While companies change all the time, 96 requests are tried, and one more for every 128.
+ * What is learnt holds for one company: the neighbours that are busy. A few companies are
+ * remembered. In a new company, the program gets reserves until a trial says otherwise. If the
+ * company changes all the time, 96 requests are tried, and one more for every 128.
  */
 #ifndef RBT_SCHED_TRIAL_H
 #define RBT_SCHED_TRIAL_H
@@ -87,7 +89,7 @@ struct rbt_trial {
 struct rbt_trials {
 	struct rbt_trial known[RBT_TRIAL_COMPANIES];
 	uint32_t n_met;
-	uint32_t n_requests, n_spared; /* for the limit on trials */
+	uint32_t n_requests, n_spared; /* limit the number of tried requests */
 };
 
 /* The entry of a company, which is not 0. The entry is valid until the next call. */
@@ -96,7 +98,8 @@ struct rbt_trial *rbt_trial_meet(struct rbt_trials *ts, uint64_t company);
 bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t);
 /* The request has ended, and took this long. */
 void rbt_trial_add(struct rbt_trial *t, bool was_reserved, uint64_t took_ns);
-/* The next request begins. The neighbours have submitted so much since the last one began. */
+/* The next request begins. The neighbours have submitted n_submitted in the in_ns since the last
+ * one began. */
 void rbt_trial_pace(struct rbt_trial *t, bool was_reserved, uint64_t n_submitted, uint64_t in_ns);
 
 #endif

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent: takes the program's queues off the GPU by setting their percentage to 0, which makes
- * the driver save what runs exactly as it is (CWSR), and puts them back with what the program
+ * The agent suspends the program's queues by setting their percentage to 0. The driver then saves
+ * the running state exactly as it is (CWSR). To resume, it restores the values that the program
  * itself has set.
  *
- * It is a thread of the C library's, on which no handler of the program's runs. It ends when there
- * have been no queues for a while: a program whose main thread has left by pthread_exit() lives as
- * long as any thread. (With queues there are threads of ROCm's runtime, too.)
+ * It is an ordinary thread of the C library, with all of the program's signals blocked. It ends if
+ * there have been no queues for a while, because a program whose main thread has called
+ * pthread_exit() lives as long as any thread does. (While there are queues, ROCm's runtime has
+ * threads, too.)
  *
- * Queues that should be off and run, because they are new or the program has set them anew, are
- * found when it looks at them; what should run and does not is tried again until it does.
+ * The agent polls the queues. A queue that should be off may run, because it is new or because the
+ * program has set its values again; the agent suspends it. A queue that should run and does not is
+ * tried again until it does.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -19,34 +21,35 @@
 #include "shim/shim.h"
 #include "shim/submit.h"
 
-#define PERCENTAGE_MASK 0xffu /* the byte above it chooses a partition */
-/* The driver's 16 priorities are three of the hardware's; up to here, and from here on. */
+#define PERCENTAGE_MASK 0xffu /* the byte above the percentage chooses a partition */
+/* The hardware has three priorities for the driver's 16. The lowest one ends at LOW_PRIORITY, the
+ * highest one begins at HIGH_PRIORITY. */
 #define LOW_PRIORITY  6u
 #define HIGH_PRIORITY 11u
-/* While queues are off, new ones are looked for this often even if nobody wants to know more. */
+/* While queues are off, the agent polls for new ones at least this often. */
 #define OFF_LOOK_NS 5000000ull
-/* What did not obey is told again after this. */
+/* When a queue that did not obey is tried again. */
 #define RETRY_NS 20000000ull
-/* A program that is at its queues for so long without a break is not taken off. */
+/* A suspend fails if the program calls the driver for its queues for this long without a break. */
 #define OWED_NS 100000000ull
-/* Another thread is in: the table is theirs for a moment. */
+/* How long the agent waits if another thread is using the table. */
 #define BUSY_NS 50000ull
-/* With a daemon, whether it has been told everything is looked at this often; without one, it is
- * looked for less and less often. */
+/* LINKED_NS: how often the agent checks that the daemon has all news. ALONE_NS to ALONE_MAX_NS: how
+ * often it looks for a daemon if there is none, less and less often. */
 #define LINKED_NS    250000000ull
 #define ALONE_NS     500000000ull
 #define ALONE_MAX_NS 8000000000ull
 #define MAX_MESSAGES 16
-/* Without queues, the agent stays this long. */
+/* How long the agent stays without queues. */
 #define EMPTY_NS 500000000ull
-/* Where the program's sandbox refuses poll(), what is said is looked for this often. */
+/* How often the agent reads its socket if the program's sandbox refuses poll(). */
 #define UNPOLLED_NS 5000000ull
-/* Where it refuses all ways to wait, so often is it tried to put everything back. */
+/* How often the agent tries to restore everything if the sandbox refuses every way to wait. */
 #define MAX_END_TRIES 1000
 
-/* The process that the agent belongs to: a forked child has none. */
+/* The process of the agent. A forked child has no agent. */
 static _Atomic int32_t owner_pid;
-/* A futex: changes when it has a way to the hand again. */
+/* A futex word, which changes when there is a new link to the hand. */
 static _Atomic uint32_t poked;
 
 void shim_agent_poke(void)
@@ -78,13 +81,13 @@ void shim_agent_ensure(struct shim *s)
 	}
 }
 
-/* b_ns 0: never. */
+/* Returns the earlier time. b_ns may be 0, which means never. */
 static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 {
 	return b_ns != 0 && b_ns < a_ns ? b_ns : a_ns;
 }
 
-/* Within the band, the program's own order among its queues stays. */
+/* Within a level, the program's own order among its queues stays. */
 static uint32_t wanted_priority(const struct shim_kfd *k, const struct shim_queue *q)
 {
 	uint32_t own =
@@ -101,9 +104,9 @@ static uint32_t wanted_priority(const struct shim_kfd *k, const struct shim_queu
 }
 
 /*
- * Unless the program is about to change the queue itself, or has done so and its news are not taken
- * in: then -EAGAIN. (News are put down before the call ends: in this order none is missed.) -ESTALE
- * if it is not known what would have to be put back. 0 or -errno.
+ * Updates a queue. Returns 0 or -errno: -EAGAIN if the program is about to change the queue itself,
+ * or has just done so and the shim has not taken this in yet; -ESTALE if the values to restore are
+ * unknown. (A call's news are noted before the call ends, so checking in this order misses none.)
  */
 static int update(struct shim *s, uint32_t id, struct kfd_update_queue *arg)
 {
@@ -122,7 +125,7 @@ static int update(struct shim *s, uint32_t id, struct kfd_update_queue *arg)
 	return r;
 }
 
-/* Brings one queue to what it should be. */
+/* Gives one queue the state that it should have. */
 static int settle_queue(struct shim *s, uint32_t id, bool off)
 {
 	struct shim_kfd *k = &s->kfd;
@@ -150,8 +153,8 @@ static bool differs(const struct shim_kfd *k, const struct shim_queue *q)
 	       q->leveled != (wanted_priority(k, q) != q->own.queue_priority);
 }
 
-/* Whether there is a file to call the driver by. The program may have closed our copy and its own;
- * its queues live on, and any file of this process will do. 0 or -errno. */
+/* Makes sure that there is a file to call the driver with. The program may have closed our copy and
+ * its own file. Its queues live on, and any KFD file of this process works. Returns 0 or -errno. */
 static int obtain_file(void)
 {
 	if (shim_fd_valid(&shim_owned.kfd)) {
@@ -167,7 +170,7 @@ static int obtain_file(void)
 		shim_sys_close(fd);
 		return 0;
 	}
-	/* A low number has to do, as long as it is needed. */
+	/* There is no room above: a low number has to do, and is closed again soon. */
 	int r = shim_fd_set(&shim_owned.kfd, fd);
 	shim_owned.kfd_is_low = r == 0;
 	return r;
@@ -181,12 +184,13 @@ static void release_file(void)
 	}
 }
 
-/* Brings all queues to what they should be. The first error, among those that are to be taken off
- * -ESTALE as well; else -EAGAIN if one of these is in the program's hands. */
+/* Gives all queues the state that they should have. Returns the first error. -EAGAIN, if a queue
+ * that should be off is in use by the program, counts last. -ESTALE counts only for queues that
+ * should be off. */
 static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 {
 	struct shim_kfd *k = &s->kfd;
-	int file = 1; /* 1: not yet asked for */
+	int file = 1; /* 1: not tried yet */
 	uint32_t n_off = 0, n_waiting = 0;
 	int first = 0;
 
@@ -198,7 +202,7 @@ static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 			file = file == 1 ? obtain_file() : file;
 			int r = file == 0 ? settle_queue(s, id, off) : file;
 			if (r < 0) {
-				/* What is left alone is not waited for. */
+				/* A queue that stays as it is needs no quick retry. */
 				uint64_t wait_ns = k->unknown[id] ? LINKED_NS
 						   : r != -EAGAIN ? RETRY_NS
 								  : BUSY_NS;
@@ -214,14 +218,14 @@ static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 	return first < 0 ? first : n_waiting > 0 ? -EAGAIN : 0;
 }
 
-/* All or nothing: what was on before and cannot be taken off altogether is left on. */
+/* Suspends all queues or none: if one cannot be suspended, those that ran before are resumed. */
 static int suspend(
 	struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns, uint32_t *ret_n_off)
 {
 	struct shim_kfd *k = &s->kfd;
 	uint32_t before = k->off_kinds;
 
-	/* Told long ago, while the program was stopped. */
+	/* The request is old: the program was stopped meanwhile. */
 	if (req->value <= now_ns) {
 		return -ETIMEDOUT;
 	}
@@ -240,13 +244,13 @@ static int suspend(
 	return r == -ESTALE ? -EBUSY : r;
 }
 
-/* Whoever does not wait for it any more has no room for it. */
+/* If there is no room for the reply, the hand has stopped waiting for it. */
 static void answer(const struct rbt_agent_reply *reply)
 {
 	(void)shim_sys_send(shim_fd_get(&shim_owned.link), reply, sizeof(*reply), -1);
 }
 
-/* r: what became of it in this round. */
+/* Answers a suspend that could not be finished at once. r: the result of this round. */
 static void answer_owed(struct shim *s, int r, uint32_t n_off, uint64_t now_ns)
 {
 	struct shim_kfd *k = &s->kfd;
@@ -302,7 +306,7 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 		k->owes = false;
 		k->off_kinds &= ~req->kinds;
 		ret->error = settle_all(s, now_ns, &ret->n);
-		/* Of what is off still. */
+		/* These are about queues that are still to be off. */
 		if (ret->error == -EAGAIN || ret->error == -ESTALE) {
 			ret->error = 0;
 		}
@@ -314,8 +318,8 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 		k->deadline_ns = req->value;
 		return false;
 	case RBT_AGENT_WATCH:
-		k->watch_us = (uint32_t)req->value;
-		k->look_ns = k->watch_us != 0 ? now_ns : 0;
+		k->poll_us = (uint32_t)req->value;
+		k->look_ns = k->poll_us != 0 ? now_ns : 0;
 		return false;
 	case RBT_AGENT_LEVEL:
 		k->level = req->value <= RBT_AGENT_LEVEL_HIGH ? (uint32_t)req->value : k->level;
@@ -327,7 +331,7 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 	}
 }
 
-/* Takes what the hand has said. False when nobody is at the other end any more. */
+/* Carries out the hand's requests. Returns false if the other end is closed. */
 static bool listen(struct shim *s, uint64_t now_ns)
 {
 	for (int i = 0; i < MAX_MESSAGES; i++) {
@@ -350,13 +354,13 @@ static bool listen(struct shim *s, uint64_t now_ns)
 	return true;
 }
 
-/* Nobody means it any more: everything is as the program has set it. */
+/* The hand or daemon has gone: all queues get what the program has set. */
 static void let_go(struct shim_kfd *k)
 {
 	k->off_kinds = 0;
 	k->owes = false;
 	k->level = RBT_AGENT_LEVEL_OWN;
-	k->watch_us = 0;
+	k->poll_us = 0;
 	k->look_ns = 0;
 }
 
@@ -396,7 +400,8 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 	if (shim_fd_get(&shim_owned.link) >= 0 && !listen(s, now_ns)) {
 		shim_fd_close(&shim_owned.link);
 		let_go(k);
-		/* It has dropped us without a word: if it is there, it is told again. */
+		/* The daemon may have closed the link and still be there, so it is told everything
+		 * again. */
 		k->told = false;
 		k->dirty = k->n_queues > 0;
 		s->touched = true;
@@ -413,18 +418,18 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 	answer_owed(s, r, n_off, now_ns);
 	if (k->look_ns != 0 && now_ns >= k->look_ns) {
 		shim_kfd_look(s, now_ns);
-		k->look_ns = now_ns + k->watch_us * 1000ull;
+		k->look_ns = now_ns + k->poll_us * 1000ull;
 	}
 	return next_step(k, now_ns);
 }
 
 struct life {
 	uint64_t next_ns;  /* when the next round is due */
-	uint64_t alone_ns; /* how long until a daemon is looked for again */
-	uint64_t empty_ns; /* since when there are no queues; 0: there are */
+	uint64_t alone_ns; /* the interval for looking for a daemon */
+	uint64_t empty_ns; /* since when there are no queues; 0: there are some */
 };
 
-/* Whether there have been no queues for long enough; and that the daemon knows. */
+/* Whether there have been no queues for long enough, and the daemon knows that. */
 static bool is_over(struct life *l, const struct shim_kfd *k, uint64_t now_ns)
 {
 	if (k->n_queues > 0) {
@@ -436,8 +441,9 @@ static bool is_over(struct life *l, const struct shim_kfd *k, uint64_t now_ns)
 	return !k->dirty && now_ns >= l->empty_ns + EMPTY_NS;
 }
 
-/* One round: what other threads have left, what the hand says, and, without a daemon, the look for
- * one. False at the end: the process is another by now, or has no queues any more. */
+/* One round: takes in the news of other threads, carries out the hand's requests and, without a
+ * daemon, looks for one. Returns false at the end: the process is a forked child, or has no queues
+ * any more. */
 static bool live_once(struct life *l)
 {
 	uint64_t now_ns = shim_raw_now_ns();
@@ -455,8 +461,8 @@ static bool live_once(struct life *l)
 	l->next_ns = shim_agent_step(g.s, now_ns);
 	if (shim_fd_get(&shim_owned.link) >= 0) {
 		l->alone_ns = ALONE_NS;
-		/* What the daemon had no room for goes later, also if the program makes no further
-		 * call; and nobody would tell. */
+		/* A message that the daemon had no room for is sent later, even if the program
+		 * makes no more calls. Nothing else would trigger that. */
 		l->next_ns = earlier(l->next_ns, now_ns + (g.s->kfd.dirty ? RETRY_NS : LINKED_NS));
 	} else if (g.s->touched) {
 		l->next_ns = now_ns + BUSY_NS;
@@ -469,8 +475,8 @@ static bool live_once(struct life *l)
 	return !has_ended;
 }
 
-/* Until the next round is due, or somebody says something. False when there is no way to wait. */
-static bool rest(uint64_t next_ns, uint32_t seen)
+/* Waits until the next round is due or a request arrives. Returns false if no way to wait works. */
+static bool doze(uint64_t next_ns, uint32_t seen)
 {
 	for (;;) {
 		int link = shim_fd_get(&shim_owned.link);
@@ -514,7 +520,7 @@ void shim_agent_run(void)
 	uint32_t seen = poked;
 
 	while (live_once(&life)) {
-		if (!rest(life.next_ns, seen)) {
+		if (!doze(life.next_ns, seen)) {
 			give_up();
 			return;
 		}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Acting without a daemon. The rule that prevents collapse (sched/rule.h) holds here too: a slice
- * shorter than the task's own is set only with the GPU's lock (act/lock.h), and while this program
- * has one compute task there, as nobody makes two of them take turns.
- * A longer slice hurts nobody but the program's neighbours' patience, and needs no lock.
+ * Changes slices without a daemon. The collapse rule (sched/rule.h) holds here, too: a short slice
+ * is set only with the GPU lock (act/lock.h), and only if this program has one compute task on the
+ * GPU, because no daemon gives several tasks turns. A longer slice only makes neighbours wait
+ * longer, and needs no lock.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -14,13 +14,13 @@
 #include "shim/shim.h"
 
 /*
- * Alone, nobody is there to lengthen a slice again when company comes: a neighbour at the driver's
- * slice would leave a task at 1 µs nothing at all, and pay for the switches. At this length both go
- * on.
+ * Without a daemon, nobody lengthens a slice again when a neighbour comes. Beside a neighbour at
+ * the default slice, a task at 1 µs would get no GPU time at all, and the neighbour would pay for
+ * the switches. At this length both make progress.
  */
 #define ALONE_MIN_US 1000
 
-/* The slice to ask for; 0 for none in particular. */
+/* The slice to set; 0 if none was asked for. */
 static uint64_t wish_us(void)
 {
 	uint64_t us = shim_config.wanted_us;
@@ -28,7 +28,7 @@ static uint64_t wish_us(void)
 	return us != 0 && us < ALONE_MIN_US ? ALONE_MIN_US : us;
 }
 
-/* The first reason is enough. */
+/* Prints only the first reason. */
 static void say_gpu(struct shim *s, uint32_t gpu, const char *why)
 {
 	char number[3] = {(char)('0' + gpu / 10), (char)('0' + gpu % 10), '\0'};
@@ -55,16 +55,16 @@ static bool may_write(struct shim *s)
 		}
 		s->driver = driver.known ? SHIM_DRIVER_KNOWN : SHIM_DRIVER_UNKNOWN;
 		if (!driver.known && shim_config.no_daemon && shim_config.wanted_us != 0) {
-			shim_say((const char *const[]){
-				"rubato: timeslices are left as they are: driver ", driver.version,
-				" is not known to Rubato; --force sets them all the same", NULL});
+			shim_say((const char *const[]){"rubato: timeslices stay unchanged: driver ",
+				driver.version,
+				" is unknown to Rubato; --force changes them anyway", NULL});
 		}
 	}
 	return s->driver == SHIM_DRIVER_KNOWN;
 }
 
-/* Takes the GPU's lock or leaves a mark, whichever `take` is, and keeps it in `f`; or makes sure of
- * it. 0 or -errno. */
+/* Takes the GPU lock or sets a mark, depending on `take`, and keeps its file in `f`. If `f` is open
+ * already, checks that the lock or mark is still there. Returns 0 or -errno. */
 static int obtain(struct shim_fd *f, uint32_t gpu, int (*take)(int fd))
 {
 	if (shim_fd_valid(f)) {
@@ -84,7 +84,8 @@ static int obtain(struct shim_fd *f, uint32_t gpu, int (*take)(int fd))
 	return shim_fd_own(f, fd);
 }
 
-/* 0, or -errno and, if another program has the lock, a mark that tells it of its company. */
+/* Returns 0 or -errno. If another program has the lock, sets a mark, which tells that program that
+ * it has company. */
 static int take_lock(uint32_t gpu)
 {
 	int r = obtain(&shim_owned.locks[gpu], gpu, rbt_gpu_lock);
@@ -102,12 +103,12 @@ static void set_slice(struct shim *s, struct shim_obj *task, uint64_t us)
 	struct nv_timeslice_params p = {.timeslice_us = us};
 	uint32_t status, gpu = 0;
 
-	/* Refused or not, it is not tried again before something changes. */
+	/* Even if it is refused, it is not tried again before something changes. */
 	task->t.applied_us = us;
 	if (shim_control(shim_client_of(s, task), task->handle, NV_CTRL_TSG_SET_TIMESLICE, &p,
 		    sizeof(p), &status) < 0 &&
 		status != NV_OK && shim_gpu_of(s, task, &gpu)) {
-		say_gpu(s, gpu % 100, "the driver refused the one asked for; see rubato doctor");
+		say_gpu(s, gpu % 100, "the driver refused another one; see rubato doctor");
 	}
 }
 
@@ -117,7 +118,7 @@ static bool is_short(const struct shim_obj *task)
 	       rbt_rule_is_short(wish_us(), task->t.own_us);
 }
 
-/* How many of the program's compute tasks are, or may be, on this GPU. */
+/* Counts the program's compute tasks that are, or may be, on this GPU. */
 static uint32_t count_compute(struct shim *s, uint32_t gpu)
 {
 	uint32_t n = 0;
@@ -133,7 +134,8 @@ static uint32_t count_compute(struct shim *s, uint32_t gpu)
 
 static bool may_shorten(struct shim *s, const struct shim_obj *task)
 {
-	/* Others' marks are not looked at: beside a task at ALONE_MIN_US, theirs go on. */
+	/* Marks of others do not matter: beside a task at ALONE_MIN_US, their tasks make
+	 * progress. */
 	struct rbt_sched_gpus gpus = {0};
 	uint32_t gpu;
 	int r = 0;
@@ -142,7 +144,7 @@ static bool may_shorten(struct shim *s, const struct shim_obj *task)
 		return false;
 	}
 	uint32_t n = count_compute(s, gpu);
-	/* A lock that would be of no use is left to others. */
+	/* The lock is taken only if it is of use. */
 	if (n == 1) {
 		r = take_lock(gpu);
 		gpus.locked = r == 0 ? UINT32_C(1) << gpu : 0;
@@ -151,7 +153,7 @@ static bool may_shorten(struct shim *s, const struct shim_obj *task)
 	if (denial == RBT_DENIED_TASKS) {
 		say_gpu(s, gpu,
 			"this program has several compute contexts there, and short slices would "
-			"slow all of them down; use one context a process");
+			"slow all of them down; use one context per process");
 	} else if (denial != RBT_DENIED_NOTHING) {
 		say_gpu(s, gpu,
 			r == -EBUSY ? "another program holds its lock; without --no-daemon the "
@@ -168,7 +170,7 @@ static void restore(struct shim *s, struct shim_obj *task)
 	}
 }
 
-/* Locks that no short slice needs, and marks of wishes that are no more. */
+/* Closes locks that no short slice needs, and marks for GPUs where no short slice is wanted. */
 static void release_locks(uint32_t needed, uint32_t wished)
 {
 	for (uint32_t gpu = 0; gpu < NV_MAX_GPUS; gpu++) {
@@ -192,7 +194,8 @@ void shim_apply_alone(struct shim *s)
 	if (!may_write(s)) {
 		return;
 	}
-	/* First what goes back, then what becomes short: never two at once. */
+	/* Own slices are restored before any slice is shortened, so that never two tasks have short
+	 * ones. */
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
 		uint32_t gpu = NV_MAX_GPUS;
 		bool shorten = is_short(t) && may_shorten(s, t) && shim_gpu_of(s, t, &gpu);
@@ -222,7 +225,7 @@ void shim_apply_alone(struct shim *s)
 void shim_apply_withdraw(struct shim *s)
 {
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
-		/* 0: not ours to restore. */
+		/* 0: no slice was set, so none is restored. */
 		if (t->t.applied_us != 0) {
 			restore(s, t);
 		}

@@ -61,7 +61,8 @@ bool shim_config_active(void)
 		stage = fresh.active ? ACTIVE : INACTIVE;
 		return fresh.active;
 	}
-	/* Another thread is copying: a moment, and bounded in case it was lost in a fork. */
+	/* Another thread is copying, which takes a moment. The wait is bounded, because a fork may
+	 * have left that thread behind. */
 	for (int i = 0; i < WAIT_YIELDS && stage == WRITING; i++) {
 		shim_sys_yield();
 	}

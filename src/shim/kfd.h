@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AMD: the queues a program has made on /dev/kfd, and the agent that takes them off the GPU and
- * puts them back. The driver takes UPDATE_QUEUE from the process that owns the queues alone, so
- * this is done inside the program: by a thread of our own, which is started with the first queue,
- * blocks all signals, and does nothing unless the daemon's hand tells it to (proto/agent.h). It
- * ends a while after the last queue.
+ * AMD: the queues that a program has made on /dev/kfd, and the agent that suspends and resumes
+ * them. The driver accepts UPDATE_QUEUE only from the process that owns the queues, so this is done
+ * inside the program, by a thread of ours. The thread is started with the first queue, blocks all
+ * signals, and does nothing unless the daemon's hand tells it to (proto/agent.h). It ends a while
+ * after the last queue.
  *
  * The program's own settings (ring, percentage, priority) are remembered, and restored when a queue
- * is put back. The program's calls are passed on unchanged. A call that changes or destroys a queue
+ * is resumed. The program's calls are passed on unchanged. A call that changes or destroys a queue
  * waits only if the agent is in the driver with the same queue, where it would wait anyway.
  *
  * Like the whole table, this is accessed only between shim_enter() and shim_leave(), except for
@@ -61,8 +61,8 @@ struct shim_kfd {
 	 * both are never in the driver with the same queue. */
 	_Atomic uint32_t in_call[KFD_MAX_QUEUES];
 	_Atomic uint32_t acting_on;
-	/* The program's last settings are unknown: such queues are left alone; and whether there
-	 * has been one. */
+	/* Queues whose last settings by the program are unknown: such a queue is left alone. Also
+	 * whether there has been one. */
 	_Atomic bool unknown[KFD_MAX_QUEUES];
 	_Atomic bool lossy;
 	/* The program stopped waiting for the agent, which was about to act. */
@@ -77,7 +77,7 @@ struct shim_kfd {
 	uint32_t level;     /* enum rbt_agent_level */
 	uint64_t deadline_ns;
 	uint64_t retry_ns; /* a queue did not obey: time of the next attempt; 0: all did */
-	uint32_t watch_us;
+	uint32_t poll_us;
 	uint64_t look_ns; /* time of the next poll; 0: none */
 
 	/* A suspend that is not done and not answered yet, because the program is using its
@@ -116,8 +116,8 @@ bool shim_agent_is_up(void);
 void shim_agent_poke(void);
 /* The agent's life; for shim_raw_start_thread(). */
 void shim_agent_run(void);
-/* Its end, under the lock: nothing is off any more, or false: to be tried again. The program's next
- * call starts another. */
+/* Ends the agent, under the lock. Returns false if a queue is still suspended; then it has to be
+ * called again. The program's next call starts another agent. */
 bool shim_agent_end(struct shim *s, uint64_t now_ns);
 /* One round of the agent, under the lock. Returns when the next is due; UINT64_MAX: at the next
  * order. */
@@ -126,10 +126,10 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns);
 bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns,
 	struct rbt_agent_reply *ret);
 
-/* look_kfd.c: looks at the queues, and puts what is there on the board, in a slot of the calling
- * thread's. */
+/* look_kfd.c: polls the queues, and writes their state to the board, in a slot of the calling
+ * thread. */
 void shim_kfd_look(struct shim *s, uint64_t now_ns);
-/* Nobody looks any more: the slot says that nothing is active, and is given back. */
+/* Ends the polling: the slot says that nothing is active, and is given back. */
 void shim_kfd_stop_looking(struct shim *s, uint64_t now_ns);
 /* Whether this process may read its own memory the way that cannot fault. */
 bool shim_kfd_can_look(void);

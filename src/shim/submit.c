@@ -218,8 +218,8 @@ static uint64_t last_activity_ns(struct rbt_board *b)
 	return last_ns;
 }
 
-/* When somebody was last active, or a moment before that if it makes no difference to the gap: the
- * other slots need not be looked at for a gap of the shortest class, which theirs are within. */
+/* When the program was last active. If this slot's own time makes a gap of the shortest class, it
+ * is used as it is, because other slots could only make the gap shorter. */
 static uint64_t before_gap_ns(struct rbt_board_slot *s, uint64_t now_ns)
 {
 	uint64_t own_ns = atomic_load_explicit(&s->last_ns, memory_order_relaxed);

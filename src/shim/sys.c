@@ -236,8 +236,9 @@ bool shim_sys_thread_alive(uint32_t tid)
 	return syscall(SYS_tgkill, shim_sys_getpid(), tid, 0) == 0 || errno != ESRCH;
 }
 
-/* The directory may be in /tmp, where anybody can make it once it is gone; we send whoever listens
- * the program's device. As with the tools: ourselves, or root. */
+/* The directory may be in /tmp, where any user can create it once it is gone, and the shim sends
+ * the program's device file to the listener. So the listener must be the same user or root, as for
+ * the tools. */
 static bool is_trustworthy(int sock, const char *path)
 {
 	struct ucred cred;

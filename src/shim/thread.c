@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's thread: an ordinary one of the C library's, so that set*id(), fork() and all else
- * that a program does to its threads includes it.
+ * The agent's thread: an ordinary thread of the C library, so that set*id(), fork() and other
+ * functions that affect a program's threads include it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,8 +15,8 @@
 
 /*
  * The oldest version, which every C library has. Before glibc 2.34 it is in libpthread, which a
- * program without threads does not load: such a program must load this library all the same. ROCm's
- * runtime needs libpthread, so that a program which has queues has it.
+ * program without threads does not load; such a program must still be able to load this library.
+ * ROCm's runtime needs libpthread, so every program with queues has it.
  */
 #if defined(__x86_64__)
 __asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");

@@ -260,8 +260,8 @@ static const struct counted *find_counted(const char *name)
 	return NULL;
 }
 
-/* The wrapper for `real`, or a new one; negative: there are no more. Two threads that ask for the
- * same at once may get one each, which does no harm. */
+/* Returns the wrapper for `real`, or a new one; negative: there are no more. Two threads that ask
+ * for the same function at once may get one each, which does no harm. */
 static int32_t bind(
 	struct wrapper *all, uint32_t size, _Atomic uint32_t *n, uintptr_t real, uint32_t kind)
 {

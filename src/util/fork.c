@@ -12,7 +12,7 @@
 static struct {
 	_Atomic bool *is_apart; /* shared with the new processes */
 	pid_t pids[MAX_FORKS];  /* 0: a free entry */
-	unsigned own;           /* in a new process: its entry */
+	unsigned own;           /* in the new process: its own entry */
 } forks;
 
 /* A process that has ended has closed all files. It is left for its owner to reap. */

@@ -10,11 +10,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* As fork(), but returns -errno. Also -EAGAIN if too many processes have not called
- * rbt_fork_is_apart() yet. */
+/* Like fork(), but returns -errno on failure. Also returns -EAGAIN if too many new processes have
+ * not called rbt_fork_is_apart() yet. */
 pid_t rbt_fork(void);
 
-/* In the new process: it has closed every file that is not meant for it. */
+/* Called by the new process after it has closed every file that is not meant for it. */
 void rbt_fork_is_apart(void);
 
 /* Whether all new processes have called rbt_fork_is_apart() or have ended. */

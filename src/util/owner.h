@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* The struct of that type whose member `field` the pointer points to: container_of elsewhere. */
+/* The struct of that type whose member `field` the pointer points to; Linux calls this
+ * container_of. */
 #define RBT_OWNER_OF(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 #endif

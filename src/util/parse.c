@@ -47,7 +47,7 @@ int rbt_parse_seconds(const char *s, uint64_t max_ms, uint64_t *ret_ms)
 	if (v <= 0 || v * 1000 > (double)max_ms) {
 		return -ERANGE;
 	}
-	/* Without ceil(): whoever links this needs no library but libc. */
+	/* Without ceil(), so that this file needs only libc. */
 	uint64_t ms = (uint64_t)(v * 1000);
 	*ret_ms = ms + ((double)ms < v * 1000);
 	return 0;

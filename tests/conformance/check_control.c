@@ -143,10 +143,10 @@ void check_suspend(struct context *ctx)
 	expect("resume-compute", resume_all(ctx, RBT_SCOPE_COMPUTE), 0);
 	expect_state(ctx, "resume-compute-state", 0, 0);
 
-	for (size_t i = 0; i < ctx->n_records && ctx->opt.backend->rouse != NULL; i++) {
-		expect("rouse", ctx->opt.backend->rouse(&ctx->records[i], RBT_SCOPE_ALL), 0);
+	for (size_t i = 0; i < ctx->n_records && ctx->opt.backend->kick != NULL; i++) {
+		expect("kick", ctx->opt.backend->kick(&ctx->records[i], RBT_SCOPE_ALL), 0);
 	}
-	expect_state(ctx, "rouse-state", 0, 0);
+	expect_state(ctx, "kick-state", 0, 0);
 
 	expect("suspend-compute", suspend_all(ctx, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
 	expect_state(ctx, "suspend-compute-state", compute, 0);

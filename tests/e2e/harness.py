@@ -278,7 +278,8 @@ class Session:
                         found.append(int(pid))
             except OSError:
                 pass
-        return [pid for pid in found if parent(pid) not in found]
+        # A process without a parent has ended meanwhile: a child, most likely.
+        return [pid for pid in found if parent(pid) not in (0, *found)]
 
     def keeper(self):
         return eventually("the keeper runs", lambda: self.processes("rubato-keeper"))[0]

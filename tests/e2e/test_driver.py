@@ -201,7 +201,7 @@ def test_no_daemon_does_not_try(s):
     s.programs.append(p)
     assert s.is_default(p.pid)
     p.say("quit")
-    assert "999.10 is not known" in p.process.communicate(timeout=20)[1]
+    assert "999.10 is unknown" in p.process.communicate(timeout=20)[1]
 
 
 main()

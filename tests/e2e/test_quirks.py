@@ -68,7 +68,7 @@ def test_asleep(s):
 
 
 def is_overlooked(s, p):
-    """And for longer than it takes to rouse one that has just been let back."""
+    """And for longer than it takes to kick one that has just been let back."""
     if not s.tasks(p.pid)[0]["asleep"]:
         return False
     time.sleep(0.02)
@@ -76,7 +76,7 @@ def is_overlooked(s, p):
 
 
 def overlooked(s):
-    """One that is overlooked each time, also after those at which it is roused anyway; off, in the turn of another."""
+    """One that is overlooked each time, also after those at which it is kicked anyway; off, in the turn of another."""
     s.softgpu("fault", "--cmd", PREEMPT, "--status", "1b")
     p, q = under_run(s, 2)
     taking_turns(s, [p, q])
@@ -95,7 +95,7 @@ def test_left_alone(s):
 
 
 def is_seen_asleep(s, p):
-    """False: it was roused before somebody looked. On a busy machine that happens."""
+    """False: it was kicked before somebody looked. On a busy machine that happens."""
     before = p.count()
     while p.count() < before + 16:
         if any(s.tasks(p.pid)[0]["asleep"] for _ in range(5)):

@@ -163,7 +163,7 @@ def test_why_there_is_no_reserve(s):
     done = s.rubato("renice", q.pid, "--class", "latency")
     assert done.stdout == f"{q.pid}: latency, priority 13\n", "not an error"
     row = s.ps()[q.pid]
-    assert row["no_reserve"] == "unseen" and row["note"] == "no reserve: what it submits is not seen", row
+    assert row["no_reserve"] == "unseen" and row["note"] == "no reserve: its submissions are not seen", row
     s.rubato("renice", q.pid, "--class", "normal")
     assert s.ps()[q.pid]["no_reserve"] is None
 

@@ -623,7 +623,7 @@ def test_a_directory_that_cannot_be_written_to(s):
         eventually("another hand", lambda: s.slices(p.pid) == [1])
         assert s.daemon() == daemon and s.log().count("Read-only") == 1, s.log()
         os.kill(daemon, signal.SIGKILL)
-        assert "going on without a daemon" in s.rubato("run", "--", "true").stderr
+        assert "runs without a daemon" in s.rubato("run", "--", "true").stderr
     finally:
         subprocess.run(["umount", "-l", s.run_dir], check=True)
     s.rubato("run", "--", "true")

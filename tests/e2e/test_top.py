@@ -141,7 +141,7 @@ def test_keys(s):
     t.until("narrowed", lambda text: pids(text) == [p.pid] and "/fir" in text.splitlines()[-1])
     t.press("enter")
     t.until("it stays, with its note", lambda text: f"{mark(s)}/fir" in text and
-            text.splitlines()[-1].startswith(f"{p.pid}: no reserve: what it submits is not seen"))
+            text.splitlines()[-1].startswith(f"{p.pid}: no reserve: its submissions are not seen"))
     t.press("/", *["backspace"] * 4, "enter")
     t.until("all three again", lambda text: len(pids(text)) == 3)
     t.press("h")

@@ -49,7 +49,7 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	return (byte & 6) != 0;
 }
 
-static bool rest(void *ctx, void *owner)
+static bool doze(void *ctx, void *owner)
 {
 	return (next_byte() & 7) != 0;
 }
@@ -208,7 +208,7 @@ static void step(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct rbt_sched_ops ops = {.look = look, .rest = rest, .progress = progress};
+	static const struct rbt_sched_ops ops = {.look = look, .doze = doze, .progress = progress};
 
 	input = (struct input){.data = data, .left = size};
 	now_ns = 0;

@@ -75,7 +75,7 @@ bool shim_raw_is_kfd(int fd)
 }
 
 /* What the agent would do is done in steps of the input's. */
-int shim_raw_start_thread(void (*fn)(void *ignored))
+int shim_raw_start_thread(void (*fn)(void))
 {
 	return next_byte() & 1 ? -EAGAIN : (int)shim_sys_gettid();
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
+#include "daemon/peers/older.h"
+#include "proto/protocol.h"
 #include "proto/treatment.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,7 +6,7 @@
  *   off SCOPE     takes tasks off, preempting what runs; SCOPE: all, compute, rest
  *   keep SCOPE    keeps them from being scheduled; what runs finishes its slice
  *   on SCOPE      lets them back
- *   rouse SCOPE   makes the device look at them
+ *   kick SCOPE   makes the device look at them
  *   preempt       once, the compute tasks
  *
  * usage: ops PID
@@ -79,8 +79,8 @@ static int each_record(const struct target *t, const char *word, enum rbt_scope 
 			r = t->backend->suspend(rec, NULL, scope, RBT_SUSPEND_SCHEDULING_ONLY);
 		} else if (strcmp(word, "on") == 0) {
 			r = t->backend->resume(rec, NULL, scope);
-		} else if (strcmp(word, "rouse") == 0) {
-			r = t->backend->rouse != NULL ? t->backend->rouse(rec, scope) : 0;
+		} else if (strcmp(word, "kick") == 0) {
+			r = t->backend->kick != NULL ? t->backend->kick(rec, scope) : 0;
 		}
 		first = first < 0 ? first : r;
 	}
@@ -94,7 +94,7 @@ static int obey(const struct target *t, const char *word, const char *arg)
 	}
 	return each_record(t, word,
 		strcmp(arg, "compute") == 0 ? RBT_SCOPE_COMPUTE
-		: strcmp(arg, "rest") == 0  ? RBT_SCOPE_REST
+		: strcmp(arg, "rest") == 0  ? RBT_SCOPE_OTHERS
 					    : RBT_SCOPE_ALL);
 }
 

@@ -129,7 +129,7 @@ static void boards_of_older_libraries_are_read(void)
 	unsigned char *at = (unsigned char *)b;
 	const uint64_t junk[2] = {0x1111, 0x2222}, n_requests = 5, zero = 0;
 	const uint32_t open = 2;
-	struct rbt_board_watch w = {0};
+	struct rbt_board_reader w = {0};
 	struct rbt_board_reading r;
 
 	memcpy(at + 132, &open, sizeof(open));
@@ -137,7 +137,7 @@ static void boards_of_older_libraries_are_read(void)
 	memcpy(at + 152, &n_requests, sizeof(n_requests));
 	rbt_board_look(b, &w, 10 * MS, &r);
 	CHECK(r.requests_open == 2 && r.n_requests == 5 && r.n_late == 0 && r.request_ns == 0);
-	CHECK(!rbt_board_rest(b, &w) && rbt_board_await_end(b));
+	CHECK(!rbt_board_doze(b, &w) && rbt_board_await_end(b));
 	CHECK(memcmp(at + 72, &zero, sizeof(zero)) == 0);
 	CHECK(memcmp(at + 136, junk, sizeof(junk)) == 0);
 	close(fd);
@@ -148,7 +148,7 @@ static void looks_tell_when_it_was_active(void)
 {
 	int fd;
 	struct rbt_board *b = make_board(&fd);
-	struct rbt_board_watch w = {0};
+	struct rbt_board_reader w = {0};
 	struct rbt_board_reading r;
 	struct rbt_board_slot *s = &b->slots[1];
 
@@ -202,7 +202,7 @@ static void ends_are_told_by_counters(void)
 {
 	int fd;
 	struct rbt_board *b = make_board(&fd);
-	struct rbt_board_watch w = {0};
+	struct rbt_board_reader w = {0};
 	struct rbt_board_reading r;
 	struct rbt_board_slot *s = &b->slots[1];
 
@@ -261,7 +261,7 @@ static void waking_up_tells_who_was_quicker(void)
 {
 	int fd;
 	struct rbt_board *b = make_board(&fd);
-	struct rbt_board_watch w = {0};
+	struct rbt_board_reader w = {0};
 
 	rbt_board_sleep(b);
 	CHECK(!rbt_board_awake(b) && b->asleep == 0);
@@ -285,7 +285,7 @@ static void ticks_never_stop_at_zero(void)
 {
 	int fd;
 	struct rbt_board *b = make_board(&fd);
-	struct rbt_board_watch w = {0};
+	struct rbt_board_reader w = {0};
 	struct rbt_board_reading r;
 
 	b->tick = UINT32_MAX;
@@ -295,11 +295,11 @@ static void ticks_never_stop_at_zero(void)
 	rbt_board_sleep(b);
 	CHECK(b->tick == 1 && b->asleep == 1);
 	/* Going to rest after the last submission, and too early. */
-	CHECK(rbt_board_rest(b, &w));
+	CHECK(rbt_board_doze(b, &w));
 	CHECK(b->asleep == 1);
 	b->n_used = RBT_BOARD_SLOTS;
 	b->slots[55].n[0]++;
-	CHECK(!rbt_board_rest(b, &w));
+	CHECK(!rbt_board_doze(b, &w));
 	CHECK(b->asleep == 0);
 	b->slots[55].n[0]--;
 	/* For the end of a request, if there is one. */
@@ -310,9 +310,9 @@ static void ticks_never_stop_at_zero(void)
 	CHECK(!rbt_board_await_end(b) && b->asleep == 0);
 	/* With a request open, until its deadline has passed. */
 	b->requests_open = 1;
-	CHECK(!rbt_board_rest(b, &w));
+	CHECK(!rbt_board_doze(b, &w));
 	b->deadline_ns = 1;
-	CHECK(rbt_board_rest(b, &w));
+	CHECK(rbt_board_doze(b, &w));
 	rbt_board_look(b, &w, MS, &r);
 	CHECK(r.requests_open == 1 && !r.in_request && r.active_ns < MS);
 	close(fd);
@@ -326,7 +326,7 @@ static void lies_stay_within_bounds(void)
 	unsigned seed = 1;
 
 	for (int round = 0; round < 2000; round++) {
-		struct rbt_board_watch w = {0};
+		struct rbt_board_reader w = {0};
 		struct rbt_board_reading r;
 		for (size_t i = 0; i < RBT_BOARD_SIZE / sizeof(uint32_t); i++) {
 			((uint32_t *)b)[i] = (uint32_t)rand_r(&seed) * 2654435761u;
@@ -338,7 +338,7 @@ static void lies_stay_within_bounds(void)
 	}
 	/* A count that went below zero is no thread that waits. */
 	memset(b, 0, sizeof(*b));
-	struct rbt_board_watch w = {0};
+	struct rbt_board_reader w = {0};
 	struct rbt_board_reading r;
 	b->n_used = UINT32_MAX;
 	b->slots[0].in_sync = UINT32_MAX;
@@ -354,7 +354,7 @@ static void slots_that_are_not_in_use_are_no_news(void)
 {
 	int fd;
 	struct rbt_board *b = make_board(&fd);
-	struct rbt_board_watch w = {0};
+	struct rbt_board_reader w = {0};
 	struct rbt_board_reading r;
 
 	b->n_used = 3;
@@ -363,9 +363,9 @@ static void slots_that_are_not_in_use_are_no_news(void)
 	b->slots[RBT_BOARD_SLOTS - 1].in_sync = 1;
 	rbt_board_look(b, &w, MS, &r);
 	CHECK_INT(rbt_board_submissions(&r), 1);
-	CHECK(rbt_board_rest(b, &w) && b->asleep == 1);
+	CHECK(rbt_board_doze(b, &w) && b->asleep == 1);
 	b->slots[2].n[RBT_BOARD_COPY] = 2;
-	CHECK(!rbt_board_rest(b, &w));
+	CHECK(!rbt_board_doze(b, &w));
 	close(fd);
 	rbt_board_unmap(b);
 }

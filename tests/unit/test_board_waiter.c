@@ -104,7 +104,7 @@ static void an_edge_wakes(void)
 	syscall(SYS_futex, &b[1].asleep, FUTEX_WAKE, 1, NULL, NULL, 0);
 	CHECK(woken(w, 2000) == &b[1]);
 	/* Nor is one for the return of a synchronisation. */
-	CHECK(rbt_board_await_sync(&b[1], &(struct rbt_board_watch){0}));
+	CHECK(rbt_board_await_sync(&b[1], &(struct rbt_board_reader){0}));
 	CHECK_INT(rbt_board_waiter_add(w, &b[1]), 0);
 	edge(&b[1]);
 	CHECK(woken(w, 20) == NULL);

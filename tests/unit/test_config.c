@@ -115,7 +115,7 @@ static void test_mistakes_in_rules(void)
 	check_wrong("[rule a]\nclass=normal\ngroup=a b\n", "file:3: group is job");
 	check_wrong(
 		"[rule a]\nclass=normal\npriority=2\n", "file:3: priority 2 is best-effort, which");
-	check_wrong("[rule a]\nclass=ignore\nweight=2\n", "file:1: what is ignored has no");
+	check_wrong("[rule a]\nclass=ignore\nweight=2\n", "file:1: an ignored program has no");
 	/* Whoever names a program decides nothing. */
 	check_wrong("[rule a]\nclass=latency\ncommand=x\n", "file:1: a rule that raises");
 	check_wrong(

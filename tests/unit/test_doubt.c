@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A resumed program that does nothing is roused in time; one that does something never is. */
+/* A resumed program that does nothing is kicked in time; one that does something never is. */
 #include "daemon/doubt.h"
 
 #include "check.h"
@@ -9,11 +9,11 @@
 
 static uint64_t now_ns;
 
-/* A program, and how often it was roused and looked at. */
+/* A program, and how often it was kicked and looked at. */
 struct run {
 	struct doubt doubt;
 	struct rbt_board_progress progress;
-	uint64_t rouses, looks;
+	uint64_t kicks, looks;
 	bool is_counted, is_moving;
 };
 
@@ -29,7 +29,7 @@ static void pass(struct run *r, uint64_t ms)
 		r->progress.n += r->is_moving;
 		if (r->doubt.look_ns != 0 && now_ns >= r->doubt.look_ns) {
 			r->looks++;
-			r->rouses += doubt_look(&r->doubt, progress_of(r), now_ns);
+			r->kicks += doubt_look(&r->doubt, progress_of(r), now_ns);
 		}
 	}
 }
@@ -43,7 +43,7 @@ static void off(struct run *r, uint64_t ms)
 
 static void on(struct run *r, uint64_t ms)
 {
-	r->rouses += doubt_let_back(&r->doubt, progress_of(r), now_ns);
+	r->kicks += doubt_let_back(&r->doubt, progress_of(r), now_ns);
 	pass(r, ms);
 }
 
@@ -61,11 +61,11 @@ static void test_moving(void)
 		off(&r, 10);
 		on(&r, 40);
 	}
-	CHECK_INT(r.rouses, 0);
+	CHECK_INT(r.kicks, 0);
 	CHECK_INT(r.looks, 0);
 	/* Left alone it is looked at a few times, and then not any more. */
 	pass(&r, 100000);
-	CHECK_INT(r.rouses, 0);
+	CHECK_INT(r.kicks, 0);
 	CHECK(r.looks >= 2 && r.looks <= 4);
 	CHECK_INT(r.doubt.look_ns, 0);
 }
@@ -79,13 +79,13 @@ static void test_still(void)
 		off(&r, 10);
 		on(&r, 40);
 	}
-	CHECK_INT(r.rouses, 1);
+	CHECK_INT(r.kicks, 1);
 	/* and ever less often, as long as it does nothing: its work may be long. */
 	for (int i = 0; i < 1000; i++) {
 		off(&r, 10);
 		on(&r, 40);
 	}
-	CHECK(r.rouses > 10 && r.rouses < 30);
+	CHECK(r.kicks > 10 && r.kicks < 30);
 	/* When it has moved for a while, it is doubted as soon as at first. */
 	r.is_moving = true;
 	for (int i = 0; i < 50; i++) {
@@ -93,12 +93,12 @@ static void test_still(void)
 		on(&r, 40);
 	}
 	r.is_moving = false;
-	r.rouses = 0;
+	r.kicks = 0;
 	for (int i = 0; i < 6; i++) {
 		off(&r, 10);
 		on(&r, 40);
 	}
-	CHECK_INT(r.rouses, 1);
+	CHECK_INT(r.kicks, 1);
 }
 
 /* It works for 100 ms of each 400: no more often than one that does nothing at all. */
@@ -111,7 +111,7 @@ static void test_pauses(void)
 		off(&r, 10);
 		on(&r, 40);
 	}
-	CHECK(r.rouses > 50 && r.rouses < 400 / 2 + 20);
+	CHECK(r.kicks > 50 && r.kicks < 400 / 2 + 20);
 }
 
 static void test_left_alone(void)
@@ -120,18 +120,18 @@ static void test_left_alone(void)
 
 	off(&r, 10);
 	on(&r, 149);
-	CHECK_INT(r.rouses, 0);
+	CHECK_INT(r.kicks, 0);
 	pass(&r, 1);
-	CHECK_INT(r.rouses, 1);
+	CHECK_INT(r.kicks, 1);
 	pass(&r, 100000);
-	CHECK_INT(r.rouses, 1);
+	CHECK_INT(r.kicks, 1);
 	/* It had submitted ahead, and was overlooked all the same. */
 	r = begin(true, true);
 	off(&r, 10);
 	on(&r, 155);
 	r.is_moving = false;
 	pass(&r, 10000);
-	CHECK_INT(r.rouses, 1);
+	CHECK_INT(r.kicks, 1);
 }
 
 /* Turns of 100 ms among eight. */
@@ -142,11 +142,11 @@ static void test_turns(void)
 	off(&r, 700);
 	for (int i = 0; i < 2; i++) {
 		on(&r, 100);
-		CHECK_INT(r.rouses, i);
+		CHECK_INT(r.kicks, i);
 		off(&r, 700);
 	}
 	on(&r, 100);
-	CHECK_INT(r.rouses, 1);
+	CHECK_INT(r.kicks, 1);
 }
 
 static void test_early(void)
@@ -158,24 +158,24 @@ static void test_early(void)
 		off(&r, 10);
 		on(&r, 40);
 	}
-	CHECK_INT(r.rouses, 0);
+	CHECK_INT(r.kicks, 0);
 	/* What it launches while it is off is none, either. */
 	off(&r, 10);
 	r.progress.n_launches += 100;
 	on(&r, 40);
-	CHECK_INT(r.rouses, 0);
+	CHECK_INT(r.kicks, 0);
 	for (int i = 1; i <= 100; i++) {
 		r.progress.n_launches++;
 		off(&r, 10);
 		on(&r, 40);
-		CHECK_INT(r.rouses, i < 8 ? i : 8);
+		CHECK_INT(r.kicks, i < 8 ? i : 8);
 	}
 	/* And who has worked before it is first taken off, at once. */
 	r = begin(true, true);
 	r.progress.n_launches = 100;
 	off(&r, 10);
 	on(&r, 40);
-	CHECK_INT(r.rouses, 1);
+	CHECK_INT(r.kicks, 1);
 }
 
 static void test_unknown(void)
@@ -189,16 +189,16 @@ static void test_unknown(void)
 		on(&r, 40);
 		n++;
 	}
-	CHECK_INT(r.rouses, n);
-	r.rouses = 0;
+	CHECK_INT(r.kicks, n);
+	r.kicks = 0;
 	for (int i = 0; i < 600; i++) {
 		off(&r, 10);
 		on(&r, 40);
 	}
-	CHECK(r.rouses >= 9 && r.rouses <= 11);
-	r.rouses = 0;
+	CHECK(r.kicks >= 9 && r.kicks <= 11);
+	r.kicks = 0;
 	pass(&r, 100000);
-	CHECK(r.rouses <= 1);
+	CHECK(r.kicks <= 1);
 }
 
 /* What a board has counted before it was seen proves nothing. */
@@ -210,15 +210,15 @@ static void test_new_board(void)
 	do {
 		off(&r, 10);
 		on(&r, 40);
-	} while (r.doubt.roused_ns != r.doubt.on_ns);
+	} while (r.doubt.kicked_ns != r.doubt.on_ns);
 	off(&r, 10);
-	r.rouses = 0;
+	r.kicks = 0;
 	on(&r, 10);
 	r.is_counted = true;
 	r.progress = (struct rbt_board_progress){.n = 1000, .n_launches = 1000};
 	doubt_new_board(&r.doubt, &r.progress);
 	pass(&r, 10000);
-	CHECK_INT(r.rouses, 1);
+	CHECK_INT(r.kicks, 1);
 }
 
 /* Its clients are taken off one after another: the time that it is off does not count as on. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holdings: what has been applied to them, whatever the driver answers and whoever dies; that what
- * is resumed is also roused, by whoever is the last to be able to; and slices of copy tasks. */
+ * is resumed is also kicked, by whoever is the last to be able to; and slices of copy tasks. */
 #include "act/holding.h"
 
 #include <errno.h>
@@ -16,9 +16,9 @@
 
 static struct {
 	uint64_t slice_us[N_TASKS]; /* by handle */
-	unsigned rouses;
-	enum rbt_scope scope; /* of the last rouse */
-	bool is_off, is_roused;
+	unsigned kicks;
+	enum rbt_scope scope; /* of the last kick */
+	bool is_off, is_kicked;
 } seen;
 
 /* What the driver answers. */
@@ -44,16 +44,16 @@ static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope sc
 
 static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
 {
-	seen.is_off = scope == RBT_SCOPE_REST && seen.is_off;
-	seen.is_roused = false;
+	seen.is_off = scope == RBT_SCOPE_OTHERS && seen.is_off;
+	seen.is_kicked = false;
 	return answer;
 }
 
-static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
+static int kick(const struct rbt_record *rec, enum rbt_scope scope)
 {
-	seen.rouses++;
+	seen.kicks++;
 	seen.scope = scope;
-	seen.is_roused = !seen.is_off;
+	seen.is_kicked = !seen.is_off;
 	return 0;
 }
 
@@ -64,7 +64,7 @@ const struct rbt_backend *rbt_backend_by_id(uint32_t id)
 		.set_timeslice = set_timeslice,
 		.suspend = suspend,
 		.resume = resume,
-		.rouse = rouse};
+		.kick = kick};
 
 	return id == RBT_BACKEND_NVIDIA ? &backend : NULL;
 }
@@ -103,7 +103,7 @@ static int set_slices(struct rbt_holding *h, uint32_t gpu, uint64_t runlists, ui
 static void let_back(struct rbt_holdings *hs, struct rbt_holding *h, enum rbt_scope scope)
 {
 	CHECK_INT(rbt_holding_resume(h, scope), 0);
-	(void)rbt_holdings_rouse(hs, rbt_now_ns());
+	(void)rbt_holdings_kick(hs, rbt_now_ns());
 }
 
 static void off_and_on(struct rbt_holdings *hs, struct rbt_holding *h)
@@ -119,13 +119,13 @@ static void test_at_once(void)
 
 	/* In turns: when its owner says so. */
 	off_and_on(&hs, h);
-	CHECK_INT(seen.rouses, 0);
+	CHECK_INT(seen.kicks, 0);
 	CHECK(h->applied.is_unsure);
 	/* By command: all of it, at once. */
 	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK(!h->applied.is_unsure);
 	let_back(&hs, h, RBT_SCOPE_ALL);
-	CHECK(seen.is_roused && !h->applied.is_unsure);
+	CHECK(seen.is_kicked && !h->applied.is_unsure);
 	CHECK_INT(seen.scope, RBT_SCOPE_ALL);
 	rbt_holdings_finish(&hs);
 }
@@ -137,18 +137,18 @@ static void test_dropped(void)
 
 	off_and_on(&hs, new_holding(&hs));
 	rbt_holdings_let_go(&hs, 1);
-	CHECK(seen.is_roused);
-	/* There is nothing to do for one that is off, or was roused. */
+	CHECK(seen.is_kicked);
+	/* There is nothing to do for one that is off, or was kicked. */
 	struct rbt_holding *h = new_holding(&hs);
 	off_and_on(&hs, h);
-	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_ROUSE}), 0);
+	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_KICK}), 0);
 	rbt_holdings_let_go(&hs, 1);
-	CHECK_INT(seen.rouses, 1);
+	CHECK_INT(seen.kicks, 1);
 	h = new_holding(&hs);
 	off_and_on(&hs, h);
 	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
 	rbt_holdings_let_go(&hs, 1);
-	CHECK_INT(seen.rouses, 0);
+	CHECK_INT(seen.kicks, 0);
 	rbt_holdings_finish(&hs);
 }
 
@@ -159,30 +159,30 @@ static void test_restored(void)
 
 	off_and_on(&hs, h);
 	CHECK_INT(rbt_holdings_restore(&hs), 0);
-	CHECK(seen.is_roused);
-	CHECK_INT(seen.rouses, 1);
+	CHECK(seen.is_kicked);
+	CHECK_INT(seen.kicks, 1);
 	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
 	CHECK_INT(rbt_holdings_restore(&hs), 0);
-	CHECK(seen.is_roused && !seen.is_off);
-	CHECK_INT(seen.rouses, 2);
+	CHECK(seen.is_kicked && !seen.is_off);
+	CHECK_INT(seen.kicks, 2);
 	CHECK_INT(rbt_holdings_restore(&hs), 0);
-	CHECK_INT(seen.rouses, 2);
+	CHECK_INT(seen.kicks, 2);
 	rbt_holdings_finish(&hs);
 }
 
-/* What is not compute is back: the rest of it is off, and is no less to be roused later. */
+/* What is not compute is back: the rest of it is off, and is no less to be kicked later. */
 static void test_rest(void)
 {
 	struct rbt_holdings hs = {0};
 	struct rbt_holding *h = new_holding(&hs);
 
 	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
-	let_back(&hs, h, RBT_SCOPE_REST);
-	CHECK_INT(seen.scope, RBT_SCOPE_REST);
+	let_back(&hs, h, RBT_SCOPE_OTHERS);
+	CHECK_INT(seen.scope, RBT_SCOPE_OTHERS);
 	let_back(&hs, h, RBT_SCOPE_COMPUTE);
 	CHECK(h->applied.is_unsure);
 	rbt_holdings_let_go(&hs, 1);
-	CHECK(seen.is_roused);
+	CHECK(seen.is_kicked);
 	rbt_holdings_finish(&hs);
 }
 
@@ -193,21 +193,21 @@ static void test_left_on(void)
 	struct rbt_holding *h = new_holding(&hs);
 	uint64_t before_ns = rbt_now_ns();
 
-	CHECK(rbt_holdings_rouse(&hs, before_ns) == UINT64_MAX);
+	CHECK(rbt_holdings_kick(&hs, before_ns) == UINT64_MAX);
 	off_and_on(&hs, h);
-	uint64_t due_ns = rbt_holdings_rouse(&hs, rbt_now_ns());
+	uint64_t due_ns = rbt_holdings_kick(&hs, rbt_now_ns());
 	CHECK(due_ns >= before_ns + 5 * RBT_NS_PER_S && due_ns < before_ns + 10 * RBT_NS_PER_S);
-	CHECK(rbt_holdings_rouse(&hs, due_ns - 1) == due_ns);
-	CHECK_INT(seen.rouses, 0);
-	CHECK(rbt_holdings_rouse(&hs, due_ns) == UINT64_MAX);
-	CHECK(seen.is_roused);
+	CHECK(rbt_holdings_kick(&hs, due_ns - 1) == due_ns);
+	CHECK_INT(seen.kicks, 0);
+	CHECK(rbt_holdings_kick(&hs, due_ns) == UINT64_MAX);
+	CHECK(seen.is_kicked);
 	/* Once, and not while it is off. */
-	CHECK(rbt_holdings_rouse(&hs, UINT64_MAX) == UINT64_MAX);
-	CHECK_INT(seen.rouses, 1);
+	CHECK(rbt_holdings_kick(&hs, UINT64_MAX) == UINT64_MAX);
+	CHECK_INT(seen.kicks, 1);
 	off_and_on(&hs, h);
 	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_SCHEDULING_ONLY), 0);
-	CHECK(rbt_holdings_rouse(&hs, UINT64_MAX) == UINT64_MAX);
-	CHECK_INT(seen.rouses, 1);
+	CHECK(rbt_holdings_kick(&hs, UINT64_MAX) == UINT64_MAX);
+	CHECK_INT(seen.kicks, 1);
 	rbt_holdings_finish(&hs);
 }
 
@@ -281,10 +281,10 @@ static void test_tables_agree(void)
 		{.op = RBT_ACT_SET_SLICE, .value = 1, .runlists = 0x300},
 		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_COMPUTE, .mode = 1, .value = 7},
 		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_ALL, .value = 8},
-		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_REST, .at_ns = 9},
+		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_OTHERS, .at_ns = 9},
 		{.op = RBT_ACT_RENEW, .value = 10},
 		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_COMPUTE, .at_ns = 11},
-		{.op = RBT_ACT_ROUSE, .scope = RBT_SCOPE_COMPUTE},
+		{.op = RBT_ACT_KICK, .scope = RBT_SCOPE_COMPUTE},
 		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_ALL, .value = 12},
 		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_ALL, .at_ns = 13},
 		{.op = RBT_ACT_SET_SLICE, .value = 0, .runlists = 0x100},
@@ -317,9 +317,9 @@ static void test_refused(void)
 
 	answer = -EIO;
 	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), -EIO);
-	CHECK(rbt_applied_is_by_command(a) && a->rest_is_off);
+	CHECK(rbt_applied_is_by_command(a) && a->others_are_off);
 	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_ALL), -EIO);
-	CHECK(rbt_applied_is_by_command(a) && a->rest_is_off && a->is_unsure);
+	CHECK(rbt_applied_is_by_command(a) && a->others_are_off && a->is_unsure);
 	CHECK_INT(set_slices(h, 0, 0, 50), -EIO);
 	CHECK_INT((int)a->slice_us[0], 50);
 	CHECK_INT(set_slices(h, 0, 0, 0), -EIO);
@@ -335,7 +335,7 @@ static void test_refused(void)
 	CHECK_INT((int)a->slice_us[0], 0);
 	answer = 0;
 	CHECK_INT(rbt_holding_restore(h), 0);
-	CHECK(!a->is_off && !a->rest_is_off && !a->slices_changed && !a->is_unsure);
+	CHECK(!a->is_off && !a->others_are_off && !a->slices_changed && !a->is_unsure);
 	CHECK(!rbt_applied_has_slices(a, 0));
 	rbt_holdings_finish(&hs);
 }
@@ -353,20 +353,20 @@ static void test_underway(void)
 	rbt_holding_apply(h, &slice, RBT_UNDERWAY);
 	CHECK(a->slices_changed && !rbt_applied_has_slices(a, 0));
 	rbt_holding_apply(h, &off, RBT_UNDERWAY);
-	CHECK(rbt_applied_is_in_turns(a) && !a->rest_is_off);
+	CHECK(rbt_applied_is_in_turns(a) && !a->others_are_off);
 	CHECK(rbt_applied_is_off(a, RBT_TASK_COMPUTE) && !rbt_applied_is_off(a, RBT_TASK_COPY));
 	rbt_holding_apply(h, &resume_all, RBT_UNDERWAY);
 	CHECK(a->is_off);
 	seen.is_off = true;
 	CHECK_INT(rbt_holding_restore(h), 0);
-	CHECK(slices_are(2048, 1024, 1024, 1024) && !seen.is_off && seen.is_roused);
+	CHECK(slices_are(2048, 1024, 1024, 1024) && !seen.is_off && seen.is_kicked);
 	CHECK(!a->slices_changed && !a->is_off);
 	/* Nobody knows what another has done. */
 	rbt_holding_assume_changed(h);
-	CHECK(a->slices_changed && rbt_applied_is_by_command(a) && a->rest_is_off);
+	CHECK(a->slices_changed && rbt_applied_is_by_command(a) && a->others_are_off);
 	seen.is_off = true;
 	CHECK_INT(rbt_holding_restore(h), 0);
-	CHECK(!seen.is_off && !a->slices_changed && !a->is_off && !a->rest_is_off);
+	CHECK(!seen.is_off && !a->slices_changed && !a->is_off && !a->others_are_off);
 	rbt_holdings_finish(&hs);
 }
 
@@ -379,11 +379,11 @@ static void test_scopes(void)
 
 	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
-	CHECK(rbt_applied_is_in_turns(a) && a->rest_is_off);
-	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_REST), 0);
-	CHECK(rbt_applied_is_in_turns(a) && !a->rest_is_off && a->is_roused);
+	CHECK(rbt_applied_is_in_turns(a) && a->others_are_off);
+	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_OTHERS), 0);
+	CHECK(rbt_applied_is_in_turns(a) && !a->others_are_off && a->is_kicked);
 	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_COMPUTE), 0);
-	CHECK(!a->is_off && a->is_unsure && !a->is_roused);
+	CHECK(!a->is_off && a->is_unsure && !a->is_kicked);
 	rbt_holdings_finish(&hs);
 }
 
@@ -404,26 +404,26 @@ static void test_lapse(void)
 	rbt_holdings_finish(&hs);
 }
 
-/* The owner asks for a rouse, and the hand does it later. */
-static void test_rouse_is_asked_for(void)
+/* The owner asks for a kick, and the hand does it later. */
+static void test_kick_is_asked_for(void)
 {
 	struct rbt_holdings hs = {0};
 	struct rbt_holding *h = new_holding(&hs);
-	struct rbt_action rouse_it = {.op = RBT_ACT_ROUSE, .scope = RBT_SCOPE_COMPUTE};
+	struct rbt_action kick_it = {.op = RBT_ACT_KICK, .scope = RBT_SCOPE_COMPUTE};
 
 	off_and_on(&hs, h);
-	CHECK(h->applied.is_unsure && !h->applied.is_roused);
-	rbt_holding_apply(h, &rouse_it, RBT_UNDERWAY);
-	CHECK(h->applied.is_unsure && h->applied.is_roused);
-	CHECK_INT(seen.rouses, 0);
-	CHECK(rbt_holdings_rouse(&hs, rbt_now_ns()) == UINT64_MAX);
-	CHECK_INT(seen.rouses, 1);
-	CHECK(!h->applied.is_unsure && h->applied.is_roused);
+	CHECK(h->applied.is_unsure && !h->applied.is_kicked);
+	rbt_holding_apply(h, &kick_it, RBT_UNDERWAY);
+	CHECK(h->applied.is_unsure && h->applied.is_kicked);
+	CHECK_INT(seen.kicks, 0);
+	CHECK(rbt_holdings_kick(&hs, rbt_now_ns()) == UINT64_MAX);
+	CHECK_INT(seen.kicks, 1);
+	CHECK(!h->applied.is_unsure && h->applied.is_kicked);
 	/* Not while it is off. */
 	CHECK_INT(take_off(h, RBT_SCOPE_COMPUTE, RBT_SUSPEND_FULL), 0);
-	rbt_holding_apply(h, &rouse_it, RBT_UNDERWAY);
-	CHECK(rbt_holdings_rouse(&hs, rbt_now_ns()) == UINT64_MAX);
-	CHECK_INT(seen.rouses, 1);
+	rbt_holding_apply(h, &kick_it, RBT_UNDERWAY);
+	CHECK(rbt_holdings_kick(&hs, rbt_now_ns()) == UINT64_MAX);
+	CHECK_INT(seen.kicks, 1);
 	rbt_holdings_finish(&hs);
 }
 
@@ -473,7 +473,7 @@ int main(void)
 	test_underway();
 	test_scopes();
 	test_lapse();
-	test_rouse_is_asked_for();
+	test_kick_is_asked_for();
 	test_refusals_are_named_a_few_times();
 	test_copy_slices();
 	test_at_once();

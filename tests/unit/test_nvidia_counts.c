@@ -19,7 +19,7 @@
 
 static int disables[N];
 static uint32_t dead_channel; /* RM goes through a batch up to where it meets it */
-static uint32_t dead_task, roused_task;
+static uint32_t dead_task, kicked_task;
 static bool has_no_client, refuses;
 static unsigned n_asked;  /* of all */
 static unsigned n_calls;  /* of those that count */
@@ -61,7 +61,7 @@ int ioctl(int fd, unsigned long request, ...)
 	} else if (c->cmd == NV_CTRL_TSG_SET_TIMESLICE && c->status == NV_OK) {
 		slice_us = ((struct nv_timeslice_params *)(uintptr_t)c->params)->timeslice_us;
 	} else if (c->cmd == NV_CTRL_TSG_PREEMPT && c->status == NV_OK) {
-		roused_task = c->object;
+		kicked_task = c->object;
 	}
 	return 0;
 }
@@ -238,7 +238,7 @@ static struct rbt_holding *put_all_off(struct rbt_holdings *hs)
 	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_SET_SLICE, .value = 1}), 0);
 	take_off(h);
 	CHECK_INT((int)slice_us, 1);
-	n_calls = roused_task = 0;
+	n_calls = kicked_task = 0;
 	return h;
 }
 
@@ -252,16 +252,16 @@ static void test_unnamed_tasks(void)
 	CHECK(disables[0] == 1 && disables[1] == 1);
 	CHECK(disables[2] == 0 && disables[3] == 0);
 	CHECK_INT((int)slice_us, 2048);
-	CHECK_INT(roused_task, OTHER_TASK);
+	CHECK_INT(kicked_task, OTHER_TASK);
 	CHECK(h->applied.is_off && h->applied.slices_changed);
 	/* When it is named again, it is taken off again, once. */
 	h = put_some(&hs, 2, 2, 0);
 	take_off(h);
 	let_back(h);
-	/* One that was let back and not roused yet is roused. */
-	roused_task = 0;
+	/* One that was let back and not kicked yet is kicked. */
+	kicked_task = 0;
 	put_some(&hs, 1, 2, 0);
-	CHECK_INT(roused_task, OTHER_TASK);
+	CHECK_INT(kicked_task, OTHER_TASK);
 	rbt_holdings_finish(&hs);
 }
 
@@ -287,7 +287,7 @@ static void test_gone(void)
 	dead_task = OTHER_TASK;
 	put_some(&hs, 1, 2, 0);
 	CHECK_INT(n_calls, 0);
-	CHECK_INT(roused_task, 0);
+	CHECK_INT(kicked_task, 0);
 	dead_task = 0;
 	rbt_holdings_finish(&hs);
 	put_all_off(&hs);
@@ -338,7 +338,7 @@ static void test_client_has_gone(void)
 	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_ALL), 0);
 	CHECK_INT(n_asked, 1);
 	CHECK(!h->applied.is_off);
-	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_ROUSE}), 0);
+	CHECK_INT(rbt_holding_act(h, &(struct rbt_action){.op = RBT_ACT_KICK}), 0);
 	CHECK_INT(n_asked, 2);
 	has_no_client = false;
 	rbt_holdings_finish(&hs);

@@ -208,7 +208,7 @@ static void test_not_twice(void)
 	CHECK_INT(n_calls, 1);
 	CHECK(calls[0].count == 40 && calls[0].first == 0x5c001000 + 150);
 	n_calls = 0;
-	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_REST), 0);
+	CHECK_INT(be->resume(&rec, is_off, RBT_SCOPE_OTHERS), 0);
 	CHECK_INT(be->suspend(&rec, is_off, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
 	CHECK_INT(n_calls, 2);
 	CHECK(calls[1].disable == 1 && calls[1].count == 40);

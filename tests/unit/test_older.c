@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "daemon/daemon.h"
+#include "daemon/peers/older.h"
+#include "proto/protocol.h"
 
 static struct rbt_treatment t;
 static uint64_t loaded_ns;

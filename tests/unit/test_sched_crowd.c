@@ -51,7 +51,7 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	return c->is_calm || pick(c, 8) > 0;
 }
 
-static bool rest(void *ctx, void *owner)
+static bool doze(void *ctx, void *owner)
 {
 	return pick(ctx, 10) > 0;
 }
@@ -64,7 +64,7 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 	return true;
 }
 
-static const struct rbt_sched_ops ops = {.look = look, .rest = rest, .progress = progress};
+static const struct rbt_sched_ops ops = {.look = look, .doze = doze, .progress = progress};
 
 static void randomise(struct crowd *c, struct rbt_sched_params *params)
 {

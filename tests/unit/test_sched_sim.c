@@ -20,7 +20,7 @@ static bool look(void *ctx, void *owner, struct rbt_activity *ret)
 	return true;
 }
 
-static bool rest(void *ctx, void *owner)
+static bool doze(void *ctx, void *owner)
 {
 	struct sim_prog *p = owner;
 
@@ -53,7 +53,7 @@ void sim_tell_syncs(struct sim *sim)
 
 static void init(struct sim *sim, const struct rbt_sched_config *config, bool always_reserve)
 {
-	static const struct rbt_sched_ops ops = {.look = look, .rest = rest};
+	static const struct rbt_sched_ops ops = {.look = look, .doze = doze};
 	struct rbt_sched_config own = config != NULL ? *config : (struct rbt_sched_config){0};
 
 	own.always_reserve = always_reserve;

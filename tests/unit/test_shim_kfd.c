@@ -260,14 +260,14 @@ static void looks(void)
 	start();
 	uint32_t id = make_queue(KFD_QUEUE_COMPUTE_AQL);
 	int link = await_link();
-	struct rbt_board_watch watch = {0};
+	struct rbt_board_reader watch = {0};
 	struct rbt_board_reading r;
 
 	CHECK(say(link, RBT_AGENT_WATCH, 0, 1000) == 1);
 	struct rbt_board *b = shim_board_of(table()->kfd.slot);
 	rbt_board_look(b, &watch, world.clock_ns, &r);
 	CHECK(!r.in_sync && r.n_pending == 0);
-	CHECK(rbt_board_rest(b, &watch) && b->asleep == 1);
+	CHECK(rbt_board_doze(b, &watch) && b->asleep == 1);
 	pointers[2 * id] = 5;
 	step(); /* not yet */
 	CHECK(b->asleep == 1);
@@ -276,7 +276,7 @@ static void looks(void)
 	CHECK(b->asleep == 0);
 	rbt_board_look(b, &watch, world.clock_ns, &r);
 	CHECK(r.in_sync && r.n_pending == 5 && r.n[RBT_BOARD_LAUNCH] == 5);
-	CHECK(!rbt_board_rest(b, &watch));
+	CHECK(!rbt_board_doze(b, &watch));
 	/* A daemon that waits for its end is woken by that alone. */
 	CHECK(rbt_board_await_sync(b, &watch));
 	pointers[2 * id + 1] = 4;
@@ -289,7 +289,7 @@ static void looks(void)
 	CHECK(b->asleep == 0 && !rbt_board_await_sync(b, &watch));
 	rbt_board_look(b, &watch, world.clock_ns + 1, &r);
 	CHECK(!r.in_sync && r.n_pending == 0 && r.active_ns == world.clock_ns);
-	CHECK(rbt_board_rest(b, &watch));
+	CHECK(rbt_board_doze(b, &watch));
 	/* Seen too late to be waited for: it has begun, and is over. */
 	pointers[2 * id] = pointers[2 * id + 1] = 9;
 	world.clock_ns += RBT_NS_PER_MS;
@@ -307,7 +307,7 @@ static void looks_where_nothing_is(void)
 		.queue_percentage = 100,
 		.write_pointer_address = 0x10,
 		.read_pointer_address = 0x18};
-	struct rbt_board_watch watch = {0};
+	struct rbt_board_reader watch = {0};
 	struct rbt_board_reading r;
 
 	start();

@@ -90,7 +90,7 @@ static struct rbt_board *share(void)
 	return b;
 }
 
-static struct rbt_board_watch watch;
+static struct rbt_board_reader watch;
 
 static struct rbt_board_reading look(struct rbt_board *b)
 {
@@ -234,7 +234,7 @@ static void the_edge_wakes(void)
 	LAUNCH(launch);
 	look(b);
 	for (unsigned round = 1; round <= 20; round++) {
-		CHECK(rbt_board_rest(b, &watch));
+		CHECK(rbt_board_doze(b, &watch));
 		CHECK(pthread_create(&thread, NULL, wait_for_edge, b) == 0);
 		if (round % 2 == 0) {
 			usleep(1000);
@@ -244,14 +244,14 @@ static void the_edge_wakes(void)
 		}
 		CHECK(b->asleep == 0);
 		pthread_join(thread, NULL);
-		CHECK(!rbt_board_rest(b, &watch));
+		CHECK(!rbt_board_doze(b, &watch));
 		look(b);
 	}
 	/* A request that is told wakes as well. */
-	CHECK(rbt_board_rest(b, &watch));
+	CHECK(rbt_board_doze(b, &watch));
 	CHECK(rubato_request_begin(0) == 1);
 	CHECK(b->asleep == 0);
-	CHECK(!rbt_board_rest(b, &watch));
+	CHECK(!rbt_board_doze(b, &watch));
 	rubato_request_end();
 	/* A daemon that waits for the end of requests is woken by the end of the last one only. */
 	CHECK(rubato_request_begin(0) == 1 && rubato_request_begin(0) == 1);
@@ -265,11 +265,11 @@ static void the_edge_wakes(void)
 	pthread_join(thread, NULL);
 	/* So does waiting for what was submitted long ago; and who waits does not rest. */
 	look(b);
-	CHECK(rbt_board_rest(b, &watch));
+	CHECK(rbt_board_doze(b, &watch));
 	uint32_t depth = shim_sync_begin();
-	CHECK(b->asleep == 0 && !rbt_board_rest(b, &watch));
+	CHECK(b->asleep == 0 && !rbt_board_doze(b, &watch));
 	shim_sync_end(depth);
-	CHECK(rbt_board_rest(b, &watch));
+	CHECK(rbt_board_doze(b, &watch));
 }
 
 static int not_ready(a_ a)
@@ -283,7 +283,7 @@ static void polling_is_activity(void)
 	sync_fn *query = WRAP(sync_fn, "cuStreamQuery", not_ready);
 
 	look(b);
-	CHECK(query(0) == 0 && look(b).n_polls == 0 && rbt_board_rest(b, &watch));
+	CHECK(query(0) == 0 && look(b).n_polls == 0 && rbt_board_doze(b, &watch));
 	CHECK(query(1) == 600 && b->asleep == 0);
 	struct rbt_board_reading r = look(b);
 	CHECK(r.n_polls == 1 && r.active_ns > 0 && r.n_syncs == 0);

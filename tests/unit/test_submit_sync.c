@@ -36,7 +36,7 @@
 
 #define SAMPLE RBT_BOARD_GAP_SAMPLE
 
-static struct rbt_board_watch watch;
+static struct rbt_board_reader watch;
 
 static struct rbt_board *share(void)
 {
@@ -242,7 +242,7 @@ static void a_fork_in_the_midst(void)
 	uint32_t depth = shim_sync_begin(), inner = shim_sync_begin();
 	pid_t pid = fork();
 	if (pid == 0) {
-		watch = (struct rbt_board_watch){0};
+		watch = (struct rbt_board_reader){0};
 		struct rbt_board *own = share();
 		look(own);
 		launch();
@@ -373,7 +373,7 @@ static void no_wake_is_missed(void)
 	CHECK(pthread_create(&thread, NULL, play, NULL) == 0);
 	while (rbt_now_ns() < (n_rests > 100 ? end_ns : give_up_ns)) {
 		n_seen = look(b).n[RBT_BOARD_LAUNCH];
-		if (!rbt_board_rest(b, &watch)) {
+		if (!rbt_board_doze(b, &watch)) {
 			continue;
 		}
 		n_rests++;

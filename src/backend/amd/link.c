@@ -42,8 +42,8 @@ static struct {
 	uint64_t until_ns; /* 0: unused */
 } impatient[MAX_USERS];
 
-/* Daemon and hand may use the same socket, one after the other: the number tells whose answer it
- * is. */
+/* Daemon and hand may use the same socket, one after the other. The number tells which of them an
+ * answer is for. */
 static uint32_t next_seq(void)
 {
 	static _Atomic uint32_t n;
@@ -101,8 +101,8 @@ static struct silent *find_silent(ino_t ino)
 	return NULL;
 }
 
-/* The user of the program, whose pid is the client. The socket does not tell: a porter may have
- * made it. */
+/* The user of the program, whose pid is the client. The socket does not show the user, because a
+ * porter may have made it. */
 static bool find_user(const struct rbt_record *rec, uid_t *ret)
 {
 	return rbt_proc_uid((pid_t)rec->client, ret) == 0;
@@ -232,7 +232,7 @@ int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds)
 	struct rbt_agent_request undo = {
 		.magic = RBT_AGENT_MAGIC, .op = RBT_AGENT_RESUME, .kinds = kinds};
 
-	/* A resume is sent all the same, so that it is the last order that the agent gets. */
+	/* A resume is sent anyway, so that it is the last order that the agent gets. */
 	if (is_silent(rec)) {
 		return -ETIMEDOUT;
 	}

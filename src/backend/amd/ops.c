@@ -103,7 +103,7 @@ static uint32_t kinds_of(enum rbt_scope scope)
 	switch (scope) {
 	case RBT_SCOPE_COMPUTE:
 		return RBT_AMD_COMPUTE;
-	case RBT_SCOPE_REST:
+	case RBT_SCOPE_OTHERS:
 		return RBT_AMD_SDMA;
 	default:
 		return RBT_AMD_COMPUTE | RBT_AMD_SDMA;
@@ -437,7 +437,7 @@ static int unwatch(pid_t pid)
 	return r == -ESRCH ? 0 : r;
 }
 
-static int watch(const struct rbt_record *rec, int board_fd, uint32_t interval_us)
+static int poll_queues(const struct rbt_record *rec, int board_fd, uint32_t interval_us)
 {
 	struct entry *e;
 
@@ -479,6 +479,6 @@ const struct rbt_backend rbt_backend_amd = {
 	.check_file = check_file,
 	.complete = rbt_amd_complete,
 	.renew = renew,
-	.watch = watch,
+	.poll = poll_queues,
 	.stats = stats,
 };

@@ -11,7 +11,7 @@
 #include "util/log.h"
 
 #define WATCHED (KFD_EC_QUEUE_NEW | KFD_EC_DEVICE_QUEUE_DELETE | KFD_EC_PROCESS_RUNTIME)
-/* Queues come and go while they are being suspended: after so many rounds it is an error. */
+/* Queues come and go while they are being suspended. More rounds than this are an error. */
 #define HOLD_TRIES    32
 #define HOLD_PAUSE_NS 200000L
 #define FIRST_ROOM    32u

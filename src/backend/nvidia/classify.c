@@ -19,7 +19,7 @@
 /* RM gives out handles in order, so a context's handles lie together. Around each relevant object,
  * this many handles are queried on either side, because the scan may have seen only some. */
 #define SURROUNDINGS 64u
-/* The most queries altogether: some 50 ms. */
+/* The limit for all queries together, which take some 50 ms. */
 #define MAX_QUESTIONS 16384
 #define MAX_OBJECTS   MAX_QUESTIONS
 

@@ -262,7 +262,7 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
  * value, brings it back. A preemption with waiting, made while the task has work, also prevents
  * further cases. A preemption without waiting, or before the task's first work, does not.
  */
-static int rouse(const struct rbt_record *rec, enum rbt_scope scope)
+static int kick(const struct rbt_record *rec, enum rbt_scope scope)
 {
 	int first = 0;
 	bool is_gone = false;
@@ -362,7 +362,7 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.resume = resume,
 	.set_interleave = set_interleave,
 	.preempt = preempt,
-	.rouse = rouse,
+	.kick = kick,
 	.complete = rbt_nv_complete,
 	.stats = stats,
 };

@@ -19,7 +19,7 @@ struct rbt_nv_scan;
 struct rbt_nv_candidate {
 	uint32_t handle;
 	uint32_t count;      /* occurrences; saturates at 65535 */
-	uint32_t neighbours; /* those in company; saturates, too */
+	uint32_t neighbours; /* occurrences that have neighbours; saturates, too */
 };
 
 /* 0 or -ENOMEM. */
@@ -28,7 +28,7 @@ void rbt_nv_scan_destroy(struct rbt_nv_scan *scan);
 
 /*
  * Adds n aligned words. Neighbours are counted within one call. In libcuda's own memory a client
- * handle counts as in company even without neighbours.
+ * handle counts as if it had neighbours.
  */
 void rbt_nv_scan_feed(struct rbt_nv_scan *scan, const uint32_t *words, size_t n, bool is_libcudas);
 

@@ -229,7 +229,7 @@ static void count_crowd(const struct top_model *m, struct crowd *ret)
 	}
 }
 
-/* Whether there is anybody of these priorities on one of these GPUs. */
+/* Whether there is a program of these priorities on one of these GPUs. */
 static bool is_anybody(const uint32_t who[RBT_MAX_GPUS][RBT_PRIORITY_MAX + 1], uint32_t gpus,
 	unsigned low, unsigned high)
 {

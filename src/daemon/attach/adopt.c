@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that nobody has spoken for are taken in by rule. Every few seconds a process of its own
- * (scan.h) looks for those that have a GPU's control node open; what it has found is remembered by
- * pid and start time, so that nobody is looked at twice without a reason: it has opened or closed
- * the device since, it had no tasks yet, or the rules have changed.
+ * Attaches programs by rule. Every few seconds a child process (scan.h) searches for processes that
+ * have a GPU's control node open. The daemon remembers its findings by pid and start time. A
+ * process is inspected again only for a reason: it has opened or closed the device since, it had no
+ * tasks yet, or the rules have changed.
  *
- * What a user says of a program goes before any rule, until the program ends.
+ * A user's order goes before any rule, until the program ends.
  */
+#include "daemon/attach/adopt.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +17,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "daemon/attach/rules.h"
 #include "daemon/attach/scan.h"
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/program.h"
 #include "daemon/survive/byhand.h"
 #include "proto/message.h"
 #include "sched/class.h"
@@ -26,23 +32,24 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* One that says nothing for longer than it may take is given up. */
+/* A scan that is silent for this much longer than allowed is given up. */
 #define GRACE_NS RBT_NS_PER_S
-/* Who has the device open but no tasks (a monitor, a program that is still starting) is looked at
- * less and less often: each look may leave lines in the kernel log. */
+/* A process that has the device open but no tasks (a monitor, or a program that is still starting)
+ * is inspected less and less often, because each inspection may leave lines in the kernel log. The
+ * interval doubles at most this often. */
 #define MAX_DOUBLINGS 6
-/* How often, if nobody says. On a machine with thousands of processes a walk takes its time: then
- * it has one part in so many. */
+/* The default interval. With thousands of processes a scan takes long; then it may use at most one
+ * part in WALK_SHARE of the time. */
 #define SCAN_MS    5000
 #define WALK_SHARE 100
-/* So many are kept before it is looked whether they have ended. */
+/* From this many entries on, the daemon checks whether their processes have ended. */
 #define MIN_BY_HAND 64
 
 struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
 	struct sighting *k;
 
-	LIST_FOREACH (k, &d->sightings[(unsigned)pid % SIGHTING_LISTS], link) {
+	LIST_FOREACH (k, &d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], link) {
 		if (k->pid == pid && k->start_time == start_time) {
 			return k;
 		}
@@ -69,17 +76,17 @@ static struct sighting *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 		k->pid = pid;
 		k->start_time = start_time;
 		k->next_ns = UINT64_MAX;
-		LIST_INSERT_HEAD(&d->sightings[(unsigned)pid % SIGHTING_LISTS], k, link);
+		LIST_INSERT_HEAD(&d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], k, link);
 	}
 	return k;
 }
 
-/* All of them, in any order; fn may remove the one it is called for. */
+/* Calls fn for each sighting, in any order. fn may remove the sighting. */
 static void each_sighting(struct daemon *d, void (*fn)(struct sighting *k))
 {
 	for (size_t i = 0; i < SIGHTING_LISTS; i++) {
 		struct sighting *next;
-		for (struct sighting *k = LIST_FIRST(&d->sightings[i]); k != NULL; k = next) {
+		for (struct sighting *k = LIST_FIRST(&d->adopt.sightings[i]); k != NULL; k = next) {
 			next = LIST_NEXT(k, link);
 			fn(k);
 		}
@@ -111,13 +118,13 @@ void adopt_released(struct daemon *d, const struct program *p)
 {
 	struct sighting *k = p->rule[0] != '\0' ? adopt_find(d, p->pid, p->start_time) : NULL;
 
-	/* It has closed the device or become another program, if it has not ended. */
+	/* If the process has not ended, it has closed the device or become another program. */
 	if (k != NULL) {
 		k->is_stale = true;
 	}
 }
 
-/* No rule is for it any more: as if there had never been one. */
+/* No rule matches the program any more: it is treated as if no rule ever had. */
 static void let_alone(struct daemon *d, struct program *p)
 {
 	p->rule[0] = '\0';
@@ -130,7 +137,7 @@ static void take_group(struct daemon *d, struct program *p, const struct scan_re
 {
 	bool is_shared = report->group_is_shared != 0;
 
-	if (strcmp(p->treat.group, report->group) != 0 || p->group_is_shared != is_shared) {
+	if (strcmp(p->treat.group, report->group) != 0 || p->group.is_shared != is_shared) {
 		program_set_group(d, p, is_shared, report->group);
 	}
 }
@@ -142,8 +149,8 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 		rbt_debug("process %d: rule %s", (int)p->pid, rule->name);
 	}
 	strcpy(p->rule, rule->name);
-	/* The configuration has the right to raise. The right to longer slices comes with a slice
-	 * that the rule sets. */
+	/* The configuration may raise any program. A rule that sets a slice also gives the right to
+	 * longer slices. */
 	bool has_slice = (rule->treat.said & RBT_TREAT_BIT(TIMESLICE)) != 0;
 	program_set_treatment(p, &rule->treat,
 		(rule->treat.said & ~RBT_TREAT_BIT(PRIORITY)) |
@@ -152,7 +159,7 @@ static void apply_rule(struct daemon *d, struct program *p, const struct rule *r
 	d->dirty = true;
 }
 
-/* The program of a report, made if need be: by its number, which its start time confirms. */
+/* Returns the program of a report, and creates it if necessary. Its start time confirms the pid. */
 static struct program *make_program(struct daemon *d, const struct scan_report *report)
 {
 	struct user *user = user_obtain(d, report->uid);
@@ -164,7 +171,8 @@ static struct program *make_program(struct daemon *d, const struct scan_report *
 	return p;
 }
 
-/* The program of a report, if it is ours to treat; made for records that have come. */
+/* Returns the program of a report, or NULL if the scan must not change it. `make`: creates it,
+ * because records have come for it. */
 static struct program *program_of(struct daemon *d, const struct scan_report *report, bool make)
 {
 	struct program *p = make ? make_program(d, report) : program_find(d, report->pid);
@@ -173,13 +181,14 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 		return NULL;
 	}
 	bool is_it = p->start_time == report->start_time && p->peer == NULL;
-	/* It was found with tasks, and without a library that could still speak for it. */
+	/* It was found with tasks, and without our library, so no HELLO can come from it. */
 	if (is_it && report->verdict == SCAN_RULE && report->error == 0) {
 		p->awaited = false;
 	}
 	if (!is_it || p->awaited) {
-		/* Another one by now, or it has spoken meanwhile. */
-		if (p->peer == NULL && !p->awaited && LIST_EMPTY(&p->holds)) {
+		/* The pid belongs to another process by now, or the program's shim has connected
+		 * meanwhile. */
+		if (p->peer == NULL && !p->awaited && LIST_EMPTY(&p->clients)) {
 			program_release(d, p);
 		}
 		return NULL;
@@ -187,14 +196,15 @@ static struct program *program_of(struct daemon *d, const struct scan_report *re
 	return p;
 }
 
-/* A look at a program that has been changed finds our slices: its own are those that we know. */
-static void keep_own_slices(struct daemon *d, const struct program *p, struct rbt_record *rec)
+/* A scan of a program whose slices Rubato has changed finds those slices. The own slices are the
+ * ones in the record that the daemon already has. */
+static void keep_own_slices(const struct program *p, struct rbt_record *rec)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
-		if (mine == NULL || h->backend != rec->backend || h->client != rec->client) {
+	LIST_FOREACH (h, &p->clients, link) {
+		const struct rbt_holding *mine = h->mine;
+		if (h->backend != rec->backend || h->client != rec->client) {
 			continue;
 		}
 		for (uint32_t i = 0; i < rec->n_tasks; i++) {
@@ -218,63 +228,64 @@ static int take_record(struct daemon *d, const void *buf, size_t size, int *fds,
 	}
 	rec.fd = fds[0];
 	fds[0] = -1;
-	struct program *p = program_of(d, &d->scan_report, true);
+	struct program *p = program_of(d, &d->adopt.report, true);
 	if (p == NULL) {
 		rbt_record_finish(&rec);
 		return 0;
 	}
-	keep_own_slices(d, p, &rec);
+	keep_own_slices(p, &rec);
 	r = program_put_record(d, p, &rec, false);
 	if (r < 0) {
 		rbt_debug("process %d: a record is refused: %s", (int)p->pid, strerror(-r));
 	}
-	if (LIST_EMPTY(&p->holds)) {
+	if (LIST_EMPTY(&p->clients)) {
 		program_release(d, p);
 	}
 	return 0;
 }
 
-/* When it is to be looked at again, after it could not be attached. */
+/* Sets when the process is inspected again, after it could not be attached. */
 static void put_off(struct daemon *d, struct sighting *k, const struct scan_report *report)
 {
-	const char *rule = d->rules.list[report->rule].name;
+	const char *rule = d->adopt.rules.list[report->rule].name;
 
-	k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+	k->next_ns = rbt_now_ns() + (d->adopt.scan_ms * RBT_NS_PER_MS << k->tries);
 	k->tries += k->tries < MAX_DOUBLINGS;
-	/* No tasks yet, or ended meanwhile: nothing to speak of. */
+	/* A program without tasks, or one that has ended, needs no message. */
 	struct user *user = user_obtain(d, report->uid);
 	if (report->error != -ENXIO && report->error != -ESRCH && !k->is_said && user != NULL &&
 		user_may_be_named(user)) {
 		k->is_said = true;
-		rbt_warn("process %d, for which rule %s is, cannot be attached: %s",
+		rbt_warn("process %d, which matches rule %s, cannot be attached: %s",
 			(int)report->pid, rule, strerror(-report->error));
 	}
 }
 
-/* A program that users spoke of to a daemon before us. If it is here, what they said has been
- * applied; if not, its shim connects, or it cannot be had: that is tried several times. */
-static void settle_wanted(
+/* The program of an order that a user gave to a former daemon. If the program is known by now, the
+ * order has been applied. If not, its shim will connect, or it has to be attached, which is tried
+ * several times. */
+static void finish_wanted(
 	struct daemon *d, struct said *said, struct sighting *k, const struct scan_report *report)
 {
 	struct user *user = user_obtain(d, report->uid);
 
 	if (report->error < 0 && report->error != -ESRCH && k->tries < MAX_DOUBLINGS) {
-		k->next_ns = rbt_now_ns() + (d->scan_ms * RBT_NS_PER_MS << k->tries);
+		k->next_ns = rbt_now_ns() + (d->adopt.scan_ms * RBT_NS_PER_MS << k->tries);
 		k->tries++;
 		return;
 	}
 	said->is_wanted = false;
 	if (report->error < 0 && report->error != -ENXIO && report->error != -ESRCH &&
 		user != NULL && user_may_be_named(user)) {
-		rbt_warn("process %d was reniced or suspended before, and cannot be attached: %s",
+		rbt_warn("process %d, which a user reniced or suspended, cannot be attached: %s",
 			(int)report->pid, strerror(-report->error));
 	}
 }
 
-/* All of a report has come. */
-static void settle(struct daemon *d)
+/* All parts of a report have arrived. */
+static void finish_report(struct daemon *d)
 {
-	const struct scan_report *report = &d->scan_report;
+	const struct scan_report *report = &d->adopt.report;
 	struct sighting *k = obtain(d, report->pid, report->start_time);
 	struct said *said = byhand_find(d, report->pid, report->start_time);
 	struct program *p = program_of(d, report, false);
@@ -290,10 +301,10 @@ static void settle(struct daemon *d)
 	k->is_stale = false;
 	k->next_ns = UINT64_MAX;
 	if (said != NULL && said->is_wanted) {
-		settle_wanted(d, said, k, report);
+		finish_wanted(d, said, k, report);
 	}
 	if (said != NULL && (said->is_wanted || said->has_treat)) {
-		/* What a user says goes before any rule, but for the group. */
+		/* A user's order goes before any rule; only the group still comes from the rule. */
 		if (report->verdict == SCAN_RULE && p != NULL) {
 			take_group(d, p, report);
 		}
@@ -305,25 +316,27 @@ static void settle(struct daemon *d)
 		put_off(d, k, report);
 	} else if (report->verdict == SCAN_RULE && p != NULL) {
 		k->tries = 0;
-		apply_rule(d, p, &d->rules.list[report->rule], report);
+		apply_rule(d, p, &d->adopt.rules.list[report->rule], report);
 	}
 }
 
-/* All processes have been met: of those that users spoke of, some have no device open any more. */
+/* The scan has visited all processes: orders wait no longer for programs that have no device
+ * open. */
 static void stop_wanting(struct daemon *d)
 {
 	struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		said->is_wanted =
 			said->is_wanted && adopt_find(d, said->pid, said->start_time) != NULL;
 	}
 }
 
-/* Its process has cost us one that looked; it, or another of its user, may do so on purpose. */
+/* Inspecting this process has killed or blocked a scan. The process, or another one of its user,
+ * may do that on purpose, so it is left alone for a while. */
 static void put_off_culprit(struct daemon *d, pid_t child)
 {
-	const struct scan_report *culprit = &d->scan_report;
+	const struct scan_report *culprit = &d->adopt.report;
 	struct sighting *k = obtain(d, culprit->pid, culprit->start_time);
 	struct user *user = user_obtain(d, culprit->uid);
 	unsigned tries = k != NULL ? k->tries : 0;
@@ -333,59 +346,59 @@ static void put_off_culprit(struct daemon *d, pid_t child)
 		k->tries += k->tries < MAX_DOUBLINGS;
 	}
 	if (user != NULL && user_may_be_named(user)) {
-		rbt_warn("process %d cannot be looked at: it is left alone for a while",
+		rbt_warn("process %d cannot be inspected: it is left alone for a while",
 			(int)culprit->pid);
 	}
-	rbt_lost_note(&d->lost, child, scan_looked(culprit), rbt_now_ns(),
+	rbt_lost_note(&d->adopt.lost, child, scan_looked(culprit), rbt_now_ns(),
 		RBT_LOOK_S * RBT_NS_PER_S << tries);
 }
 
-/* failed: it has died or takes too long. */
+/* failed: the scan has died or takes too long. */
 static void end_scan(struct daemon *d, bool failed)
 {
-	pid_t pid = d->scan_pid;
+	pid_t pid = d->adopt.scan_pid;
 
-	unwatch(d, &d->scan);
+	unwatch(d, &d->adopt.scan);
 	if (pid <= 0) {
 		return;
 	}
-	d->scan_pid = 0;
+	d->adopt.scan_pid = 0;
 	bool hangs = !rbt_aside_end(pid);
-	if (d->scan_looks && (failed || hangs)) {
+	if (d->adopt.looks && (failed || hangs)) {
 		put_off_culprit(d, hangs ? pid : 0);
 	} else if (hangs) {
-		rbt_lost_note(&d->lost, pid, (struct rbt_looked){0}, 0, 0);
+		rbt_lost_note(&d->adopt.lost, pid, (struct rbt_looked){0}, 0, 0);
 	}
-	d->scan_looks = false;
+	d->adopt.looks = false;
 }
 
 static int take_report(struct daemon *d, const void *buf, size_t size)
 {
-	struct scan_report *report = &d->scan_report;
+	struct scan_report *report = &d->adopt.report;
 
 	if (size != sizeof(*report)) {
 		return -EBADMSG;
 	}
 	memcpy(report, buf, sizeof(*report));
 	report->group[sizeof(report->group) - 1] = '\0';
-	if (report->verdict == SCAN_RULE && report->rule >= d->rules.n) {
+	if (report->verdict == SCAN_RULE && report->rule >= d->adopt.rules.n) {
 		return -EBADMSG;
 	}
-	d->scan_looks = report->verdict == SCAN_LOOKS;
-	if (d->scan_looks) {
+	d->adopt.looks = report->verdict == SCAN_LOOKS;
+	if (d->adopt.looks) {
 		return 0;
 	}
 	if (report->verdict == SCAN_DONE) {
-		d->scan_not_before_ns =
-			d->scan_is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
-		/* Those that were not met again have ended. */
+		d->adopt.not_before_ns =
+			d->adopt.is_exact ? 0 : rbt_now_ns() + report->cpu_ns * WALK_SHARE;
+		/* Processes that this scan has not seen have ended. */
 		each_sighting(d, forget_unseen);
 		stop_wanting(d);
 		return 0;
 	}
-	d->scan_records = report->n_records;
-	if (d->scan_records == 0) {
-		settle(d);
+	d->adopt.n_records = report->n_records;
+	if (d->adopt.n_records == 0) {
+		finish_report(d);
 	}
 	return 0;
 }
@@ -401,11 +414,11 @@ static void on_scan(struct daemon *d, struct source *s, uint32_t events)
 	if (n == -EAGAIN) {
 		return;
 	}
-	d->scan_heard_ns = rbt_now_ns();
-	if (n > 0 && d->scan_records > 0) {
+	d->adopt.heard_ns = rbt_now_ns();
+	if (n > 0 && d->adopt.n_records > 0) {
 		r = take_record(d, buf, (size_t)n, fds, n_fds);
-		if (r == 0 && --d->scan_records == 0) {
-			settle(d);
+		if (r == 0 && --d->adopt.n_records == 0) {
+			finish_report(d);
 		}
 	} else if (n > 0) {
 		r = take_report(d, buf, (size_t)n);
@@ -422,21 +435,21 @@ static void start_scan(struct daemon *d)
 {
 	int sock;
 
-	bool is_needed = d->rules.n > 0 || byhand_is_wanting(d);
+	bool is_needed = d->adopt.rules.n > 0 || byhand_is_wanting(d);
 
-	if (d->scan.fd >= 0 || !is_needed || rbt_lost_are_too_many(&d->lost)) {
+	if (d->adopt.scan.fd >= 0 || !is_needed || rbt_lost_are_too_many(&d->adopt.lost)) {
 		return;
 	}
 	pid_t pid = rbt_aside_start(scan_run, d, &sock);
 	if (pid < 0) {
 		return;
 	}
-	d->scan_pid = pid;
-	d->scan_records = 0;
-	d->scan_looks = false;
-	d->scan_heard_ns = rbt_now_ns();
-	d->scan = (struct source){.fd = sock, .ready = on_scan};
-	if (watch(d, &d->scan) < 0) {
+	d->adopt.scan_pid = pid;
+	d->adopt.n_records = 0;
+	d->adopt.looks = false;
+	d->adopt.heard_ns = rbt_now_ns();
+	d->adopt.scan = (struct source){.fd = sock, .ready = on_scan};
+	if (watch(d, &d->adopt.scan) < 0) {
 		end_scan(d, false);
 	}
 }
@@ -447,22 +460,22 @@ static void on_timer(struct daemon *d, struct source *s, uint32_t events)
 	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
 
 	(void)ignored;
-	uint64_t limit_ns = (d->scan_looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
-	if (d->scan.fd >= 0 && rbt_now_ns() >= d->scan_heard_ns + limit_ns) {
+	uint64_t limit_ns = (d->adopt.looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
+	if (d->adopt.scan.fd >= 0 && rbt_now_ns() >= d->adopt.heard_ns + limit_ns) {
 		end_scan(d, true);
 	}
-	if (rbt_now_ns() >= d->scan_not_before_ns) {
+	if (rbt_now_ns() >= d->adopt.not_before_ns) {
 		start_scan(d);
 	}
 }
 
 int adopt_start(struct daemon *d)
 {
-	d->scan_timer = (struct source){
+	d->adopt.timer = (struct source){
 		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
 		.ready = on_timer,
 	};
-	return d->scan_timer.fd < 0 ? -errno : watch(d, &d->scan_timer);
+	return d->adopt.timer.fd < 0 ? -errno : watch(d, &d->adopt.timer);
 }
 
 void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
@@ -470,33 +483,33 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
 	struct itimerspec spec = {0};
 	struct program *p;
 
-	/* What it reports is numbered by the old ones. */
+	/* The reports of a running scan have the numbers of the old rules. */
 	end_scan(d, false);
-	rules_finish(&d->rules);
-	d->rules = *rules;
+	rules_finish(&d->adopt.rules);
+	d->adopt.rules = *rules;
 	*rules = (struct rules){0};
-	d->scan_is_exact = scan_ms != 0;
-	d->scan_ms = scan_ms != 0 ? scan_ms : SCAN_MS;
-	d->scan_not_before_ns = 0;
+	d->adopt.is_exact = scan_ms != 0;
+	d->adopt.scan_ms = scan_ms != 0 ? scan_ms : SCAN_MS;
+	d->adopt.not_before_ns = 0;
 	each_sighting(d, make_stale);
 	LIST_FOREACH (p, &d->programs, link) {
-		if (d->rules.n == 0 && p->rule[0] != '\0') {
+		if (d->adopt.rules.n == 0 && p->rule[0] != '\0') {
 			let_alone(d, p);
 		}
 	}
-	if (d->rules.n > 0 || byhand_is_wanting(d)) {
-		spec.it_interval.tv_sec = (time_t)(d->scan_ms / 1000);
-		spec.it_interval.tv_nsec = (long)(d->scan_ms % 1000 * RBT_NS_PER_MS);
+	if (d->adopt.rules.n > 0 || byhand_is_wanting(d)) {
+		spec.it_interval.tv_sec = (time_t)(d->adopt.scan_ms / 1000);
+		spec.it_interval.tv_nsec = (long)(d->adopt.scan_ms % 1000 * RBT_NS_PER_MS);
 		spec.it_value = spec.it_interval;
 	}
-	timerfd_settime(d->scan_timer.fd, 0, &spec, NULL);
+	timerfd_settime(d->adopt.timer.fd, 0, &spec, NULL);
 	start_scan(d);
 }
 
 void adopt_stop(struct daemon *d)
 {
 	end_scan(d, false);
-	unwatch(d, &d->scan_timer);
-	rules_finish(&d->rules);
+	unwatch(d, &d->adopt.timer);
+	rules_finish(&d->adopt.rules);
 	each_sighting(d, forget);
 }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device file of a program that cannot be asked for it. Under the number that we remember, the
- * program may have another file by now, and then the same holds as for files that are sent to us
- * (porter.c): another process looks at it first.
+ * Borrows the device file of a program without a shim. The number that we remember may stand for
+ * another file of the program by now. So another process inspects the file first, as with files
+ * that peers send (porter.c).
  */
+#include "daemon/attach/borrow.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
+#include "daemon/peers/devicefile.h"
+#include "daemon/peers/porter.h"
 #include "util/aside.h"
 #include "util/fd.h"
 #include "util/proc.h"
@@ -24,7 +27,7 @@ struct loan {
 	int target_fd;
 };
 
-/* 0 and a file that is to be closed, whatever it is; or -errno. */
+/* Returns 0 and a file in *ret, which the caller closes whatever it is, or returns -errno. */
 static int obtain(const struct loan *loan, int *ret)
 {
 	uint64_t start_time = 0;
@@ -33,7 +36,7 @@ static int obtain(const struct loan *loan, int *ret)
 	if (pidfd < 0) {
 		return pidfd;
 	}
-	/* The pid may have been reused since it was looked at, but not once it is open. */
+	/* The pid may have been reused since, but it cannot be reused once the pidfd is open. */
 	int r = rbt_proc_start_time(loan->pid, &start_time);
 	if (r == 0 && start_time != loan->start_time) {
 		r = -ESRCH;
@@ -51,11 +54,12 @@ static void lend(int sock, void *data)
 
 	if (r == 0) {
 		struct rbt_record rec = {.fd = fd, .backend = loan->backend};
-		/* The program has closed the device since, and opened something else. */
+		/* The program has closed the device since, and opened another file under its
+		 * number. */
 		r = check_device_fd(&rec) < 0 ? -ESRCH : 0;
 	}
 	rbt_send(sock, &r, sizeof(r), &fd, r == 0 ? 1 : 0, 0);
-	rbt_close(&fd); /* here it may hang */
+	rbt_close(&fd); /* this may hang */
 }
 
 int borrow_device(struct daemon *d, pid_t pid, uint64_t start_time, const struct rbt_record *rec)

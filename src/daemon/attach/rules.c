@@ -68,7 +68,7 @@ static const char *set_pattern(char *to, const char *value)
 	return NULL;
 }
 
-/* NULL, or what is wrong. */
+/* Returns NULL, or what is wrong. */
 static const char *set_group(struct rule *rule, const char *value)
 {
 	static const char *const words[] = {
@@ -92,7 +92,7 @@ static const char *set_group(struct rule *rule, const char *value)
 	return NULL;
 }
 
-/* A key of the rule's treatment. 0, or -EINVAL with what is wrong in `why`. */
+/* Sets a key of the rule's treatment. Returns 0, or -EINVAL with the reason in `why`. */
 static int set_treatment(
 	struct rule *rule, enum rbt_treat_key key, const char *value, char why[RBT_TREAT_WHY_MAX])
 {
@@ -138,7 +138,7 @@ int rules_set(struct rules *rules, const char *key, const char *value, char *why
 		}
 	}
 	int k = rbt_treat_key_find(key);
-	/* A driver is forced for one program at a time, by its user. */
+	/* Unknown drivers are forced only for single programs, by their users. */
 	if (k < 0 || k == RBT_TREAT_FORCE) {
 		snprintf(why, why_size, "no such key of a rule: %s", key);
 		return -EINVAL;
@@ -150,8 +150,8 @@ int rules_set(struct rules *rules, const char *key, const char *value, char *why
 	return r;
 }
 
-/* A rule that raises programs must not depend on names alone, which users choose themselves. Keys
- * that are not listed here count as raising. */
+/* Whether the rule raises programs. Such a rule must not depend on names alone, because users
+ * choose those themselves. A key that is not listed here counts as raising. */
 static bool raises(const struct rbt_treatment *t)
 {
 	const uint32_t harmless = RBT_TREAT_BIT(CLASS) | RBT_TREAT_BIT(PRIORITY) |
@@ -167,7 +167,7 @@ const char *rules_end(struct rules *rules)
 
 	if (rule->is_ignored) {
 		return rule->treat.said != 0 || rule->has_group
-			       ? "what is ignored has no priority, weight or group"
+			       ? "an ignored program has no priority, weight or group"
 			       : NULL;
 	}
 	rbt_treatment_settle(&rule->treat);
@@ -175,12 +175,12 @@ const char *rules_end(struct rules *rules)
 		return "the rule has no class";
 	}
 	if (raises(&rule->treat) && rule->user[0] == '\0' && rule->cgroup[0] == '\0') {
-		return "a rule that raises programs must say whose: user or cgroup (user = * for anybody)";
+		return "a rule that raises programs needs a user or a cgroup (user = * for anybody)";
 	}
 	return NULL;
 }
 
-/* Whether `text` matches one of the patterns in a list with commas. A * matches slashes too. */
+/* Whether `text` matches one of the patterns in a list with commas. A * also matches slashes. */
 static bool matches(const char *list, const char *text)
 {
 	char pattern[RULE_PATTERN_MAX];
@@ -202,10 +202,11 @@ static bool matches(const char *list, const char *text)
 	return false;
 }
 
-/* Each word of `list` up to `end`; in groups they stand for "@name" patterns. */
+/* Whether one of the words from `words` to `end` matches. Groups are matched as "@name". */
 static bool matches_any_of(const char *list, const char *words, const char *end, bool are_groups)
 {
-	/* As much of a cgroup's path as the kernel shows: depth is no way round a rule. */
+	/* Room for the longest path that the kernel shows, so that a deep cgroup cannot evade a
+	 * rule. */
 	char word[PATH_MAX + 2];
 
 	while (*words != '\0') {

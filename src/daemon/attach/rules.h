@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules: how programs that nobody has spoken for are to be treated. Each is a section of the
- * configuration file; the first that matches a program decides. Pure: facts about a program in, a
- * rule out.
+ * Attach rules: how programs are treated that were started without `rubato run`. Each rule is a
+ * section of the configuration file. The first rule that matches a program decides. This module is
+ * pure: facts about a program go in, a rule comes out.
  */
 #ifndef RBT_DAEMON_ATTACH_RULES_H
 #define RBT_DAEMON_ATTACH_RULES_H
@@ -20,23 +20,23 @@
 
 /* Which programs of a rule have their turns together. */
 enum rule_group {
-	RULE_GROUP_JOB,    /* ranks of one job of one user, as far as their environment tells */
-	RULE_GROUP_NONE,   /* each for itself */
-	RULE_GROUP_CGROUP, /* those in the same cgroup */
-	RULE_GROUP_NAMED,  /* all that have the group that the rule names */
+	RULE_GROUP_JOB,    /* ranks of one job of one user, according to their environment */
+	RULE_GROUP_NONE,   /* none: each program has its own turns */
+	RULE_GROUP_CGROUP, /* programs in the same cgroup */
+	RULE_GROUP_NAMED,  /* all programs with the group that the rule names */
 };
 
 struct rule {
 	char name[RULE_NAME_MAX];
-	unsigned line; /* where it begins */
-	/* What a program must be: lists of patterns with commas; empty: anything. */
+	unsigned line; /* of the file, where the rule begins */
+	/* Conditions: lists of patterns with commas. An empty list matches anything. */
 	char user[RULE_PATTERN_MAX];
 	char command[RULE_PATTERN_MAX];
 	char args[RULE_PATTERN_MAX];
 	char cgroup[RULE_PATTERN_MAX];
-	/* What becomes of it. */
+	/* What happens to a program that matches. */
 	bool is_ignored, has_group;
-	struct rbt_treatment treat; /* its group is that of RULE_GROUP_NAMED */
+	struct rbt_treatment treat; /* its group is used with RULE_GROUP_NAMED */
 	enum rule_group group;
 };
 
@@ -45,27 +45,28 @@ struct rules {
 	size_t n;
 };
 
-/* What is known of a program. Strings may be empty, none is NULL. */
+/* Facts about a program. Strings may be empty, but not NULL. */
 struct rule_facts {
 	uid_t uid;
-	const char *user;    /* name */
-	const char *groups;  /* of the user, by name, a blank before and after each */
-	const char *exe;     /* path of the file it runs */
-	const char *argv0;   /* what it calls itself */
-	const char *args;    /* all of its arguments, with blanks */
-	const char *cgroups; /* paths, a newline after each */
+	const char *user;    /* the user's name */
+	const char *groups;  /* names of the user's groups, with a blank before and after each */
+	const char *exe;     /* path of the executable */
+	const char *argv0;   /* the first argument */
+	const char *args;    /* all arguments, separated by blanks */
+	const char *cgroups; /* paths of its cgroups, with a newline after each */
 };
 
 void rules_finish(struct rules *rules);
 
-/* Begins a rule; the ones after it are of later lines. NULL, or what is wrong with it (static). */
+/* Begins a rule. Rules are added in the order of their lines. Returns NULL, or what is wrong (a
+ * static string). */
 const char *rules_begin(struct rules *rules, const char *name, unsigned line);
-/* A key of the rule that was begun last: 0, or -EINVAL with what is wrong in `why`. */
+/* Sets a key of the last rule. Returns 0, or -EINVAL with the reason in `why`. */
 int rules_set(struct rules *rules, const char *key, const char *value, char *why, size_t why_size);
-/* When all keys of the rule that was begun last have been given. The same. */
+/* Ends the last rule, after all its keys. Returns as rules_begin() does. */
 const char *rules_end(struct rules *rules);
 
-/* The first that matches, or NULL. */
+/* Returns the first rule that matches, or NULL. */
 const struct rule *rules_match(const struct rules *rules, const struct rule_facts *facts);
 
 #endif

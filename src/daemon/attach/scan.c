@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/attach/scan.h"
-#include "daemon/survive/byhand.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -13,7 +12,11 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "daemon/attach/adopt.h"
+#include "daemon/attach/rules.h"
 #include "daemon/daemon.h"
+#include "daemon/peers/devicefile.h"
+#include "daemon/survive/byhand.h"
 #include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -22,10 +25,10 @@
 
 #define ENVIRON_MAX (1 << 20)
 #define MAPS_MAX    (8 << 20)
-/* A dozen hierarchies of version 1, with paths as long as the kernel shows them. */
+/* Room for a dozen cgroup v1 hierarchies, with the longest paths that the kernel shows. */
 #define CGROUPS_MAX (16 * (PATH_MAX + 64))
 
-/* What is known of the program that is looked at; one at a time. */
+/* Facts about the program that is being inspected. */
 static struct {
 	char user[64], groups[4096], exe[4096], argv0[4096], args[8192], cgroups[CGROUPS_MAX];
 	char environ[ENVIRON_MAX];
@@ -37,7 +40,7 @@ struct scan {
 	const struct daemon *d;
 	int sock;
 	uint64_t now_ns;
-	uint64_t inside_ns; /* time of ours spent on finding tasks */
+	uint64_t inside_ns; /* the scan's time spent on searching for tasks */
 };
 
 static ssize_t read_proc(pid_t pid, const char *name, char *to, size_t size)
@@ -83,7 +86,7 @@ static void read_command(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
 	ssize_t n = readlink(path, buf.exe, sizeof(buf.exe) - 1);
 	buf.exe[n > 0 ? n : 0] = '\0';
-	/* What was replaced while it runs is still what it is. */
+	/* An executable that was replaced while it runs still has its old name. */
 	char *deleted = strstr(buf.exe, " (deleted)");
 	if (deleted != NULL) {
 		*deleted = '\0';
@@ -100,7 +103,7 @@ static void read_command(pid_t pid)
 	}
 }
 
-/* Lines "NUMBER:CONTROLLERS:PATH" to their paths: one with cgroups of version 2, else several. */
+/* Reduces lines "NUMBER:CONTROLLERS:PATH" to their paths. cgroup v2 has one line, v1 several. */
 static void read_cgroups(pid_t pid)
 {
 	static char text[sizeof(buf.cgroups)];
@@ -138,8 +141,8 @@ static const char *variable(void *ctx, const char *name)
 }
 
 /*
- * A program under `rubato run` says itself how it is to be treated, to this daemon or another. It
- * is the library that speaks: a variable in the environment does not, and anybody can set it.
+ * Whether the program's shim will say how to treat it, to this daemon or another one. Only the
+ * loaded library counts: anybody can set an environment variable.
  */
 static bool speaks_for_itself(pid_t pid)
 {
@@ -171,10 +174,10 @@ static const struct rule *match(const struct scan *s, pid_t pid, uid_t uid)
 
 	read_command(pid);
 	read_cgroups(pid);
-	return rules_match(&s->d->rules, &facts);
+	return rules_match(&s->d->adopt.rules, &facts);
 }
 
-/* The cgroup by whose path programs are told apart: of the hierarchies, the deepest. */
+/* Names a group after the program's cgroup: the deepest one of its hierarchies. */
 static void name_cgroup(char name[RBT_GROUP_NAME_MAX])
 {
 	const char *best = "", *at = buf.cgroups;
@@ -192,7 +195,8 @@ static void name_cgroup(char name[RBT_GROUP_NAME_MAX])
 	for (size_t i = 0; i < best_len; i++) {
 		hash = (hash ^ (unsigned char)best[i]) * UINT64_C(0x100000001b3);
 	}
-	/* The end of a path tells more to whoever reads it; all of it decides. */
+	/* The name shows the end of the path, which tells a reader most. A hash of the whole path
+	 * makes it unique. */
 	size_t shown = best_len < 32 ? best_len : 32;
 	snprintf(name, RBT_GROUP_NAME_MAX, "cgroup:%016llx:%.*s", (unsigned long long)hash,
 		(int)shown, best + best_len - shown);
@@ -240,7 +244,7 @@ static int discover(const void *data, struct rbt_record **ret, size_t *ret_n)
 	if (pidfd < 0) {
 		return pidfd == -EINVAL ? -ESRCH : pidfd;
 	}
-	/* The pidfd may be of one that came after it, under its number. */
+	/* The pidfd may belong to a later process with the same pid. */
 	int r = rbt_proc_start_time(report->pid, &start_time);
 	if (r < 0 || start_time != report->start_time) {
 		close(pidfd);
@@ -256,8 +260,8 @@ static int send_report(const struct scan *s, const struct scan_report *report)
 	return rbt_send(s->sock, report, sizeof(*report), NULL, 0, 0);
 }
 
-/* A program may have another file by now under the number that its device had: such a file must not
- * reach the daemon (porter.c). Closing it may hang, which costs this process. */
+/* The program may have another file by now under the number that its device had. Such a file must
+ * not reach the daemon (porter.c). Closing it may hang, but then only this process hangs. */
 static size_t keep_devices(struct rbt_record *recs, size_t n)
 {
 	size_t kept = 0;
@@ -272,7 +276,7 @@ static size_t keep_devices(struct rbt_record *recs, size_t n)
 	return kept;
 }
 
-/* Finds the program's tasks if we do not have them, and reports it with them. */
+/* Finds the program's tasks, unless the daemon has them, and reports both. */
 static int report_rule(struct scan *s, struct scan_report *report, bool is_held)
 {
 	struct rbt_record *recs = NULL;
@@ -317,15 +321,15 @@ static bool is_our_executable(pid_t pid)
 	       own.st_dev == its.st_dev && own.st_ino == its.st_ino;
 }
 
-/* Daemons and hands hold copies of their programs' device files. Who they are is not told by a
- * name, which anybody can take, nor by the executable alone, into which its user can load what they
- * like. */
+/* Whether the process is a daemon or a hand, which hold copies of their programs' device files. A
+ * process name proves nothing, because any process can take it. The executable alone proves nothing
+ * either, because its user can load code into it. */
 static bool is_ours(const struct daemon *d, pid_t pid, uid_t uid)
 {
-	if (pid == getpid() || pid == getppid() || pid == d->hand_pid) {
+	if (pid == getpid() || pid == getppid() || pid == d->hand.pid) {
 		return true;
 	}
-	return (uid == 0 || !d->is_system) && is_our_executable(pid);
+	return (uid == 0 || !d->options.is_system) && is_our_executable(pid);
 }
 
 static const struct program *find_program(const struct daemon *d, pid_t pid)
@@ -340,19 +344,20 @@ static const struct program *find_program(const struct daemon *d, pid_t pid)
 	return NULL;
 }
 
-/* Another user's program cannot find a daemon of one's own, which only root's can look into. */
+/* Whether the program belongs to a user whom a user's daemon does not serve. */
 static bool is_others(const struct daemon *d, uid_t uid)
 {
-	return !d->is_system && uid != geteuid();
+	return !d->options.is_system && uid != geteuid();
 }
 
-/* All that reads its memory, which may hang. */
+/* Does everything that reads the program's memory, which may hang. */
 static int look_inside(struct scan *s, struct scan_report *report, const struct sighting *known)
 {
 	const struct program *p = find_program(s->d, report->pid);
 
 	report->verdict = SCAN_NOTHING;
-	/* An announced program that has a device open without our library will never speak. */
+	/* If a program has a device open and our library is not loaded, no shim will ever connect,
+	 * even if `rubato run` announced the program. */
 	if ((p != NULL && p->peer != NULL) ||
 		(!is_others(s->d, report->uid) && speaks_for_itself(report->pid))) {
 		return send_report(s, report);
@@ -361,14 +366,14 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 	const struct said *said = byhand_find(s->d, report->pid, report->start_time);
 	if (rule != NULL && !rule->is_ignored) {
 		report->verdict = SCAN_RULE;
-		report->rule = (uint32_t)(rule - s->d->rules.list);
+		report->rule = (uint32_t)(rule - s->d->adopt.rules.list);
 		find_group(rule, report);
 	} else if (said != NULL && said->is_wanted) {
 		report->verdict = SCAN_SAID;
 	} else {
 		return send_report(s, report);
 	}
-	bool is_held = p != NULL && !LIST_EMPTY(&p->holds) &&
+	bool is_held = p != NULL && !LIST_EMPTY(&p->clients) &&
 		       (known == NULL || known->n_files == report->n_files);
 	return report_rule(s, report, is_held);
 }
@@ -382,9 +387,9 @@ static int look_at(pid_t pid, void *data)
 	if (rbt_proc_uid(pid, &uid) < 0 || is_ours(s->d, pid, uid)) {
 		return 0;
 	}
-	/* Of other users' programs, those that root has spoken of. */
+	/* Programs of other users count only if root has given an order for them. */
 	bool must_be_said = is_others(s->d, uid);
-	if (must_be_said && LIST_EMPTY(&s->d->said)) {
+	if (must_be_said && LIST_EMPTY(&s->d->byhand.said)) {
 		return 0;
 	}
 	report.uid = uid;
@@ -395,11 +400,12 @@ static int look_at(pid_t pid, void *data)
 	}
 	const struct sighting *known = adopt_find(s->d, pid, report.start_time);
 	if ((known != NULL && !adopt_is_due(s->d, known, report.n_files, s->now_ns)) ||
-		rbt_lost_is_shunned(&s->d->lost, scan_looked(&report), s->now_ns)) {
+		rbt_lost_is_shunned(&s->d->adopt.lost, scan_looked(&report), s->now_ns)) {
 		return send_report(s, &report);
 	}
-	/* Before it is named: a slow database of users is not its fault. */
-	read_user(uid, any_rule_names_groups(&s->d->rules));
+	/* This comes before SCAN_LOOKS: if the user database is slow, that is not the program's
+	 * fault. */
+	read_user(uid, any_rule_names_groups(&s->d->adopt.rules));
 	report.verdict = SCAN_LOOKS;
 	int r = send_report(s, &report);
 	if (r < 0) {

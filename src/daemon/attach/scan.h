@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process that looks for programs that nobody has spoken for, and what it reports. It lives for
- * one look: reading a large program's memory takes 60 ms, up to a second when its handles hide, and
- * a user database may take longer; meanwhile turns go on. A process rather than a thread, for what
- * it reads is strangers' memory: should that be its end, it is not ours.
+ * The scan: a process that searches for programs without a shim and reports them. It lives for one
+ * scan. Reading the memory of a large program takes 60 ms, or up to a second if its handles are
+ * hard to find; a query of the user database may take longer. Turns go on meanwhile. It is a
+ * process rather than a thread because it reads the memory of untrusted programs: if that kills it,
+ * the daemon survives.
  */
 #ifndef RBT_DAEMON_ATTACH_SCAN_H
 #define RBT_DAEMON_ATTACH_SCAN_H
@@ -16,42 +17,43 @@
 #include "util/rankgroup.h"
 
 enum scan_verdict {
-	SCAN_SEEN,    /* it is still there; nothing was due */
-	SCAN_NOTHING, /* nothing is to be done: no rule, or it speaks for itself */
+	SCAN_SEEN,    /* the process still exists; no inspection was due */
+	SCAN_NOTHING, /* nothing to do: no rule matches, or a shim speaks for it */
 	SCAN_RULE,    /* a rule has matched */
-	SCAN_SAID,    /* none has, but users have spoken of it to a daemon before ours */
-	SCAN_LOOKS,   /* it is looked at now, and another report follows; else that was our end */
-	SCAN_DONE,    /* of no program: that was all */
+	SCAN_SAID,    /* no rule matches, but a user gave a former daemon an order for it */
+	/* its inspection begins and another report follows; if none does, it killed the scan */
+	SCAN_LOOKS,
+	SCAN_DONE, /* the end of the scan; not about a process */
 };
 
-/* One packet a program; n_records messages of type ATTACH follow, each with its device fd. */
+/* One packet per process. n_records messages of type ATTACH follow, each with its device file. */
 struct scan_report {
 	uint32_t verdict; /* enum scan_verdict */
 	int32_t pid;
 	uint64_t start_time;
 	uint32_t uid;
-	uint32_t n_files; /* control nodes it has open */
-	uint32_t rule;    /* SCAN_RULE: which, from 0 */
-	int32_t error;    /* SCAN_RULE, SCAN_SAID: why its tasks were not found; 0 */
+	uint32_t n_files; /* control nodes that it has open */
+	uint32_t rule;    /* SCAN_RULE: the rule's number, from 0 */
+	int32_t error;    /* SCAN_RULE, SCAN_SAID: 0, or why its tasks were not found */
 	uint32_t n_records;
-	uint64_t cpu_ns; /* SCAN_DONE: what the walk has cost, without what was looked into */
+	uint64_t cpu_ns; /* SCAN_DONE: the cost of the scan without the inspections */
 	uint32_t group_is_shared;
-	char group[RBT_GROUP_NAME_MAX]; /* empty: none */
+	char group[RBT_GROUP_NAME_MAX]; /* empty: no group */
 };
 
-/* Nobody is looked at for longer than RBT_LOOK_S, and nothing else takes longer than this: then it
- * is our end. */
+/* One inspection takes at most RBT_LOOK_S, and everything else at most this. A scan that takes
+ * longer is killed. */
 #define SCAN_WALK_S 30
 
-/* Whom it is of. */
+/* Returns which process the report is about. */
 static inline struct rbt_looked scan_looked(const struct scan_report *report)
 {
 	return (struct rbt_looked){report->pid, report->start_time, report->uid};
 }
 
 struct daemon;
-/* In a process of its own (util/aside.h): looks at every process, says what it finds on `sock`, and
- * returns. `data` is the daemon's model at the fork, struct daemon; only read. */
+/* Runs in a child process (util/aside.h): visits every process, sends its findings on `sock`, and
+ * returns. `data` is the struct daemon as of the fork, and is only read. */
 void scan_run(int sock, void *data);
 
 #endif

@@ -3,11 +3,13 @@
 
 #include <string.h>
 
+#include "daemon/loop.h"
 #include "util/time.h"
 
-/* Who shows no activity for this long is idle: the core's own default. */
+/* A program without activity for this long is idle. This is also the core's default. */
 #define IDLE_NS (5 * RBT_NS_PER_MS)
-/* Too short to be judged by a sample; and what the core's clock may be behind ours. */
+/* A shorter time is not judged by a sample. The core's clock may also be behind ours by this
+ * much. */
 #define SHORT_NS RBT_NS_PER_MS
 
 static void take_counts(const struct rbt_board_reading *r, struct account_counts *ret)
@@ -19,13 +21,13 @@ static void take_counts(const struct rbt_board_reading *r, struct account_counts
 	memcpy(ret->request_times, r->request_times, sizeof(ret->request_times));
 }
 
-/* What a program has written may go back; only its own sums suffer. */
+/* A program can decrease the numbers on its own board. That spoils only its own sums. */
 static uint64_t since(uint64_t now, uint64_t first)
 {
 	return now > first ? now - first : 0;
 }
 
-/* The past, and what has been counted since the board's first look. */
+/* Adds the counts of earlier boards and those of this board since its first reading. */
 static void add_up(const struct account *a, struct account_counts *ret)
 {
 	*ret = a->past;
@@ -71,7 +73,7 @@ struct account_step account_sample(struct account *a, const struct rbt_sched_sta
 		take_counts(&reading, &a->last);
 		is_busy = rbt_board_is_busy(&reading, now_ns, IDLE_NS);
 	}
-	/* For the next time: too soon to tell. */
+	/* Too short to judge: the next call counts this time. */
 	if (passed_ns < SHORT_NS) {
 		return (struct account_step){0};
 	}
@@ -100,7 +102,8 @@ bool account_set_off(struct account *a, bool was_off, bool is_off, bool is_wanti
 	return is_back;
 }
 
-/* The board has no longest one: no longer than its class, nor than all of them together. */
+/* The board does not have the longest request. It is at most as long as its bucket's limit, and as
+ * the sum of all requests. */
 static void fill_requests(const struct account_counts *c, struct rbt_hist *ret)
 {
 	uint64_t longest_ns = 0;

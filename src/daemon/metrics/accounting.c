@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the accounts (account.h) of programs and GPUs get their figures from. Nothing here costs a
- * system call: the clock is read from memory, boards are memory, and the hand's answers come
- * anyway.
+ * Feeds the accounts (account.h) of programs and GPUs. Nothing here costs a system call: the clock
+ * and the boards are read from memory, and the hand's replies arrive anyway.
  */
+#include "daemon/metrics/accounting.h"
+
 #include <stdio.h>
 
+#include "daemon/activity.h"
 #include "daemon/daemon.h"
+#include "daemon/edge.h"
+#include "daemon/metrics/account.h"
+#include "daemon/peers/rights.h"
+#include "daemon/schedule.h"
 #include "util/time.h"
 
 static bool is_followed(const struct program *p)
 {
-	return p->board != NULL && p->sched != NULL && rbt_sched_is_wanting(p->sched);
+	return p->reader.board != NULL && p->sched.prog != NULL &&
+	       rbt_sched_is_wanting(p->sched.prog);
 }
 
 bool accounting_needs_tick(const struct daemon *d)
@@ -26,23 +33,23 @@ bool accounting_needs_tick(const struct daemon *d)
 	return false;
 }
 
-/* The core's clock stands where the last event was: it has been moved on before. */
+/* The core's clock must have been advanced first, because it stands at the last event. */
 static void sample(struct daemon *d, struct program *p)
 {
 	struct rbt_sched_stats stats;
 
-	if (p->sched == NULL) {
+	if (p->sched.prog == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched, p->sched, &stats);
-	struct account_step step =
-		account_sample(&p->account, &stats, p->params.is_known, p->board, rbt_now_ns());
+	rbt_sched_stats(d->sched.core, p->sched.prog, &stats);
+	struct account_step step = account_sample(
+		&p->account, &stats, p->sched.params.is_known, p->reader.board, rbt_now_ns());
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (p->params.tasks[gpu].n_compute > 0) {
+		if (p->sched.params.tasks[gpu].n_compute > 0) {
 			struct gpu_account *a = &d->gpu_accounts[gpu];
 
 			a->had_programs = true;
-			a->had_known = a->had_known || p->params.is_known;
+			a->had_known = a->had_known || p->sched.params.is_known;
 			a->used_ns += step.used_ns;
 			a->reserved_ns += step.reserved_ns;
 		}
@@ -58,7 +65,7 @@ void accounting_tick(struct daemon *d)
 	}
 	schedule_tick(d);
 	LIST_FOREACH (p, &d->programs, link) {
-		if (p->board != NULL) {
+		if (p->reader.board != NULL) {
 			sample(d, p);
 		}
 	}
@@ -78,7 +85,7 @@ void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_acc
 {
 	schedule_tick(d);
 	sample(d, p);
-	account_fill(&p->account, p->params.is_known, rbt_now_ns(), ret);
+	account_fill(&p->account, p->sched.params.is_known, rbt_now_ns(), ret);
 	activity_account(p, ret);
 }
 
@@ -88,13 +95,13 @@ void accounting_fill_turns(struct daemon *d, struct program *p, struct rbt_progr
 	struct rbt_limits own = limits_in_force(d, p);
 
 	*ret = (struct rbt_program_turns){.weight = p->treat.weight,
-		.has_board = p->board != NULL,
-		.limits = rbt_sched_limits(d->sched, &own)};
+		.has_board = p->reader.board != NULL,
+		.limits = rbt_sched_limits(d->sched.core, &own)};
 	snprintf(ret->policy, sizeof(ret->policy), "%s", schedule_policy(d));
-	if (p->sched == NULL) {
+	if (p->sched.prog == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched, p->sched, &stats);
+	rbt_sched_stats(d->sched.core, p->sched.prog, &stats);
 	ret->on_ns = stats.on_ns;
 	ret->waited_ns = stats.kept_off_ns;
 	ret->n_turns = stats.turns;
@@ -116,11 +123,11 @@ void accounting_fill_reserve(struct daemon *d, struct program *p, struct rbt_pro
 	struct rbt_sched_stats stats = {0};
 
 	*ret = (struct rbt_program_reserve){0};
-	if (p->sched == NULL) {
+	if (p->sched.prog == NULL) {
 		return;
 	}
-	rbt_sched_stats(d->sched, p->sched, &stats);
-	ret->why_not = reasons[rbt_sched_unreserved(d->sched, p->sched)];
+	rbt_sched_stats(d->sched.core, p->sched.prog, &stats);
+	ret->why_not = reasons[rbt_sched_unreserved(d->sched.core, p->sched.prog)];
 	ret->n_unreserved = stats.spared;
 }
 
@@ -131,11 +138,11 @@ const char *accounting_reserve_note(struct daemon *d, struct program *p)
 	accounting_fill_reserve(d, p, &reserve);
 	switch (reserve.why_not) {
 	case RBT_NO_RESERVE_UNSEEN:
-		return "no reserve: what it submits is not seen";
+		return "no reserve: its submissions are not seen";
 	case RBT_NO_RESERVE_OVERSTAYED:
 		return "no reserve: busy for longer than max_reserve_ms";
 	case RBT_NO_RESERVE_WORTHLESS:
-		return "no reserve: its requests are as fast without one, and others slower with it";
+		return "no reserve: its requests are as fast without one, and a reserve slows others down";
 	default:
 		return "";
 	}
@@ -164,10 +171,10 @@ void accounting_applied(
 	bool is_off = (edge->is & RBT_IS_IN_TURNS) != 0;
 
 	if (!account_set_off(
-		    &p->account, was_off, is_off, rbt_sched_is_wanting(p->sched), now_ns)) {
+		    &p->account, was_off, is_off, rbt_sched_is_wanting(p->sched.prog), now_ns)) {
 		return;
 	}
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		d->gpu_accounts[gpu].n_switches += p->params.tasks[gpu].n_compute > 0;
+		d->gpu_accounts[gpu].n_switches += p->sched.params.tasks[gpu].n_compute > 0;
 	}
 }

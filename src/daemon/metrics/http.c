@@ -12,11 +12,11 @@
 #include "util/time.h"
 
 #define LIBRARY      "libmicrohttpd.so.12"
-#define IDLE_S       10u    /* of a connection that says and takes nothing */
-#define MEMORY_LIMIT 32768u /* of a connection */
+#define IDLE_S       10u    /* a silent connection ends after this time */
+#define MEMORY_LIMIT 32768u /* per connection */
 #define BLOCK_SIZE   16384u
 
-/* What we use of the library. */
+/* The library's functions that we use. */
 static struct {
 	__typeof__(MHD_start_daemon) *start_daemon;
 	__typeof__(MHD_stop_daemon) *stop_daemon;
@@ -37,14 +37,14 @@ struct http {
 	const struct http_ops *ops;
 	void *ctx;
 	struct {
-		int fd; /* the library's */
+		int fd; /* belongs to the library */
 		uint64_t since_ns;
-	} connections[HTTP_MAX_CONNECTIONS]; /* since_ns 0: free */
-	bool has_room;                       /* one has ended in this run */
-	bool is_stuck;                       /* none has been there, and none has come */
+	} connections[HTTP_MAX_CONNECTIONS]; /* since_ns is 0 if the entry is free */
+	bool has_room;                       /* a connection has ended in this run */
+	bool is_stuck;                       /* there was no connection, and none came */
 };
 
-/* An answer on its way. */
+/* An answer that is being sent. */
 struct answer {
 	const struct http_ops *ops;
 	void *data;
@@ -73,7 +73,8 @@ static int load(void)
 	if (is_loaded) {
 		return 0;
 	}
-	/* For good: what it brings with it does not like to be unloaded. */
+	/* The library is never unloaded, because the libraries that it needs do not survive
+	 * unloading. */
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL) {
 		return -ELIBACC;
@@ -111,7 +112,8 @@ static enum MHD_Result queue(
 	if (response == NULL) {
 		return MHD_NO;
 	}
-	/* One answer a connection: each has its time, and then makes room. */
+	/* One answer per connection: each connection has limited time, and then makes room for
+	 * others. */
 	mhd.add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED) {
 		mhd.add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
@@ -160,10 +162,11 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
 		return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET or HEAD\n");
 	}
 	if (*state == NULL) {
-		*state = h; /* the headers alone: answered when it is called again */
+		/* the first call has only the headers; the answer is sent in the next one */
+		*state = h;
 		return MHD_YES;
 	}
-	/* A body with a GET is let pass. */
+	/* The body of a GET is ignored. */
 	*upload_size = 0;
 	if (strcmp(url, "/metrics") != 0 && strcmp(url, "/") != 0) {
 		return refuse(c, MHD_HTTP_NOT_FOUND, "see /metrics\n");
@@ -192,7 +195,8 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **socket_sta
 	}
 }
 
-/* While all places are taken somebody may be waiting for one, and a scrape takes milliseconds. */
+/* How long a connection may last. If all places are taken, others may be waiting, and a scrape
+ * takes only milliseconds. */
 static uint64_t longest_ns(const struct http *h)
 {
 	for (size_t i = 0; i < HTTP_MAX_CONNECTIONS; i++) {
@@ -203,7 +207,8 @@ static uint64_t longest_ns(const struct http *h)
 	return HTTP_CROWDED_S * RBT_NS_PER_S;
 }
 
-/* Those who take a byte now and then would stay for ever. */
+/* Ends connections that have used up their time. A peer that reads a byte now and then would stay
+ * for ever. */
 static void end_overdue(struct http *h)
 {
 	uint64_t now_ns = rbt_now_ns(), max_ns = longest_ns(h);
@@ -283,12 +288,12 @@ bool http_run(struct http *h)
 	h->has_room = false;
 	h->is_stuck = !http_is_busy(h);
 	mhd.run(h->daemon);
-	/* With as many connections as it may have the library does not listen, and it listens again
-	 * only when it is run after one has ended. */
+	/* At its limit of connections the library does not listen. It listens again only if it is
+	 * run once more after a connection has ended. */
 	if (h->has_room) {
 		return true;
 	}
-	/* What can go on without waiting for anybody makes no event. */
+	/* Work that needs no waiting causes no event, so the caller has to run the server again. */
 	return mhd.get_timeout(h->daemon, &timeout_ms) == MHD_YES && timeout_ms == 0;
 }
 

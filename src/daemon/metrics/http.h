@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small HTTP server inside the daemon's loop, by libmicrohttpd: GET /metrics and nothing else. No
- * threads, no blocking; a few connections at a time, each with little memory, for one answer and
- * for no longer than HTTP_MAX_S, or HTTP_CROWDED_S while there are as many as can be. The library
- * is loaded when the first server is started: it brings a dozen others with it, which a daemon that
- * serves nothing does without.
+ * A small HTTP server inside the daemon's loop, with libmicrohttpd: GET /metrics and nothing else.
+ * It has no threads and does not block. It serves a few connections at a time. Each gets little
+ * memory, one answer, and at most HTTP_MAX_S, or HTTP_CROWDED_S while all places are taken. The
+ * library is loaded when the first server starts, because it loads a dozen other libraries, which a
+ * daemon without metrics does not need.
  */
 #ifndef RBT_DAEMON_METRICS_HTTP_H
 #define RBT_DAEMON_METRICS_HTTP_H
@@ -18,28 +18,28 @@
 
 struct http;
 
-/* Where the answer comes from. All mandatory. */
+/* Produces the answer. All hooks are mandatory. */
 struct http_ops {
 	void *(*open)(void *ctx);                             /* NULL: no memory */
-	size_t (*read)(void *answer, char *buf, size_t size); /* 0: that was all */
+	size_t (*read)(void *answer, char *buf, size_t size); /* 0: the end of the answer */
 	void (*close)(void *answer);
 };
 
 /*
- * Serves on a listening socket; takes ownership of it, also on failure. 0, -EOPNOTSUPP when built
- * without libmicrohttpd, -ELIBACC when it is not there, or -errno.
+ * Serves on a listening socket. Takes ownership of it, also on failure. Returns 0, -EOPNOTSUPP if
+ * Rubato was built without libmicrohttpd, -ELIBACC if the library is not installed, or -errno.
  */
 int http_start(int listen_fd, const struct http_ops *ops, void *ctx, struct http **ret);
 void http_stop(struct http *h); /* accepts NULL */
 
-/* Becomes readable when there is something to do. Stays the server's. */
+/* Returns an fd that becomes readable when there is something to do. It stays the server's. */
 int http_fd(const struct http *h);
-/* Does some of it. True: there is more to do at once. */
+/* Does a part of the work. Returns true if there is more to do at once. */
 bool http_run(struct http *h);
-/* Whether the last run found nothing that it could do, and somebody may be at the door: no file
- * descriptor was left to let him in. */
+/* Whether the last run found nothing that it could do although a peer may be waiting: there was no
+ * file descriptor left to accept it. */
 bool http_is_stuck(const struct http *h);
-/* Whether it must be run now and then, for time that runs out. */
+/* Whether the server must be run now and then, to end connections that have used up their time. */
 bool http_is_busy(const struct http *h);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of http.c where there is no libmicrohttpd. */
+/* Replaces http.c if Rubato is built without libmicrohttpd. */
+#include "daemon/metrics/http.h"
+
 #include <errno.h>
 
-#include "daemon/metrics/http.h"
 #include "util/fd.h"
 
 int http_start(int listen_fd, const struct http_ops *ops, void *ctx, struct http **ret)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sockets metrics are served on: one of the file system for the daemon's user alone, or a TCP
- * port of the loopback interface.
+ * The sockets on which metrics are served: a socket in the file system, for the daemon's user only,
+ * or a TCP port of the loopback interface.
  */
+#include "daemon/metrics/listen.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -12,7 +14,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/metrics/listen.h"
 #include "daemon/metrics/metrics.h"
 #include "util/fd.h"
 #include "util/parse.h"
@@ -50,7 +51,7 @@ static int listen_at(int fd, const void *addr, socklen_t size)
 	return 0;
 }
 
-/* What is at the path is a socket that nobody listens on. */
+/* Whether the path has a socket on which no process listens. */
 static bool is_left_over(const struct sockaddr_un *addr)
 {
 	struct stat st;
@@ -74,7 +75,8 @@ static int listen_unix(const char *path)
 		return -errno;
 	}
 	memcpy(addr.sun_path, path, strlen(path) + 1);
-	/* Before it has a name: at no moment may others connect. */
+	/* The mode is set before the socket has a name, so that other users can connect at no
+	 * moment. */
 	int r = fchmod(fd, 0600) < 0 ? -errno : listen_at(fd, &addr, sizeof(addr));
 	if (r == -EADDRINUSE && is_left_over(&addr) && unlink(path) == 0) {
 		r = listen_at(fd, &addr, sizeof(addr));
@@ -117,7 +119,7 @@ int metrics_listen(const char *at, int ret_fds[METRICS_LISTENERS])
 			return r;
 		}
 		fds[0] = listen_tcp(AF_INET, port);
-		/* A machine may have one of the two alone; a port that is taken is taken. */
+		/* A machine may have only IPv4 or only IPv6. A port that is taken is an error. */
 		if (fds[0] >= 0 || fds[0] == -EAFNOSUPPORT || fds[0] == -EADDRNOTAVAIL) {
 			fds[1] = listen_tcp(AF_INET6, port);
 		}

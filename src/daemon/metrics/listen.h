@@ -5,9 +5,9 @@
 #define METRICS_LISTENERS 2
 
 /*
- * Listening sockets for what metrics_check() has found to be right, and is not "none". Fewer than
- * METRICS_LISTENERS leave the others negative. A socket that is left over at the path is replaced;
- * anything else that is there is not. 0 or -errno.
+ * Opens listening sockets for an address that metrics_check() accepts and that is not "none". If
+ * there are fewer than METRICS_LISTENERS, the others are negative. A stale socket at the path is
+ * replaced, any other file is not. Returns 0 or -errno.
  */
 int metrics_listen(const char *at, int ret_fds[METRICS_LISTENERS]);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves the accounts (accounting.c) as text (metrics_text.c) over HTTP (http.c).
+ * Serves the accounts (accounting.c) as text (text.c) over HTTP (http.c).
  *
- * Whoever asks gets a snapshot; those who ask within a moment of each other get the same, so that
- * asking often costs no more than writing.
+ * Each request gets a snapshot. Requests within SHARED_NS of each other get the same one, so
+ * frequent requests cost little more than writing the text.
  */
 #include "daemon/metrics/metrics.h"
 
@@ -17,9 +17,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/activity.h"
+#include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/metrics/account.h"
+#include "daemon/metrics/accounting.h"
 #include "daemon/metrics/http.h"
 #include "daemon/metrics/listen.h"
+#include "daemon/schedule.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/owner.h"
@@ -28,25 +34,25 @@
 #define SHARED_NS  (100 * RBT_NS_PER_MS)
 #define RENAMED_NS (5 * RBT_NS_PER_S)
 #define AT_A_TIME  8192u
-/* Serving has one part in so many of our time, and what that comes to in BURST_NS at once. */
+/* Serving may use one part in SHARE of the daemon's time, or as much at once as BURST_NS allows. */
 #define SHARE    8u
 #define BURST_NS RBT_NS_PER_S
-/* Users whose names are remembered. */
+/* Users whose names are cached. */
 #define MAX_USERS 16
 
 struct server {
 	struct source source;
 	struct http *http; /* NULL: none */
-	bool is_deaf;      /* not watched for now */
+	bool is_deaf;      /* not watched at present */
 };
 
 struct metrics {
 	struct daemon *daemon;
 	char at[METRICS_AT_MAX];
-	struct stat socket; /* of a path: what we made there */
+	struct stat socket; /* for a path: the file that we created there */
 	struct server servers[METRICS_LISTENERS];
-	struct source again; /* an eventfd: a server can go on */
-	uint64_t paid_ns;    /* until when our time is spent, at the pace of SHARE */
+	struct source again; /* an eventfd: a server has more to do */
+	uint64_t paid_ns;    /* until when the time spent so far counts, at the pace of SHARE */
 	struct metrics_snapshot *last;
 	struct {
 		uid_t uid;
@@ -55,15 +61,15 @@ struct metrics {
 	size_t n_users;
 };
 
-/* An answer on its way out. */
+/* An answer that is being sent. */
 struct answer {
 	struct metrics_snapshot *snapshot;
 	struct metrics_cursor cursor;
-	size_t at, n; /* of the piece */
+	size_t at, n; /* position in the piece, and its length */
 	char piece[METRICS_PIECE_MAX];
 };
 
-/* From the file alone: a directory service could keep us waiting. */
+/* Reads only the file, because a directory service could block the daemon. */
 static void look_up_user(uid_t uid, char *buf, size_t size)
 {
 	FILE *f = fopen("/etc/passwd", "re");
@@ -94,21 +100,21 @@ static const char *user_name(struct metrics *m, uid_t uid)
 	return m->users[at].name;
 }
 
-/* Programs seldom rename themselves. */
+/* Programs seldom rename themselves, so the name is cached. */
 static const char *program_name(struct program *p, uint64_t now_ns)
 {
-	char path[64], name[sizeof(p->name)];
+	char path[64], name[sizeof(p->name.text)];
 
-	if (p->named_ns == 0 || now_ns - p->named_ns > RENAMED_NS) {
+	if (p->name.as_of_ns == 0 || now_ns - p->name.as_of_ns > RENAMED_NS) {
 		snprintf(path, sizeof(path), "/proc/%d/comm", (int)p->pid);
 		ssize_t n = rbt_read_file(path, name, sizeof(name));
 		if (n > 0) {
-			name[n - 1] = '\0'; /* a newline that is not its own */
-			memcpy(p->name, name, sizeof(name));
+			name[n - 1] = '\0'; /* the newline that /proc adds */
+			memcpy(p->name.text, name, sizeof(name));
 		}
-		p->named_ns = now_ns;
+		p->name.as_of_ns = now_ns;
 	}
-	return p->name;
+	return p->name.text;
 }
 
 static void take_program(struct metrics *m, struct program *p, const uint32_t *order,
@@ -117,17 +123,17 @@ static void take_program(struct metrics *m, struct program *p, const uint32_t *o
 	*ret = (struct metrics_program){
 		.pid = p->pid,
 		.priority = p->treat.priority,
-		.is_suspended = p->suspended,
+		.is_suspended = p->suspend.is_ordered,
 		.is_waiting = program_is_waiting(p),
-		.has_turns = p->sched != NULL,
+		.has_turns = p->sched.prog != NULL,
 	};
 	snprintf(ret->name, sizeof(ret->name), "%s", program_name(p, now_ns));
 	snprintf(ret->user, sizeof(ret->user), "%s", user_name(m, p->uid));
 	for (uint32_t i = 0; i < m->daemon->gpu_table.n; i++) {
-		ret->gpus |= (uint32_t)(p->params.tasks[order[i]].n_compute > 0) << i;
+		ret->gpus |= (uint32_t)(p->sched.params.tasks[order[i]].n_compute > 0) << i;
 	}
 	accounting_fill_turns(m->daemon, p, &ret->turns);
-	account_fill(&p->account, p->params.is_known, now_ns, &ret->account);
+	account_fill(&p->account, p->sched.params.is_known, now_ns, &ret->account);
 	activity_account(p, &ret->account);
 }
 
@@ -218,7 +224,7 @@ static size_t answer_read(void *answer, char *buf, size_t size)
 	struct answer *a = answer;
 	size_t done = 0;
 
-	/* As much as takes about 0.1 ms. */
+	/* Writing this much takes about 0.1 ms. */
 	size = size < AT_A_TIME ? size : AT_A_TIME;
 	while (done < size) {
 		if (a->at == a->n) {
@@ -252,7 +258,7 @@ static bool is_spent(const struct metrics *m, uint64_t now_ns)
 	return m->paid_ns > now_ns + BURST_NS;
 }
 
-/* Until the tick. */
+/* Stops watching the server until the next tick. */
 static void make_deaf(struct metrics *m, struct server *server)
 {
 	if (!server->is_deaf) {
@@ -272,7 +278,8 @@ static void run(struct metrics *m, struct server *server)
 	if (is_spent(m, now_ns)) {
 		make_deaf(m, server);
 	} else if (has_more) {
-		/* Others in the loop come first: it is run again when it is its turn. */
+		/* Other events of the loop come first; the eventfd makes the loop run the server
+		 * again. */
 		eventfd_write(m->again.fd, 1);
 	}
 }
@@ -295,13 +302,14 @@ static void on_server(struct daemon *d, struct source *s, uint32_t events)
 	struct server *server = RBT_OWNER_OF(s, struct server, source);
 
 	run(d->metrics, server);
-	/* Who waits at the door would wake us for ever: look again later. */
+	/* A peer that cannot be accepted would wake the loop for ever, so the server is not watched
+	 * until the next tick. */
 	if (http_is_stuck(server->http)) {
 		make_deaf(d->metrics, server);
 	}
 }
 
-/* Only what we made is removed. */
+/* Removes the socket only if it is the one that we created. */
 static void remove_socket(const struct metrics *m)
 {
 	struct stat st;
@@ -320,7 +328,7 @@ static void destroy(struct metrics *m)
 	remove_socket(m);
 	for (size_t i = 0; i < METRICS_LISTENERS; i++) {
 		if (m->servers[i].http != NULL) {
-			/* The fd is the server's own. */
+			/* The fd stays the server's. */
 			epoll_ctl(
 				m->daemon->epoll_fd, EPOLL_CTL_DEL, m->servers[i].source.fd, NULL);
 			http_stop(m->servers[i].http);

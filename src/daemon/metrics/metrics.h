@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Accounts as Prometheus text. A snapshot is taken when somebody asks, and written out piece by
- * piece, as fast as it is read: however many programs there are and however slow the reader is, the
- * daemon's loop is never held up by more than one piece.
+ * Accounts as Prometheus text. A snapshot is taken for a request, and written piece by piece, as
+ * fast as the peer reads. However many programs there are and however slow the peer is, the
+ * daemon's loop is never blocked for longer than one piece takes.
  */
 #ifndef RBT_DAEMON_METRICS_METRICS_H
 #define RBT_DAEMON_METRICS_METRICS_H
@@ -16,13 +16,15 @@
 #include "proto/protocol.h"
 #include "sched/class.h"
 
+struct daemon;
+
 #define METRICS_CLASSES 3u
 
-/* A program as it was. Names are as they were found: they are escaped when written. */
+/* A program at the time of the snapshot. Names are unescaped; they are escaped when written. */
 struct metrics_program {
 	pid_t pid;
 	unsigned priority;
-	uint32_t gpus; /* a bit each, by their place in the snapshot */
+	uint32_t gpus; /* a bit per GPU, by its index in the snapshot */
 	bool is_suspended, is_waiting;
 	bool has_turns;
 	char name[64], user[64];
@@ -32,8 +34,8 @@ struct metrics_program {
 
 struct metrics_gpu {
 	struct rbt_gpu gpu;
-	bool is_used;  /* had programs; all of the following is known */
-	bool has_used; /* some whose idleness is known */
+	bool is_used;  /* programs have used it, so the following fields are known */
+	bool has_used; /* the idleness of some of them is known */
 	uint64_t used_ns, reserved_ns, n_switches;
 	uint32_t n_programs[METRICS_CLASSES]; /* by enum rbt_class */
 };
@@ -48,17 +50,17 @@ struct metrics_snapshot {
 	struct metrics_program programs[];
 };
 
-/* The largest piece: a histogram of one program, with labels at their longest. */
+/* Room for the largest piece: a histogram of one program, with the longest labels. */
 #define METRICS_PIECE_MAX 32768u
 
-/* Where a reader is. Zeroed at first. */
+/* A reader's position. Zeroed at first. */
 struct metrics_cursor {
-	size_t family; /* of the table in metrics_text.c */
-	size_t index;  /* of a program, or a GPU */
-	bool has_head; /* HELP and TYPE of the family are written */
+	size_t family; /* index in the table in text.c */
+	size_t index;  /* of a program or a GPU */
+	bool has_head; /* HELP and TYPE of the family have been written */
 };
 
-/* Writes the next piece, whole lines, and returns its length; 0: that was all. */
+/* Writes the next piece, which consists of whole lines. Returns its length, or 0 at the end. */
 size_t metrics_write(
 	const struct metrics_snapshot *s, struct metrics_cursor *c, char buf[METRICS_PIECE_MAX]);
 
@@ -68,5 +70,13 @@ size_t metrics_write(
  */
 #define METRICS_AT_MAX 108u
 int metrics_check(const char *at);
+
+/* Serves metrics at a place that metrics_check() has found to be right, and no longer where they
+ * were served before. 0, or -errno when all stays as it was, which has been said. */
+int metrics_configure(struct daemon *d, const char *at);
+void metrics_stop(struct daemon *d);
+/* Whether a connection is open whose time runs out. */
+bool metrics_needs_tick(const struct daemon *d);
+void metrics_tick(struct daemon *d);
 
 #endif

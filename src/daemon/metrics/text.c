@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text format of Prometheus, version 0.0.4: all samples of a name together, HELP and TYPE
- * first. What is not known has no sample.
+ * The text format of Prometheus, version 0.0.4: all samples of one name together, after HELP and
+ * TYPE. An unknown value has no sample.
  */
+#include "daemon/metrics/metrics.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/metrics/metrics.h"
 #include "util/utf8.h"
 
 enum type { COUNTER, GAUGE, HISTOGRAM };
-enum unit { NUMBER, NUMBER32, FLAG, SECONDS }; /* a uint64_t, a uint32_t, a bool, and ns */
+enum unit { NUMBER, NUMBER32, FLAG, SECONDS }; /* of a uint64_t, a uint32_t, a bool, and of ns */
 enum subject { DAEMON, PROGRAM, GPU, GPU_CLASS };
 
 static const char *const type_names[] = {
 	[COUNTER] = "counter", [GAUGE] = "gauge", [HISTOGRAM] = "histogram"};
 
-/* Who has it: everybody, those the core knows, or those with these bits in their account. */
+/* Which programs have the metric: all (0), those that the core knows, or those with these bits in
+ * their account. */
 #define NEEDS_TURNS (1u << 31)
 
 static const struct family {
@@ -29,7 +31,7 @@ static const struct family {
 	enum subject subject;
 	size_t offset;
 	uint32_t needs;
-	uint32_t first, last; /* of a histogram: the buckets that are shown */
+	uint32_t first, last; /* for a histogram: the first and last bucket that are shown */
 } families[] = {
 #define OF_PROGRAM(field) PROGRAM, offsetof(struct metrics_program, field)
 #define OF_GPU(field)     GPU, offsetof(struct metrics_gpu, field)
@@ -40,31 +42,34 @@ static const struct family {
 		NEEDS_TURNS, 0, 0},
 	{"rubato_program_suspended", "Whether it is suspended by command.", GAUGE, FLAG,
 		OF_PROGRAM(is_suspended), 0, 0, 0},
-	{"rubato_program_waiting", "Whether it is kept off by turns or a reserve.", GAUGE, FLAG,
+	{"rubato_program_waiting", "Whether it is kept off for a turn or a reserve.", GAUGE, FLAG,
 		OF_PROGRAM(is_waiting), 0, 0, 0},
-	{"rubato_program_known_seconds_total", "For how long it has been known.", COUNTER, SECONDS,
-		OF_PROGRAM(account.known_ns), 0, 0, 0},
-	{"rubato_program_used_seconds_total", "Was busy and had the GPU, or a share of it.",
-		COUNTER, SECONDS, OF_PROGRAM(account.used_ns), RBT_ACCOUNT_HAS_USED, 0, 0},
+	{"rubato_program_known_seconds_total", "How long the daemon has known the program.",
+		COUNTER, SECONDS, OF_PROGRAM(account.known_ns), 0, 0, 0},
+	{"rubato_program_used_seconds_total",
+		"Time in which it was busy and had the GPU, or a share of it.", COUNTER, SECONDS,
+		OF_PROGRAM(account.used_ns), RBT_ACCOUNT_HAS_USED, 0, 0},
 	{"rubato_program_allowed_seconds_total",
-		"Was allowed on the GPU while it may have wanted it.", COUNTER, SECONDS,
+		"Time in which it was allowed on the GPU and may have wanted it.", COUNTER, SECONDS,
 		OF_PROGRAM(turns.on_ns), NEEDS_TURNS, 0, 0},
-	{"rubato_program_waited_seconds_total", "Was kept off the GPU while it may have wanted it.",
-		COUNTER, SECONDS, OF_PROGRAM(turns.waited_ns), NEEDS_TURNS, 0, 0},
-	{"rubato_program_turns_total", "Turns it had.", COUNTER, NUMBER, OF_PROGRAM(turns.n_turns),
-		NEEDS_TURNS, 0, 0},
+	{"rubato_program_waited_seconds_total",
+		"Time in which it was kept off the GPU and may have wanted it.", COUNTER, SECONDS,
+		OF_PROGRAM(turns.waited_ns), NEEDS_TURNS, 0, 0},
+	{"rubato_program_turns_total", "Turns that it had.", COUNTER, NUMBER,
+		OF_PROGRAM(turns.n_turns), NEEDS_TURNS, 0, 0},
 	{"rubato_program_owed_turns_total", "Turns that min_share owed to it.", COUNTER, NUMBER,
 		OF_PROGRAM(turns.n_owed_turns), NEEDS_TURNS, 0, 0},
-	{"rubato_program_reserves_total", "Times the GPU was kept for it.", COUNTER, NUMBER,
+	{"rubato_program_reserves_total", "Reserves that it had.", COUNTER, NUMBER,
 		OF_PROGRAM(turns.n_reserves), NEEDS_TURNS, 0, 0},
-	{"rubato_program_reserved_seconds_total", "For how long the GPU was kept for it.", COUNTER,
-		SECONDS, OF_PROGRAM(turns.reserved_ns), NEEDS_TURNS, 0, 0},
+	{"rubato_program_reserved_seconds_total", "Time in which the GPU was reserved for it.",
+		COUNTER, SECONDS, OF_PROGRAM(turns.reserved_ns), NEEDS_TURNS, 0, 0},
 	{"rubato_program_submissions_total", "Launches, graphs, copies and memsets.", COUNTER,
 		NUMBER, OF_PROGRAM(account.n_submissions), RBT_ACCOUNT_HAS_SUBMISSIONS, 0, 0},
-	{"rubato_program_pending", "Submitted to its queues and not yet fetched.", GAUGE, NUMBER,
+	{"rubato_program_pending",
+		"Submissions that the device has not yet fetched from its queues.", GAUGE, NUMBER,
 		OF_PROGRAM(account.n_pending), RBT_ACCOUNT_HAS_PENDING, 0, 0},
 	{"rubato_program_preemptions_total",
-		"Times it was taken off, by turns or a reserve, while it wanted the GPU.", COUNTER,
+		"Times it was kept off, for a turn or a reserve, while it wanted the GPU.", COUNTER,
 		NUMBER, OF_PROGRAM(account.n_preemptions), 0, 0, 0},
 	{"rubato_program_suspends_total", "Times it was suspended by command.", COUNTER, NUMBER,
 		OF_PROGRAM(account.n_suspends), 0, 0, 0},
@@ -72,18 +77,19 @@ static const struct family {
 		NUMBER32, OF_PROGRAM(account.n_requests_late), RBT_ACCOUNT_HAS_REQUESTS, 0, 0},
 	{"rubato_program_off_seconds", "How long each preemption lasted.", HISTOGRAM, SECONDS,
 		OF_PROGRAM(account.off), 0, 7, 26},
-	{"rubato_program_suspend_seconds", "What taking it off took: the driver's call.", HISTOGRAM,
+	{"rubato_program_suspend_seconds", "How long the driver took to suspend it.", HISTOGRAM,
 		SECONDS, OF_PROGRAM(account.suspend), 0, 3, 20},
-	{"rubato_program_resume_seconds", "What letting it back took: the driver's call.",
-		HISTOGRAM, SECONDS, OF_PROGRAM(account.resume), 0, 3, 20},
-	{"rubato_program_request_seconds", "Requests, from begin to end, as told by the program.",
-		HISTOGRAM, SECONDS, OF_PROGRAM(account.request), RBT_ACCOUNT_HAS_REQUESTS, 4, 26},
+	{"rubato_program_resume_seconds", "How long the driver took to resume it.", HISTOGRAM,
+		SECONDS, OF_PROGRAM(account.resume), 0, 3, 20},
+	{"rubato_program_request_seconds", "Announced requests, from begin to end.", HISTOGRAM,
+		SECONDS, OF_PROGRAM(account.request), RBT_ACCOUNT_HAS_REQUESTS, 4, 26},
 	{"rubato_gpu_used_seconds_total",
-		"Used by programs, those that share it counted each, those that have gone too.",
-		COUNTER, SECONDS, OF_GPU(used_ns), RBT_ACCOUNT_HAS_USED, 0, 0},
-	{"rubato_gpu_reserved_seconds_total", "Kept for latency programs, each counted.", COUNTER,
-		SECONDS, OF_GPU(reserved_ns), 0, 0, 0},
-	{"rubato_gpu_switches_total", "Times a program that was kept off was let on.", COUNTER,
+		"Time used by programs, summed over all programs, including ended ones.", COUNTER,
+		SECONDS, OF_GPU(used_ns), RBT_ACCOUNT_HAS_USED, 0, 0},
+	{"rubato_gpu_reserved_seconds_total",
+		"Time reserved for latency programs, summed over all of them.", COUNTER, SECONDS,
+		OF_GPU(reserved_ns), 0, 0, 0},
+	{"rubato_gpu_switches_total", "Times a program that was kept off was resumed.", COUNTER,
 		NUMBER, OF_GPU(n_switches), 0, 0, 0},
 	{"rubato_gpu_programs", "Programs on the GPU now.", GAUGE, NUMBER32, GPU_CLASS,
 		offsetof(struct metrics_gpu, n_programs), 0, 0, 0},
@@ -94,10 +100,10 @@ struct out {
 	const struct metrics_snapshot *snapshot;
 	char *buf;
 	size_t n;
-	size_t labels, n_labels; /* where a program's are */
+	size_t labels, n_labels; /* position and length of the program's labels */
 };
 
-/* A piece has room for what one subject can say (METRICS_PIECE_MAX). */
+/* The buffer has room for everything about one program or GPU (METRICS_PIECE_MAX). */
 __attribute__((format(printf, 2, 3))) static void put(struct out *o, const char *fmt, ...)
 {
 	va_list ap;
@@ -116,7 +122,7 @@ static void put_bytes(struct out *o, const void *bytes, size_t n)
 	o->n += n;
 }
 
-/* A label's value: what a program calls itself can be anything. */
+/* Writes a label's value, in which a program's name can be anything. */
 static void put_escaped(struct out *o, const char *s)
 {
 	for (const unsigned char *p = (const unsigned char *)s; *p != '\0';) {
@@ -135,8 +141,8 @@ static void put_escaped(struct out *o, const char *s)
 	}
 }
 
-/* All but the closing brace. They are the same for all lines of a piece, so that they are made up
- * only once and copied from there. */
+/* Writes all labels without the closing brace. All lines of a piece have the same labels, so they
+ * are made once and then copied. */
 static void put_program_labels(struct out *o, const struct metrics_program *p)
 {
 	char name[RBT_GPU_NAME_MAX];

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the driver behind a program may be told. A driver that is not known may understand
- * timeslices and no suspends, or neither; the backend has tried it.
+ * Which actions a program's driver accepts. An unknown driver may accept timeslices but no
+ * suspends, or neither. The backend has found that out by a driver trial.
  */
+#include "daemon/peers/allowed.h"
+
 #include <errno.h>
 #include <stdio.h>
 
-#include "daemon/daemon.h"
+#include "daemon/program.h"
 #include "sched/class.h"
 
-bool hold_may(const struct rbt_holding *mine, uint32_t cap)
+bool holding_may(const struct rbt_holding *mine, uint32_t cap)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 
 	return b != NULL && b->may_write(cap, mine->force) == 0;
 }
 
-bool program_may(struct daemon *d, const struct program *p, uint32_t cap)
+bool program_may(const struct program *p, uint32_t cap)
 {
-	const struct hold *h;
+	const struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		if (!hold_may(rbt_holdings_find(&d->mine, h->id), cap)) {
+	LIST_FOREACH (h, &p->clients, link) {
+		if (!holding_may(h->mine, cap)) {
 			return false;
 		}
 	}
@@ -33,18 +35,17 @@ static void explain(const struct rbt_backend *b, uint32_t cap, char *buf, size_t
 	if (b->why_not != NULL) {
 		b->why_not(cap, buf, size);
 	} else {
-		snprintf(buf, size, "the %s driver's version is not known", b->name);
+		snprintf(buf, size, "the version of the %s driver is unknown", b->name);
 	}
 }
 
-void program_why_not(
-	struct daemon *d, const struct program *p, uint32_t cap, char *buf, size_t size)
+void program_why_not(const struct program *p, uint32_t cap, char *buf, size_t size)
 {
-	const struct hold *h;
+	const struct client *h;
 
 	snprintf(buf, size, "%s", "");
-	LIST_FOREACH (h, &p->holds, link) {
-		const struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	LIST_FOREACH (h, &p->clients, link) {
+		const struct rbt_holding *mine = h->mine;
 		const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 		if (b != NULL && b->may_write(cap, mine->force) == -EPROTONOSUPPORT) {
 			explain(b, cap, buf, size);
@@ -53,16 +54,16 @@ void program_why_not(
 	}
 }
 
-uint32_t program_missing_cap(struct daemon *d, const struct program *p)
+uint32_t program_missing_cap(const struct program *p)
 {
 	if (program_is_plain(p)) {
 		return 0;
 	}
-	if (!program_may(d, p, RBT_CAP_TIMESLICE)) {
+	if (!program_may(p, RBT_CAP_TIMESLICE)) {
 		return RBT_CAP_TIMESLICE;
 	}
 	return rbt_class_of(p->treat.priority) == RBT_CLASS_LATENCY &&
-			       !program_may(d, p, RBT_CAP_SUSPEND)
+			       !program_may(p, RBT_CAP_SUSPEND)
 		       ? RBT_CAP_SUSPEND
 		       : 0;
 }

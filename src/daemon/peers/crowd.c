@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The crowd at the door: whoever speaks to the control socket. Anybody may, so nobody may have all
- * of the daemon's files, time or log.
+ * Limits for peers. Anybody may connect to the control socket, so no peer may take all of the
+ * daemon's files, time or log.
  *
- * Files: each connection, program and client costs some. A user has a quarter of them at most, in a
- * daemon of their own three, and the last is root's; a process has a few connections.
+ * Files: each connection, program and client costs some. A user may have a quarter of the files,
+ * and three quarters in their own daemon. The last quarter is for root. A process may have a few
+ * connections.
  *
- * Time: connections are watched by an epoll set of their own, which is one source among others of
- * the loop: however many of them speak at once, one message is taken between two looks at timers,
- * boards and the hand. What a message takes is charged to its sender and its user; who has had more
- * than a share of our time is not listened to for a while, which costs them and nobody else.
+ * Time: connections are watched by an epoll set of their own, which is one source among others in
+ * the loop. However many peers send at once, the loop takes one message, and then checks timers,
+ * boards and the hand. The time that a message takes is charged to its peer and to the peer's user.
+ * A peer that used more than its share is paused for a while, at the cost of nobody else.
  */
+#include "daemon/peers/crowd.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/loop.h"
+#include "daemon/peers/owners.h"
+#include "daemon/peers/porter.h"
 #include "util/log.h"
 #include "util/time.h"
 
@@ -28,16 +34,17 @@
 #define MAX_SILENT_USERS    64u
 #define FDS_WITHOUT_A_LIMIT 1024u
 
-/* Shares of our time, as one part of so many; and what may be had at once after a pause. All of a
- * process's connections together stay below what their user has. */
+/* Shares of the daemon's time, as one part in so many, and how much a peer or user may take at once
+ * after a pause. All connections of one process together stay below the share of their user. */
 #define PEER_SHARE    32u
 #define PEER_BURST_NS (500 * RBT_NS_PER_MS)
 #define USER_SHARE    4u
 #define USER_BURST_NS RBT_NS_PER_S
-/* A message costs at least the first; more than the second is the driver's doing. */
+/* A message costs at least MIN_COST_NS. If it took longer than MAX_COST_NS, the driver was slow,
+ * and the peer is not charged for that. */
 #define MIN_COST_NS (20 * RBT_NS_PER_US)
 #define MAX_COST_NS (5 * RBT_NS_PER_MS)
-/* Lines about a user, or one trouble: one in so long, and a few at once. */
+/* Log lines per user, or per kind of trouble: one per LINE_NS, and MAX_LINES at once. */
 #define LINE_NS       (10 * RBT_NS_PER_S)
 #define MAX_LINES     5u
 #define LINE_BURST_NS ((MAX_LINES - 1) * LINE_NS)
@@ -45,16 +52,16 @@
 struct user {
 	uid_t uid;
 	uint32_t n_fds;
-	uint64_t spent_ns; /* its rate: see take() */
+	uint64_t spent_ns; /* see take() */
 	uint64_t said_ns;
-	bool was_refused;  /* and that was said */
-	pid_t refused_pid; /* the same, of its connections */
+	bool was_refused;  /* the refusal has been logged */
+	pid_t refused_pid; /* the process whose refused connections have been logged */
 	LIST_ENTRY(user) link;
 };
 
 /*
- * A rate: *at_ns is when all that was taken so far would have been given out at the pace of one
- * part in `share`. Whether that is further ahead than the burst allows.
+ * A rate limit. at_ns is the time at which everything taken so far would have been handed out, at
+ * the pace of one part in `share`. Returns whether that is further ahead than the burst allows.
  */
 static bool is_over(uint64_t at_ns, uint64_t now_ns, uint64_t share, uint64_t burst_ns)
 {
@@ -84,29 +91,29 @@ bool user_may_be_named(struct user *u)
 
 static uint32_t most_fds(const struct daemon *d, uid_t uid)
 {
-	uint32_t quarter = d->max_fds / 4;
+	uint32_t quarter = d->crowd.max_fds / 4;
 
 	if (uid == 0) {
 		return UINT32_MAX;
 	}
-	/* A daemon of one's own is there for one's own programs. */
+	/* A user's own daemon mainly serves that user's programs. */
 	if (uid == geteuid()) {
 		return 3 * quarter;
 	}
 	return quarter < MAX_FDS_PER_USER ? quarter : MAX_FDS_PER_USER;
 }
 
-/* Those who have nothing and have said nothing for a while. */
+/* Forgets users who have no files and have sent nothing for a while. */
 static void forget_silent(struct daemon *d)
 {
 	struct user *u, *next;
 	uint64_t now_ns = rbt_now_ns();
 	uint32_t n = 0;
 
-	LIST_FOREACH (u, &d->users, link) {
+	LIST_FOREACH (u, &d->crowd.users, link) {
 		n++;
 	}
-	for (u = LIST_FIRST(&d->users); u != NULL && n > MAX_SILENT_USERS; u = next) {
+	for (u = LIST_FIRST(&d->crowd.users); u != NULL && n > MAX_SILENT_USERS; u = next) {
 		next = LIST_NEXT(u, link);
 		if (u->n_fds == 0 && u->spent_ns <= now_ns && u->said_ns <= now_ns &&
 			!porter_has_user(d, u)) {
@@ -122,7 +129,7 @@ struct user *user_obtain(struct daemon *d, uid_t uid)
 	struct user *u;
 
 	uid = owners_find(d, uid);
-	LIST_FOREACH (u, &d->users, link) {
+	LIST_FOREACH (u, &d->crowd.users, link) {
 		if (u->uid == uid) {
 			return u;
 		}
@@ -131,7 +138,7 @@ struct user *user_obtain(struct daemon *d, uid_t uid)
 	u = calloc(1, sizeof(*u));
 	if (u != NULL) {
 		u->uid = uid;
-		LIST_INSERT_HEAD(&d->users, u, link);
+		LIST_INSERT_HEAD(&d->crowd.users, u, link);
 	}
 	return u;
 }
@@ -140,24 +147,26 @@ int user_charge(struct daemon *d, struct user *u, uint32_t n_fds)
 {
 	uint32_t most = most_fds(d, u->uid);
 
-	if (u->n_fds + n_fds > most || (u->uid != 0 && d->n_fds + n_fds > d->max_fds / 4 * 3)) {
+	if (u->n_fds + n_fds > most ||
+		(u->uid != 0 && d->crowd.n_fds + n_fds > d->crowd.max_fds / 4 * 3)) {
 		if (!u->was_refused && user_may_be_named(u)) {
-			rbt_warn("user %u has %u of %u files: no more of its programs and "
-				 "connections are taken in",
+			rbt_warn(
+				"user %u has %u of %u files: more programs and connections of this "
+				"user are refused",
 				(unsigned)u->uid, u->n_fds, most);
 		}
 		u->was_refused = true;
 		return -EDQUOT;
 	}
 	u->n_fds += n_fds;
-	d->n_fds += n_fds;
+	d->crowd.n_fds += n_fds;
 	return 0;
 }
 
 void user_discharge(struct daemon *d, struct user *u, uint32_t n_fds)
 {
 	u->n_fds -= n_fds;
-	d->n_fds -= n_fds;
+	d->crowd.n_fds -= n_fds;
 	u->was_refused = u->was_refused && u->n_fds > most_fds(d, u->uid) / 2;
 }
 
@@ -166,18 +175,18 @@ int crowd_admit(struct daemon *d, struct peer *peer)
 	const struct peer *other;
 	unsigned n = 0;
 
-	LIST_FOREACH (other, &d->peers, link) {
+	LIST_FOREACH (other, &d->server.peers, link) {
 		n += other->pid == peer->pid;
 	}
 	if (n >= MAX_PEERS_PER_PID) {
 		if (peer->user->refused_pid != peer->pid && user_may_be_named(peer->user)) {
-			rbt_warn("process %d has %u connections: no more are taken in",
-				(int)peer->pid, n);
+			rbt_warn("process %d has %u connections: more are refused", (int)peer->pid,
+				n);
 		}
 		peer->user->refused_pid = peer->pid;
 		return -EDQUOT;
 	}
-	/* A connection makes work as a message does. */
+	/* Accepting a connection costs as much as a message. */
 	take(&peer->user->spent_ns, rbt_now_ns(), MIN_COST_NS, USER_SHARE);
 	return user_charge(d, peer->user, RBT_FDS_PER_PEER);
 }
@@ -186,13 +195,13 @@ int crowd_watch(struct daemon *d, struct source *s)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = s};
 
-	return epoll_ctl(d->crowd.fd, EPOLL_CTL_ADD, s->fd, &ev) < 0 ? -errno : 0;
+	return epoll_ctl(d->crowd.source.fd, EPOLL_CTL_ADD, s->fd, &ev) < 0 ? -errno : 0;
 }
 
 void crowd_unwatch(struct daemon *d, struct source *s)
 {
 	if (s->fd >= 0) {
-		epoll_ctl(d->crowd.fd, EPOLL_CTL_DEL, s->fd, NULL);
+		epoll_ctl(d->crowd.source.fd, EPOLL_CTL_DEL, s->fd, NULL);
 	}
 }
 
@@ -206,13 +215,13 @@ static void on_crowd(struct daemon *d, struct source *s, uint32_t events)
 	}
 }
 
-/* Where its messages come from now. */
+/* The source of the peer's messages at present. */
 static struct source *mouth(struct peer *peer)
 {
 	return peer->porter.fd >= 0 ? &peer->porter : &peer->source;
 }
 
-/* When it may be listened to again. */
+/* When the peer may send again. */
 static uint64_t paused_until(const struct peer *peer)
 {
 	uint64_t peer_ns = peer->spent_ns - PEER_BURST_NS * PEER_SHARE;
@@ -230,7 +239,7 @@ static void arm(struct daemon *d)
 	struct itimerspec spec = {0};
 	const struct peer *peer;
 
-	LIST_FOREACH (peer, &d->paused, paused) {
+	LIST_FOREACH (peer, &d->crowd.paused, paused) {
 		uint64_t until_ns = paused_until(peer);
 		next_ns = until_ns < next_ns ? until_ns : next_ns;
 	}
@@ -238,7 +247,7 @@ static void arm(struct daemon *d)
 		spec.it_value.tv_sec = (time_t)(next_ns / RBT_NS_PER_S);
 		spec.it_value.tv_nsec = (long)(next_ns % RBT_NS_PER_S) + (next_ns == 0);
 	}
-	timerfd_settime(d->crowd_timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
+	timerfd_settime(d->crowd.timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
 static void on_pause_over(struct daemon *d, struct source *s, uint32_t events)
@@ -248,7 +257,7 @@ static void on_pause_over(struct daemon *d, struct source *s, uint32_t events)
 	struct peer *peer, *next;
 
 	(void)ignored;
-	for (peer = LIST_FIRST(&d->paused); peer != NULL; peer = next) {
+	for (peer = LIST_FIRST(&d->crowd.paused); peer != NULL; peer = next) {
 		next = LIST_NEXT(peer, paused);
 		if (paused_until(peer) <= now_ns && crowd_watch(d, mouth(peer)) == 0) {
 			LIST_REMOVE(peer, paused);
@@ -262,7 +271,7 @@ static void pause_peer(struct daemon *d, struct peer *peer)
 {
 	peer->is_paused = true;
 	crowd_unwatch(d, mouth(peer));
-	LIST_INSERT_HEAD(&d->paused, peer, paused);
+	LIST_INSERT_HEAD(&d->crowd.paused, peer, paused);
 	arm(d);
 }
 
@@ -278,7 +287,8 @@ int crowd_welcome(struct daemon *d, struct peer *peer)
 {
 	int r = crowd_watch(d, &peer->source);
 
-	/* Who is cut off and comes again is the same user each time. */
+	/* A peer cannot evade a pause by connecting again, because the time is charged to its
+	 * user. */
 	if (r == 0 && paused_until(peer) > rbt_now_ns()) {
 		pause_peer(d, peer);
 	}
@@ -290,8 +300,8 @@ void crowd_forget(struct daemon *d, struct peer *peer)
 	if (peer->is_paused) {
 		LIST_REMOVE(peer, paused);
 	}
-	if (d->speaker == peer) {
-		d->speaker = NULL;
+	if (d->crowd.speaker == peer) {
+		d->crowd.speaker = NULL;
 	}
 	crowd_unwatch(d, &peer->source);
 	user_discharge(d, peer->user, RBT_FDS_PER_PEER);
@@ -299,66 +309,66 @@ void crowd_forget(struct daemon *d, struct peer *peer)
 
 void crowd_speaks(struct daemon *d, struct peer *peer)
 {
-	d->speaker = peer;
-	d->speaking_user = peer->user;
-	d->spoke_ns = rbt_now_ns();
+	d->crowd.speaker = peer;
+	d->crowd.speaking_user = peer->user;
+	d->crowd.spoke_ns = rbt_now_ns();
 }
 
-void crowd_settle(struct daemon *d)
+void crowd_spoke(struct daemon *d)
 {
-	if (d->speaking_user == NULL) {
+	if (d->crowd.speaking_user == NULL) {
 		return;
 	}
-	uint64_t now_ns = rbt_now_ns(), cost_ns = now_ns - d->spoke_ns;
+	uint64_t now_ns = rbt_now_ns(), cost_ns = now_ns - d->crowd.spoke_ns;
 	cost_ns = cost_ns > MIN_COST_NS ? cost_ns : MIN_COST_NS;
 	cost_ns = cost_ns < MAX_COST_NS ? cost_ns : MAX_COST_NS;
-	take(&d->speaking_user->spent_ns, now_ns, cost_ns, USER_SHARE);
-	if (d->speaker != NULL) {
-		take(&d->speaker->spent_ns, now_ns, cost_ns, PEER_SHARE);
-		if (!d->speaker->is_paused && paused_until(d->speaker) > now_ns) {
-			pause_peer(d, d->speaker);
+	take(&d->crowd.speaking_user->spent_ns, now_ns, cost_ns, USER_SHARE);
+	if (d->crowd.speaker != NULL) {
+		take(&d->crowd.speaker->spent_ns, now_ns, cost_ns, PEER_SHARE);
+		if (!d->crowd.speaker->is_paused && paused_until(d->crowd.speaker) > now_ns) {
+			pause_peer(d, d->crowd.speaker);
 		}
 	}
-	d->speaker = NULL;
-	d->speaking_user = NULL;
+	d->crowd.speaker = NULL;
+	d->crowd.speaking_user = NULL;
 }
 
-/* A program costs four fds or more: a crowd of them goes beyond the usual soft limit. */
+/* A program costs at least four fds, so many programs need more than the usual soft limit. */
 static void raise_fd_limit(struct daemon *d)
 {
 	struct rlimit limit;
 
-	d->max_fds = FDS_WITHOUT_A_LIMIT;
+	d->crowd.max_fds = FDS_WITHOUT_A_LIMIT;
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
 		return;
 	}
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
-	d->max_fds = limit.rlim_max < INT32_MAX ? (uint32_t)limit.rlim_max : INT32_MAX;
+	d->crowd.max_fds = limit.rlim_max < INT32_MAX ? (uint32_t)limit.rlim_max : INT32_MAX;
 }
 
 int crowd_start(struct daemon *d)
 {
 	raise_fd_limit(d);
-	d->crowd = (struct source){.fd = epoll_create1(EPOLL_CLOEXEC), .ready = on_crowd};
-	d->crowd_timer = (struct source){
+	d->crowd.source = (struct source){.fd = epoll_create1(EPOLL_CLOEXEC), .ready = on_crowd};
+	d->crowd.timer = (struct source){
 		.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
 		.ready = on_pause_over,
 	};
-	if (d->crowd.fd < 0 || d->crowd_timer.fd < 0) {
+	if (d->crowd.source.fd < 0 || d->crowd.timer.fd < 0) {
 		return -errno;
 	}
-	int r = watch(d, &d->crowd);
-	return r < 0 ? r : watch(d, &d->crowd_timer);
+	int r = watch(d, &d->crowd.source);
+	return r < 0 ? r : watch(d, &d->crowd.timer);
 }
 
 void crowd_stop(struct daemon *d)
 {
 	struct user *u;
 
-	unwatch(d, &d->crowd);
-	unwatch(d, &d->crowd_timer);
-	while ((u = LIST_FIRST(&d->users)) != NULL) {
+	unwatch(d, &d->crowd.source);
+	unwatch(d, &d->crowd.timer);
+	while ((u = LIST_FIRST(&d->crowd.users)) != NULL) {
 		LIST_REMOVE(u, link);
 		free(u);
 	}

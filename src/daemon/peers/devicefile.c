@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/devicefile.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,7 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
+#include "backend/backend.h"
 
 static bool is_control_node(const struct rbt_backend *b, dev_t rdev)
 {
@@ -20,9 +22,10 @@ static bool is_control_node(const struct rbt_backend *b, dev_t rdev)
 }
 
 /*
- * A file's name says little: in a mount namespace of one's own anything can have any name, also one
- * whose calls never return. A device is known by its number. The software GPU's nodes are files in
- * memory, which do go by name: calls on such a file go nowhere, unless they are its own.
+ * Checks that a file is a device. Its name proves nothing: in a mount namespace of its own, a
+ * program can give any file any name, even a file whose calls never return. A device is identified
+ * by its number. The software GPU's nodes are files in memory and are identified by name. That is
+ * safe, because calls on a file in memory have no effect unless it is such a node.
  */
 int check_device_fd(const struct rbt_record *rec)
 {
@@ -34,11 +37,11 @@ int check_device_fd(const struct rbt_record *rec)
 	if (b == NULL) {
 		return -EOPNOTSUPP;
 	}
-	/* A mere path is no open device, whatever is there. */
+	/* An O_PATH file is not an open device, whatever its path. */
 	if (flags < 0 || (flags & O_PATH) != 0) {
 		return -EBADF;
 	}
-	/* As it is known here, for a file system may take its time to answer. */
+	/* AT_STATX_DONT_SYNC avoids asking the file system, which may take long to answer. */
 	if (statx(rec->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0) {
 		return -errno;
 	}

@@ -4,18 +4,19 @@
  * upgrade. These shims say by HELLO, WEIGHT, LIMITS and GROUP how to treat their program. This file
  * turns each of these messages into a treatment; the rest of the daemon does not know their layout.
  */
+#include "daemon/peers/older.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
 #include "proto/protocol.h"
 
 struct old_hello {
 	struct rbt_msg_header h;
 	uint32_t priority;
 	uint32_t force;
-	uint64_t timeslice_us; /* 0: by its priority */
+	uint64_t timeslice_us; /* 0: the slice of the priority */
 	uint64_t loaded_ns;    /* the first shims do not send this field */
 };
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Users who have others to give away: /etc/subuid gives a user 65536 more numbers, for containers.
- * What is shared between users is shared between those who own the numbers, or one of them could
- * have a share for each.
+ * Users with subordinate uids: /etc/subuid gives a user 65536 more uids, for containers. Shares
+ * between users are shares between the owners of the uids. Otherwise a user could get one share per
+ * subordinate uid.
  */
+#include "daemon/peers/owners.h"
+
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 #define SUBUID     "/etc/subuid"
 #define MAX_OWNERS 65536
 
-/* Where they begin, for what root has: root itself has no limits. */
+/* If root owns the range, its first uid stands for the owner, because root itself has no limits. */
 static uid_t bucket(const char *name, uid_t first)
 {
 	const struct passwd *pw = NULL;
@@ -52,18 +54,19 @@ void owners_read(struct daemon *d)
 
 	owners_forget(d);
 	(void)rbt_fopen_plain(SUBUID, false, &f);
-	while (f != NULL && d->n_owners < MAX_OWNERS && fgets(line, sizeof(line), f) != NULL) {
+	while (f != NULL && d->owners.n < MAX_OWNERS && fgets(line, sizeof(line), f) != NULL) {
 		struct owner owner;
 		line[strcspn(line, "\n")] = '\0';
 		if (!parse(line, &owner)) {
 			continue;
 		}
-		struct owner *more = realloc(d->owners, (d->n_owners + 1) * sizeof(struct owner));
+		struct owner *more =
+			realloc(d->owners.list, (d->owners.n + 1) * sizeof(struct owner));
 		if (more == NULL) {
 			break;
 		}
-		d->owners = more;
-		d->owners[d->n_owners++] = owner;
+		d->owners.list = more;
+		d->owners.list[d->owners.n++] = owner;
 	}
 	if (f != NULL) {
 		fclose(f);
@@ -72,9 +75,9 @@ void owners_read(struct daemon *d)
 
 uid_t owners_find(const struct daemon *d, uid_t uid)
 {
-	for (size_t i = 0; i < d->n_owners; i++) {
-		if (uid >= d->owners[i].first && uid <= d->owners[i].last) {
-			return d->owners[i].uid;
+	for (size_t i = 0; i < d->owners.n; i++) {
+		if (uid >= d->owners.list[i].first && uid <= d->owners.list[i].last) {
+			return d->owners.list[i].uid;
 		}
 	}
 	return uid;
@@ -82,7 +85,7 @@ uid_t owners_find(const struct daemon *d, uid_t uid)
 
 void owners_forget(struct daemon *d)
 {
-	free(d->owners);
-	d->owners = NULL;
-	d->n_owners = 0;
+	free(d->owners.list);
+	d->owners.list = NULL;
+	d->owners.n = 0;
 }

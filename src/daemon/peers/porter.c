@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of strangers. Anybody can send us any file, and closing a file can take for ever: a file
- * system in user space never answers FLUSH (which the kernel asks for at every close, not only the
- * last one), a TCP socket lingers, a thousand inotify instances are slow. A process that hangs in
- * such a close cannot even be killed. So no stranger's file enters our own table, or the hand's,
+ * Files from peers. A peer can send any file, and closing a file can take for ever: a file system
+ * in user space may never answer FLUSH (which the kernel sends at every close, not only the last
+ * one), a TCP socket lingers, a thousand inotify instances are slow. A process that hangs in such a
+ * close cannot even be killed. So no file of a peer enters the table of the daemon or of the hand
  * before it is known to be harmless.
  *
- * The loop looks at each message without taking its files (rbt_head()). A message with files is
+ * The loop inspects each message without taking its files (rbt_head()). A message with files is
  * left to a porter: a child process that has this connection and no other file of ours. It receives
- * the message, sends it on to us with those files that are harmless, and closes the others. All
- * messages of the connection take this way until none has come for a moment; then the porter ends.
- * If it hangs, this connection suffers, and its user, who can have only so many porters.
+ * the message, passes it on with the harmless files, and closes the others. All messages of the
+ * connection go through the porter until none has come for a moment; then the porter ends. If it
+ * hangs, only this connection suffers, and its user, whose number of porters is limited.
  *
- * Messages that nobody has read hold files too, and the kernel closes these files with the last
- * copy of the socket. So a connection that may not be empty is closed by a child process as well.
- * If we are killed while there are such messages, we hang, but nobody else does: before it comes to
- * files inside of messages, the kernel has released all that was in our table, locks and sockets
- * included.
+ * Unread messages hold files, too, and the kernel closes those with the last copy of the socket. So
+ * a connection that may have unread messages is closed by a child process as well. If the daemon is
+ * killed while there are such messages, it hangs, but no other process does: the kernel releases
+ * everything in the daemon's table, including locks and sockets, before it closes the files inside
+ * messages.
  */
 #include "daemon/peers/porter.h"
 
@@ -30,6 +30,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/parcel.h"
+#include "daemon/peers/server.h"
 #include "util/aside.h"
 #include "util/fd.h"
 #include "util/fork.h"
@@ -37,37 +40,37 @@
 #include "util/owner.h"
 #include "util/time.h"
 
-/* A porter that has said nothing for this long hangs. */
+/* A porter that has sent nothing for this long hangs. */
 #define HANG_NS (5 * RBT_NS_PER_S)
 /* A process that was killed ends within this time, unless it hangs. */
 #define DYING_NS RBT_NS_PER_S
 /* Porters of one user: those that receive messages, those that stay with an agent, and those that
- * hang; who has so many of the last has no more files taken. */
+ * hang. From a user with MAX_LOST hanging porters no more files are taken. */
 #define MAX_AT_WORK 16
 #define MAX_STAYING 256
 #define MAX_LOST    4
-/* A connection for which there is no porter just now waits this long. */
+/* How long a connection waits if no porter can be started at present. */
 #define WAIT_NS (20 * RBT_NS_PER_MS)
-/* Processes that close connections. Beyond that many, which then hang, they take as many
- * connections at once as they can. */
+/* Child processes that close connections. If this many hang, each further one closes as many
+ * connections as possible. */
 #define MAX_CLOSERS 8
-/* When there is no room for another connection to close, we wait for processes that were just
+/* If there is no room for another connection to close, the daemon waits for children that were just
  * started. */
 #define APART_US    500
 #define APART_TRIES 200
 
-/* A process that was started and is not known to have ended. */
+/* A child process that has not been reaped. */
 struct child {
 	pid_t pid;
-	struct user *user;  /* whose porter it is; NULL: it closes connections */
-	bool stays;         /* with an agent */
-	uint64_t killed_ns; /* when it was told to end, or said that it does; 0: not yet */
+	struct user *user;  /* the porter's user; NULL: the child closes connections */
+	bool stays;         /* it serves an agent */
+	uint64_t killed_ns; /* when it was killed or announced its end; 0: not yet */
 	LIST_ENTRY(child) link;
 };
 
 struct tally {
 	unsigned at_work, staying;
-	unsigned lost; /* of those: should have ended */
+	unsigned lost; /* of those, the ones that should have ended by now */
 };
 
 static int note_child(struct daemon *d, pid_t pid, struct user *user, uint64_t killed_ns)
@@ -81,7 +84,7 @@ static int note_child(struct daemon *d, pid_t pid, struct user *user, uint64_t k
 	c->pid = pid;
 	c->user = user;
 	c->killed_ns = killed_ns;
-	LIST_INSERT_HEAD(&d->children, c, link);
+	LIST_INSERT_HEAD(&d->porters.children, c, link);
 	return 0;
 }
 
@@ -89,7 +92,7 @@ static struct child *find_child(const struct daemon *d, pid_t pid)
 {
 	struct child *c;
 
-	LIST_FOREACH (c, &d->children, link) {
+	LIST_FOREACH (c, &d->porters.children, link) {
 		if (c->pid == pid) {
 			return c;
 		}
@@ -101,7 +104,7 @@ static void reap(struct daemon *d)
 {
 	struct child *c, *next;
 
-	for (c = LIST_FIRST(&d->children); c != NULL; c = next) {
+	for (c = LIST_FIRST(&d->porters.children); c != NULL; c = next) {
 		next = LIST_NEXT(c, link);
 		if (waitpid(c->pid, NULL, WNOHANG) != 0) {
 			LIST_REMOVE(c, link);
@@ -116,7 +119,7 @@ static struct tally count(const struct daemon *d, const struct user *user)
 	struct tally ret = {0};
 	const struct child *c;
 
-	LIST_FOREACH (c, &d->children, link) {
+	LIST_FOREACH (c, &d->porters.children, link) {
 		if (c->user == user) {
 			ret.at_work += !c->stays;
 			ret.staying += c->stays;
@@ -157,12 +160,12 @@ static void on_porter(struct daemon *d, struct source *s, uint32_t events)
 	}
 	peer->heard_ns = rbt_now_ns();
 	if (n < 0) {
-		/* A message was lost, for want of room for its files. */
+		/* A message was lost, because there was no room for its files. */
 		peer_take(d, peer, n, NULL, NULL, 0);
 		return;
 	}
 	if (n < (ssize_t)PARCEL_HEAD) {
-		/* It has ended: the connection is listened to again, directly. */
+		/* The porter has ended: the connection is watched directly again. */
 		end_porter(d, peer, true);
 		if (crowd_watch(d, &peer->source) < 0) {
 			peer_destroy(d, peer);
@@ -209,7 +212,8 @@ void porter_dismiss(struct daemon *d, struct peer *peer)
 	}
 }
 
-/* When its own socket ends, nobody else has what it is to close. */
+/* Waits until the daemon has closed its end of `sock`. From then on, no other process has copies of
+ * the files, and the exit of this one closes them. */
 static void close_kept(int sock, void *data)
 {
 	char end;
@@ -221,25 +225,27 @@ static void close_kept(int sock, void *data)
 
 static void close_doomed(struct daemon *d)
 {
-	bool is_full = d->n_doomed == DOOMED_MAX;
+	bool is_full = d->porters.n_doomed == DOOMED_MAX;
 	int sock;
 
-	if (d->n_doomed == 0 || (!is_full && count(d, NULL).at_work >= MAX_CLOSERS)) {
+	if (d->porters.n_doomed == 0 || (!is_full && count(d, NULL).at_work >= MAX_CLOSERS)) {
 		return;
 	}
-	/* Who has a copy of them would be the last to close them, in the place of ours. */
+	/* A child with copies of these sockets could be the last to close them, instead of the
+	 * child that is started here. */
 	for (unsigned tries = 0; !rbt_forks_are_apart(); tries++) {
 		if (!is_full || tries == APART_TRIES) {
 			return;
 		}
 		usleep(APART_US);
 	}
-	pid_t pid = rbt_aside_start_with(close_kept, NULL, d->doomed, d->n_doomed, &sock);
+	pid_t pid = rbt_aside_start_with(
+		close_kept, NULL, d->porters.doomed, d->porters.n_doomed, &sock);
 	if (pid < 0) {
 		return;
 	}
-	while (d->n_doomed > 0) {
-		close(d->doomed[--d->n_doomed]);
+	while (d->porters.n_doomed > 0) {
+		close(d->porters.doomed[--d->porters.n_doomed]);
 	}
 	close(sock);
 	(void)note_child(d, pid, NULL, rbt_now_ns());
@@ -250,13 +256,13 @@ void porter_close(struct daemon *d, int *fd)
 	if (*fd < 0) {
 		return;
 	}
-	/* From here on nothing can come in any more. */
+	/* After this, no more messages can arrive. */
 	shutdown(*fd, SHUT_RDWR);
-	if (rbt_head(*fd) == RBT_HEAD_NONE || d->n_doomed == DOOMED_MAX) {
+	if (rbt_head(*fd) == RBT_HEAD_NONE || d->porters.n_doomed == DOOMED_MAX) {
 		rbt_close(fd);
 		return;
 	}
-	d->doomed[d->n_doomed++] = *fd;
+	d->porters.doomed[d->porters.n_doomed++] = *fd;
 	*fd = -1;
 	reap(d);
 	close_doomed(d);
@@ -273,8 +279,8 @@ static bool hangs(const struct daemon *d, struct peer *peer, uint64_t now_ns)
 {
 	const struct child *c = find_child(d, peer->porter_pid);
 
-	/* What we do not listen to cannot be heard; and we may have been at a slow driver's calls
-	 * while the porter has long answered. */
+	/* A paused peer's porter is not read, and the daemon may have been busy with a slow driver
+	 * while the porter's answer was waiting. Neither means that the porter hangs. */
 	if (peer->is_paused || (c != NULL && c->stays) || has_answered(peer)) {
 		peer->heard_ns = now_ns;
 	}
@@ -288,7 +294,7 @@ void porter_tick(struct daemon *d)
 
 	reap(d);
 	close_doomed(d);
-	for (peer = LIST_FIRST(&d->peers); peer != NULL; peer = next) {
+	for (peer = LIST_FIRST(&d->server.peers); peer != NULL; peer = next) {
 		next = LIST_NEXT(peer, link);
 		if (peer->porter.fd < 0 || !hangs(d, peer, now_ns)) {
 			continue;
@@ -306,12 +312,12 @@ bool porter_needs_tick(const struct daemon *d)
 {
 	const struct child *c;
 
-	LIST_FOREACH (c, &d->children, link) {
+	LIST_FOREACH (c, &d->porters.children, link) {
 		if (!c->stays) {
 			return true;
 		}
 	}
-	return d->n_doomed > 0;
+	return d->porters.n_doomed > 0;
 }
 
 bool porter_has_user(const struct daemon *d, const struct user *user)
@@ -331,7 +337,7 @@ void porter_stop(struct daemon *d)
 	struct child *c;
 
 	close_doomed(d);
-	while ((c = LIST_FIRST(&d->children)) != NULL) {
+	while ((c = LIST_FIRST(&d->porters.children)) != NULL) {
 		LIST_REMOVE(c, link);
 		free(c);
 	}

@@ -1,26 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the daemon and its porters: see porter.c.
+ * Porters: processes that receive messages with files, and close files that strangers have sent.
  */
 #ifndef RBT_DAEMON_PEERS_PORTER_H
 #define RBT_DAEMON_PEERS_PORTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
 
-#include "proto/protocol.h"
+struct daemon;
+struct peer;
+struct user;
 
-#define PORTER_NAME "rubato-porter"
+/* Connections that wait for a process to close them. */
+#define DOOMED_MAX 256
 
-/* What a porter sends on, up to the end of the message; the files go beside it. */
-struct parcel {
-	int32_t error;  /* 0, or -errno of its files: then there are none, and no message either */
-	uint32_t stays; /* the porter stands between us and an agent: it is silent if we are */
-	char bytes[RBT_MSG_MAX];
+struct porters {
+	LIST_HEAD(, child) children; /* porter.c's own */
+	int doomed[DOOMED_MAX];
+	size_t n_doomed;
 };
-#define PARCEL_HEAD offsetof(struct parcel, bytes)
 
-/* In a process of its own, with a connection as its first kept file (util/aside.h). */
-void porter_run(int sock, void *data);
+/* Has a process receive what the connection brings. 0, also when no process can be had just now, or
+ * -errno when the peer is to go. */
+int porter_call(struct daemon *d, struct peer *peer);
+/* Before the peer goes. */
+void porter_dismiss(struct daemon *d, struct peer *peer);
+/* Closes a socket that strangers could write to, and sets it to -1. */
+void porter_close(struct daemon *d, int *fd);
+/* Ends porters that hang. */
+void porter_tick(struct daemon *d);
+bool porter_needs_tick(const struct daemon *d);
+/* Whether one of the user's porters is left. */
+bool porter_has_user(const struct daemon *d, const struct user *user);
+/* A process of the daemon was killed, and hangs. */
+void porter_lose(struct daemon *d, pid_t pid);
+void porter_stop(struct daemon *d);
 
 #endif

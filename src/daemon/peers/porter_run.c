@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a porter does, in its own process: it receives messages with files, sends them on with those
- * files that are harmless, and closes the others, which may take for ever.
+ * The porter's own process: it receives messages with files, passes them on with the harmless
+ * files, and closes the others, which may take for ever.
  */
+#include "daemon/peers/parcel.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,21 +18,21 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "daemon/daemon.h"
-#include "daemon/peers/porter.h"
+#include "daemon/peers/devicefile.h"
 #include "util/aside.h"
 #include "util/fd.h"
 
 /* How long a porter waits for another message. Programs send several when they start. */
 #define LINGER_MS 50
-/* What the kernel passes with one message at most. */
+/* The kernel's limit of files per message. */
 #define SCM_MAX_FILES 253
-#define MAX_BLOCKS    2048 /* of 512 bytes */
+#define MAX_BLOCKS    2048 /* of 512 bytes each */
 #define AGENT_MSG_MAX 64
 
 struct porter {
-	int connection, sock; /* to a stranger, and to the daemon */
-	int agent, ours;      /* to a program's agent, and the link that stands for it; -1: none */
+	int connection, sock; /* to the peer, and to the daemon */
+	/* to a program's agent, and our end of the pair that replaces it; -1: none */
+	int agent, ours;
 };
 
 struct files {
@@ -57,8 +59,8 @@ static void take_files(struct msghdr *msg, struct files *ret)
 	}
 }
 
-/* A board, or the software GPU's idea of a device. A file of a tmpfs looks the same, but may be the
- * last that keeps a large file system alive, which then goes with it. */
+/* A board, or a device node of the software GPU. A file of a tmpfs looks alike, but it may be the
+ * last one that keeps a large file system mounted; closing it would then take long. */
 static bool is_small_memfd(const struct stat *st)
 {
 	struct stat own;
@@ -87,7 +89,8 @@ static bool is_pidfd(int fd)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	ssize_t n = readlink(path, link, sizeof(link) - 1);
 	link[n > 0 ? n : 0] = '\0';
-	/* The name of a file that has a path begins with a slash. */
+	/* The kernel's names cannot be imitated: the name of a file that has a path begins with a
+	 * slash. */
 	return strcmp(link, "anon_inode:[pidfd]") == 0 || strncmp(link, "pidfd:[", 7) == 0;
 }
 
@@ -110,9 +113,9 @@ static void close_link(struct porter *p)
 }
 
 /*
- * The way to an agent is a socket, and the program at its other end can send files through it. So
- * the daemon gets one end of a pair in its place, and what goes over one is passed on over the
- * other, without files. Returns the daemon's end, or -errno.
+ * The link to an agent is a socket, and the program at its other end can send files through it. So
+ * the daemon gets one end of a new pair instead. The porter passes messages between the pair and
+ * the agent, without files. Returns the daemon's end, or -errno.
  */
 static int take_link(struct porter *p, int fd)
 {
@@ -130,8 +133,8 @@ static int take_link(struct porter *p, int fd)
 	return pair[1];
 }
 
-/* A file that can be sent on in place of this one, or -errno. Closing a pidfd, a memfd or a control
- * node waits for nobody, whoever else has it open and whatever they do. */
+/* Returns a file that can be passed on in place of this one, or -errno. Closing a pidfd, a memfd or
+ * a control node never waits, whatever other processes do with it. */
 static int take_file(struct porter *p, int fd)
 {
 	struct stat st;
@@ -177,7 +180,7 @@ static int send_on(struct porter *p, struct parcel *parcel, size_t size, const s
 	return r;
 }
 
-/* One message. False at the end of the connection, or of the daemon's. */
+/* Passes on one message. Returns false at the end of the connection, or if the daemon has gone. */
 static bool carry(struct porter *p)
 {
 	static union {
@@ -200,18 +203,18 @@ static bool carry(struct porter *p)
 		return errno == EINTR || errno == EAGAIN;
 	}
 	take_files(&msg, &files);
-	/* The end, or an empty message: the daemon finds out which. */
+	/* This is the end or an empty message. The daemon finds out which. */
 	if (n == 0 && files.n == 0) {
 		return false;
 	}
 	int r = send_on(
 		p, &parcel, (size_t)n, &files, (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0);
-	/* Here it may hang. */
+	/* This may hang. */
 	close_files(&files);
 	return r == 0;
 }
 
-/* Passes on what is said to the agent, of which nothing may get lost. False at either's end. */
+/* Passes a request on to the agent; none may get lost. Returns false if either side has gone. */
 static bool tell_agent(struct porter *p)
 {
 	struct pollfd pfds[2] = {{.fd = p->agent, .events = POLLOUT}, {.fd = p->ours}};
@@ -229,8 +232,8 @@ static bool tell_agent(struct porter *p)
 	return true;
 }
 
-/* And what the agent answers: whoever does not wait for it any more has no room for it. Files that
- * come with it are closed by the kernel, and that may hang. */
+/* Passes an answer of the agent on. If the daemon no longer waits for it, there may be no room, and
+ * it is dropped. The kernel closes files that come with it, which may hang. */
 static bool hear_agent(struct porter *p)
 {
 	char buf[AGENT_MSG_MAX];
@@ -258,7 +261,7 @@ void porter_run(int sock, void *data)
 		if (poll(pfds, 4, p.agent >= 0 ? -1 : LINGER_MS) <= 0 || pfds[1].revents != 0) {
 			return;
 		}
-		/* With either end of a link goes the other. */
+		/* If either end of a link is closed, the other one is closed, too. */
 		if ((pfds[2].revents != 0 && !tell_agent(&p)) ||
 			(pfds[3].revents != 0 && !hear_agent(&p))) {
 			close_link(&p);

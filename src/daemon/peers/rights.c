@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may do what, as with nice(1): your own programs, and downwards. Anything else is for root and
- * for the members of a group. A daemon of your own has only your own programs to weigh against each
- * other.
+ * Rights, as with nice(1): users may lower their own programs. Everything else is for root and for
+ * the members of a group. In a user's own daemon, that user may do everything, because only their
+ * own programs compete there.
  *
- * A peer's groups are those the kernel gives it (SO_PEERGROUPS), as it would for a file: no user
- * database is asked, which could be a server that does not answer.
+ * A peer's groups are those that the kernel has for it (SO_PEERGROUPS), as with files. The user
+ * database is not asked, because it may be a server that does not answer.
  */
+#include "daemon/peers/rights.h"
+
 #include <errno.h>
 #include <grp.h>
 #include <stdlib.h>
@@ -22,14 +24,14 @@ void rights_resolve(struct daemon *d, const char *group)
 {
 	const struct group *gr = getgrnam(group);
 
-	d->has_admin_gid = gr != NULL;
-	d->admin_gid = gr != NULL ? gr->gr_gid : 0;
-	if (gr == NULL && d->is_system) {
+	d->admins.has_gid = gr != NULL;
+	d->admins.gid = gr != NULL ? gr->gr_gid : 0;
+	if (gr == NULL && d->options.is_system) {
 		rbt_debug("there is no group %s: root alone may raise programs", group);
 	}
 }
 
-/* Whether the socket's peer had the group when it connected, beside its first one. */
+/* Whether the socket's peer had the group as a supplementary group when it connected. */
 static bool has_group(int fd, gid_t wanted)
 {
 	gid_t few[64], *groups = few, *many = NULL;
@@ -37,7 +39,7 @@ static bool has_group(int fd, gid_t wanted)
 	bool found = false;
 
 	int r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
-	/* When there are more, the kernel says how much room they need. */
+	/* If there are more groups, the kernel says how much room they need. */
 	if (r < 0 && errno == ERANGE && (many = malloc(size)) != NULL) {
 		groups = many;
 		r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
@@ -52,7 +54,7 @@ static bool has_group(int fd, gid_t wanted)
 bool rights_is_admin(const struct daemon *d, int fd, const struct ucred *cred)
 {
 	return cred->uid == 0 ||
-	       (d->has_admin_gid && (cred->gid == d->admin_gid || has_group(fd, d->admin_gid)));
+	       (d->admins.has_gid && (cred->gid == d->admins.gid || has_group(fd, d->admins.gid)));
 }
 
 bool may_touch(const struct peer *peer, uid_t owner)
@@ -70,9 +72,9 @@ bool limits_take_more(
 	const struct daemon *d, const struct rbt_limits *than, const struct rbt_limits *limits)
 {
 	static const struct rbt_limits none = {0};
-	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
-	struct rbt_limits old = rbt_sched_limits(d->sched, than);
-	struct rbt_limits now = rbt_sched_limits(d->sched, limits);
+	struct rbt_limits all = rbt_sched_limits(d->sched.core, &none);
+	struct rbt_limits old = rbt_sched_limits(d->sched.core, than);
+	struct rbt_limits now = rbt_sched_limits(d->sched.core, limits);
 
 	return (now.max_reserve_ms > all.max_reserve_ms &&
 		       now.max_reserve_ms > old.max_reserve_ms) ||
@@ -84,15 +86,15 @@ struct rbt_limits limits_in_force(const struct daemon *d, const struct program *
 {
 	static const struct rbt_limits none = {0};
 	struct rbt_limits own = p->treat.limits;
-	struct rbt_limits all = rbt_sched_limits(d->sched, &none);
-	struct rbt_limits now = rbt_sched_limits(d->sched, &own);
+	struct rbt_limits all = rbt_sched_limits(d->sched.core, &none);
+	struct rbt_limits now = rbt_sched_limits(d->sched.core, &own);
 
-	/* The configuration may have been another when they were said. */
-	if ((p->granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&
+	/* The configuration may have changed since the user gave the order. */
+	if ((p->rights.granted & RBT_TREAT_BIT(MAX_RESERVE)) == 0 &&
 		now.max_reserve_ms > all.max_reserve_ms) {
 		own.max_reserve_ms = 0;
 	}
-	if ((p->granted & RBT_TREAT_BIT(MIN_SHARE)) == 0 &&
+	if ((p->rights.granted & RBT_TREAT_BIT(MIN_SHARE)) == 0 &&
 		now.min_share_permille > all.min_share_permille) {
 		own.min_share_permille = 0;
 	}

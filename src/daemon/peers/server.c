@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/server.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
@@ -12,7 +14,14 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/peers/older.h"
+#include "daemon/peers/porter.h"
+#include "daemon/peers/rights.h"
+#include "daemon/program.h"
+#include "daemon/requests.h"
 #include "daemon/survive/byhand.h"
+#include "daemon/survive/home.h"
 #include "proto/message.h"
 #include "sched/class.h"
 #include "util/fd.h"
@@ -21,7 +30,7 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* Of newer headers. */
+/* Older headers do not have it. */
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
@@ -38,15 +47,15 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	porter_close(d, &peer->source.fd);
 	free(peer);
 	if (p != NULL) {
-		/* The program ended, exec'ed, or closed what it did not
-		 * know: in each case it is no longer ours. */
+		/* The program has ended, called exec, or closed the socket because it did not know
+		 * it. In each case the shim no longer speaks for it. */
 		p->peer = NULL;
 		program_release(d, p);
 	}
 }
 
-/* What the program gets of that: a program that wants more than its user may have runs without it.
- * *ret_refused has the keys that were refused. */
+/* Returns what the program gets of the treatment that it asked for. Keys that its user may not set
+ * are left out, and named in *ret_refused. */
 static struct rbt_treatment allow(
 	const struct peer *peer, const struct rbt_treatment *asked, uint32_t *ret_refused)
 {
@@ -56,7 +65,7 @@ static struct rbt_treatment allow(
 		t.priority = RBT_PRIORITY_NORMAL;
 		*ret_refused |= RBT_TREAT_BIT(PRIORITY);
 	}
-	/* A larger share takes from other users. */
+	/* A larger share takes GPU time from other users. */
 	if (t.weight > 1 && !may_raise(peer, RBT_PRIORITY_MAX)) {
 		t.weight = 1;
 		*ret_refused |= RBT_TREAT_BIT(WEIGHT);
@@ -64,8 +73,8 @@ static struct rbt_treatment allow(
 	return t;
 }
 
-/* Treats the program as its shim wants. A message that changes nothing causes no work, because a
- * program may send it as often as it likes. */
+/* Treats the program as its shim asks. A message that changes nothing causes no work, because a
+ * program may send it any number of times. */
 static void take_treatment(struct daemon *d, const struct peer *peer)
 {
 	struct program *p = peer->program;
@@ -73,14 +82,14 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
 	const uint32_t group = RBT_TREAT_BIT(GROUP), force = RBT_TREAT_BIT(FORCE);
 	struct rbt_treatment t = p->treat;
-	uint32_t granted = p->granted;
-	/* Taking from other users and writing to an unknown driver are privileges. */
+	uint32_t granted = p->rights.granted;
+	/* Taking from other users, and writing to an unknown driver, are privileges. */
 	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
 
-	/* A renice since then goes before the options that the program was started with. */
+	/* A user's renice goes before the options with which the program was started. */
 	if (said == NULL || !said->has_treat) {
-		p->refused = 0;
-		t = allow(peer, asked, &p->refused);
+		p->rights.refused = 0;
+		t = allow(peer, asked, &p->rights.refused);
 		granted = is_trusted ? asked->said | RBT_TREAT_BIT(PRIORITY) : 0;
 	}
 	if ((asked->said & group) != 0 && strcmp(p->treat.group, asked->group) != 0) {
@@ -89,15 +98,16 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	memcpy(t.group, p->treat.group, sizeof(t.group));
 	t.force = (asked->force != 0 && is_trusted) || (said != NULL && said->treat.force != 0);
 	t.said = (t.said & ~(group | force)) | (p->treat.said & group) | (t.force != 0 ? force : 0);
-	d->dirty = d->dirty || granted != p->granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
+	d->dirty =
+		d->dirty || granted != p->rights.granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
 	p->treat = t;
-	p->granted = granted;
+	p->rights.granted = granted;
 }
 
 /*
- * The program that a shim speaks for. It may be known already: a tool has attached it, or `rubato
- * run` has announced it. Then it stays what it is, so that a suspended one does not run for a
- * moment; but what an exec has closed goes.
+ * Finds or creates the program of a shim. The program may be known already, because a tool attached
+ * it or `rubato run` announced it. Then it keeps its state, so that a suspended program does not
+ * run for a moment. Only clients that an exec has closed are dropped.
  */
 static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 {
@@ -114,12 +124,12 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 		return error;
 	}
 	const struct said *said = byhand_find(d, p->pid, p->start_time);
-	/* A time in the future is of another clock, as in a time namespace: it says nothing. */
+	/* A time in the future is from another clock, as in a time namespace, and is ignored. */
 	if (said != NULL && said->said_ns < loaded_ns && loaded_ns <= rbt_now_ns()) {
 		byhand_forget(d, p);
 		program_set_treatment(p, &RBT_TREATMENT_INIT, 0);
-		p->suspended = false;
-		p->resume_at_ns = 0;
+		p->suspend.is_ordered = false;
+		p->suspend.until_ns = 0;
 	}
 	p->awaited = false;
 	p->rule[0] = '\0';
@@ -130,8 +140,8 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 	return 0;
 }
 
-/* A connection is inherited by what a process becomes, also by a program with another user's
- * rights, for which nobody may speak but that user. */
+/* A connection survives exec. The new program may have another user's rights, and then only that
+ * user may speak for it. */
 static bool may_speak_for(const struct peer *peer, pid_t pid)
 {
 	uid_t uid;
@@ -170,7 +180,7 @@ static int on_treat(struct daemon *d, struct peer *peer, const void *buf, size_t
 	return 0;
 }
 
-/* HELLO, WEIGHT, LIMITS or GROUP. */
+/* Handles HELLO, WEIGHT, LIMITS and GROUP. */
 static int on_older(struct daemon *d, struct peer *peer, const void *buf, size_t size)
 {
 	struct rbt_treatment over;
@@ -189,7 +199,7 @@ static int on_older(struct daemon *d, struct peer *peer, const void *buf, size_t
 	return 0;
 }
 
-/* A pid is another one where the program lives. */
+/* If a client is a pid, the program's own pid namespace may have another number for it. */
 static uint32_t client_of(const struct peer *peer, uint32_t backend, uint32_t client)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(backend);
@@ -234,7 +244,8 @@ static int on_board(struct daemon *d, struct peer *peer, size_t size, const int 
 		return -EBADMSG;
 	}
 	int r = program_put_board(d, peer->program, fds[0]);
-	/* A board of another version, or no memory for one: the program goes without. */
+	/* The board has another version, or there is no memory or file for it: the program has no
+	 * board. */
 	if (r == -EPROTONOSUPPORT || r == -ENOMEM || r == -EMFILE || r == -ENFILE) {
 		rbt_debug("process %d goes without a board: %s", (int)peer->pid, strerror(-r));
 		return 0;
@@ -252,11 +263,11 @@ static int on_await(struct daemon *d, struct peer *peer)
 	if (p == NULL) {
 		return error < 0 ? error : -EPERM;
 	}
-	p->awaited = p->peer == NULL && LIST_EMPTY(&p->holds);
+	p->awaited = p->peer == NULL && LIST_EMPTY(&p->clients);
 	return 0;
 }
 
-/* Negative: the peer does not speak our language and is cut off. */
+/* Returns a negative errno if the peer broke the protocol; then its connection is closed. */
 static int dispatch(
 	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
 {
@@ -304,7 +315,8 @@ void peer_take(
 		rbt_close(&fds[i]);
 	}
 	if (r < 0) {
-		/* What is too much has been said already; who has ended is nobody's business. */
+		/* -EDQUOT was logged where it occurred, and a program that has ended needs no
+		 * message. */
 		if (size != 0 && r != -EDQUOT && r != -ESRCH && user_may_be_named(peer->user)) {
 			rbt_warn("process %d is cut off: %s", (int)peer->pid, strerror(-r));
 		}
@@ -334,9 +346,9 @@ static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 }
 
 /*
- * A pidfd of who has connected, or -errno. The kernel knows, since 6.5. Before, the number may be
- * another process's by now, though hardly one of the same user's: then they may speak for it
- * anyway.
+ * Returns a pidfd of the peer, or -errno. Since Linux 6.5 the kernel has it. With older kernels,
+ * the pid may belong to another process by now. If that process has the same user, this does no
+ * harm, because the user may speak for it anyway.
  */
 static int open_pidfd(int sock, const struct ucred *cred)
 {
@@ -348,7 +360,8 @@ static int open_pidfd(int sock, const struct ucred *cred)
 		return fd;
 	}
 	if (errno != ENOPROTOOPT) {
-		/* That is EINVAL for who is not there any more, which Linux 6.16 still finds. */
+		/* EINVAL is the answer for a process that has ended; Linux 6.16 still finds such a
+		 * process. */
 		return errno == EINVAL || errno == ENODATA ? -ESRCH : -errno;
 	}
 	if (cred->pid <= 0) {
@@ -362,7 +375,7 @@ static int open_pidfd(int sock, const struct ucred *cred)
 	return fd;
 }
 
-/* 0, or -errno when it is not let in. */
+/* Returns 0, or -errno if the peer is refused. */
 static int let_in(struct daemon *d, struct peer *peer)
 {
 	struct ucred cred;
@@ -371,8 +384,8 @@ static int let_in(struct daemon *d, struct peer *peer)
 	if (getsockopt(peer->source.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
 		return -errno;
 	}
-	/* A per-user daemon serves its user, and root. */
-	if (cred.uid != geteuid() && cred.uid != 0 && !d->is_system) {
+	/* A user's daemon serves its user and root. */
+	if (cred.uid != geteuid() && cred.uid != 0 && !d->options.is_system) {
 		return -EPERM;
 	}
 	peer->pid = cred.pid;
@@ -397,13 +410,14 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			/* It stays in the queue and would wake us for ever: look again later. */
+			/* The connection stays in the queue and would wake the loop for ever, so
+			 * the socket is not watched until the next tick. */
 			crowd_unwatch(d, s);
-			d->deaf = true;
+			d->server.is_deaf = true;
 		}
 		return;
 	}
-	/* Who came may have told a program to come, too. */
+	/* The peer may also have started a program, which will connect soon. */
 	d->idle_since_ns = rbt_now_ns();
 	struct peer *peer = calloc(1, sizeof(*peer));
 	if (peer != NULL) {
@@ -421,73 +435,76 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 		porter_close(d, &fd);
 		return;
 	}
-	LIST_INSERT_HEAD(&d->peers, peer, link);
+	LIST_INSERT_HEAD(&d->server.peers, peer, link);
 }
 
 int server_start(struct daemon *d)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
-	if (strlen(d->socket_path) >= sizeof(addr.sun_path)) {
+	if (strlen(d->home.socket_path) >= sizeof(addr.sun_path)) {
 		return -ENAMETOOLONG;
 	}
-	strcpy(addr.sun_path, d->socket_path);
-	d->listener = (struct source){
+	strcpy(addr.sun_path, d->home.socket_path);
+	d->server.listener = (struct source){
 		.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
 		.ready = on_connection,
 	};
-	if (d->listener.fd < 0) {
+	if (d->server.listener.fd < 0) {
 		return -errno;
 	}
-	/* We hold the directory's lock: a socket that is there is left over. */
-	unlink(d->socket_path);
-	if (bind(d->listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+	/* We hold the directory's lock, so an existing socket is stale. */
+	unlink(d->home.socket_path);
+	if (bind(d->server.listener.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
 		return -errno;
 	}
-	/* Everybody may ask the machine's daemon; what for, is judged by who asks. */
-	if ((d->is_system && chmod(d->socket_path, 0666) < 0) || listen(d->listener.fd, 256) < 0) {
+	/* Anybody may connect to the system daemon. Rights are checked per request. */
+	if ((d->options.is_system && chmod(d->home.socket_path, 0666) < 0) ||
+		listen(d->server.listener.fd, 256) < 0) {
 		return -errno;
 	}
-	return crowd_watch(d, &d->listener);
+	return crowd_watch(d, &d->server.listener);
 }
 
 int server_restart(struct daemon *d)
 {
-	struct source old = d->listener;
+	struct source old = d->server.listener;
 	int r = server_start(d);
 
 	if (r < 0) {
-		/* What nobody listens on must not look as if we were found by it. */
-		unlink(d->socket_path);
-		rbt_close(&d->listener.fd);
-		d->listener = old;
+		/* A socket on which nobody listens must not look like a running daemon. */
+		unlink(d->home.socket_path);
+		rbt_close(&d->server.listener.fd);
+		d->server.listener = old;
 		return r;
 	}
 	crowd_unwatch(d, &old);
-	porter_close(d, &old.fd); /* with whoever waits at it, and what they have sent */
-	d->deaf = false;
+	porter_close(d, &old.fd); /* together with waiting peers and their messages */
+	d->server.is_deaf = false;
 	return 0;
 }
 
 void server_listen_again(struct daemon *d)
 {
-	d->deaf = d->deaf && crowd_watch(d, &d->listener) < 0;
+	d->server.is_deaf = d->server.is_deaf && crowd_watch(d, &d->server.listener) < 0;
 }
 
 bool server_close_door(struct daemon *d)
 {
-	struct pollfd pfd = {.fd = d->listener.fd, .events = POLLIN};
+	struct pollfd pfd = {.fd = d->server.listener.fd, .events = POLLIN};
 	char closed[176];
 
 	if (!home_is_ours(d)) {
-		return true; /* nobody comes in here; the door that is there is another's */
-	}
-	snprintf(closed, sizeof(closed), "%s.closed", d->socket_path);
-	if (rename(d->socket_path, closed) < 0) {
+		/* the socket at this path, if there is one, belongs to another daemon */
 		return true;
 	}
-	/* From here on nobody can come in, so that who is not in the queue now never will be. */
-	if (poll(&pfd, 1, 0) > 0 && rename(closed, d->socket_path) == 0) {
+	snprintf(closed, sizeof(closed), "%s.closed", d->home.socket_path);
+	if (rename(d->home.socket_path, closed) < 0) {
+		return true;
+	}
+	/* The socket is renamed, so no more peers can connect. All that ever will are in the queue
+	 * now. */
+	if (poll(&pfd, 1, 0) > 0 && rename(closed, d->home.socket_path) == 0) {
 		return false;
 	}
 	unlink(closed);
@@ -499,11 +516,11 @@ void server_stop(struct daemon *d)
 	struct peer *peer;
 
 	if (home_is_ours(d)) {
-		unlink(d->socket_path);
+		unlink(d->home.socket_path);
 	}
-	while ((peer = LIST_FIRST(&d->peers)) != NULL) {
+	while ((peer = LIST_FIRST(&d->server.peers)) != NULL) {
 		peer_destroy(d, peer);
 	}
-	crowd_unwatch(d, &d->listener);
-	porter_close(d, &d->listener.fd);
+	crowd_unwatch(d, &d->server.listener);
+	porter_close(d, &d->server.listener.fd);
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What users have said of processes, which holds until the process ends or runs another program:
- * longer than a connection of its shim, and perhaps longer than we live. So it is kept by pid and
- * start time, and in a file of one entry per process, which is replaced as a whole.
+ * The renices and suspends that users ordered. They hold until the process ends or runs another
+ * program, which can be longer than the connection of its shim, and longer than the daemon lives.
+ * So they are kept by pid and start time, in memory and in a file. The file has one entry per
+ * process and is replaced as a whole.
  */
+#include "daemon/survive/byhand.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +14,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
-#include "daemon/survive/byhand.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/program.h"
+#include "daemon/survive/home.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -19,10 +24,10 @@
 #include "util/time.h"
 
 #define BYHAND_MAGIC 0x34646e68u
-/* No version has a larger treatment. */
+/* The limit for treatments of all versions. */
 #define TREAT_SIZE_MAX 4096
 
-/* On disk. A treatment follows, which begins with its size. */
+/* An entry of the file. A treatment follows, which begins with its size. */
 struct entry {
 	uint32_t magic;
 	int32_t pid;
@@ -39,7 +44,7 @@ struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
 	struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		if (said->pid == pid && said->start_time == start_time) {
 			return said;
 		}
@@ -55,7 +60,7 @@ static struct said *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 		said->pid = pid;
 		said->start_time = start_time;
 		said->treat = RBT_TREATMENT_INIT;
-		LIST_INSERT_HEAD(&d->said, said, link);
+		LIST_INSERT_HEAD(&d->byhand.said, said, link);
 	}
 	return said;
 }
@@ -71,7 +76,7 @@ static void forget_the_dead(struct daemon *d)
 	struct said *said, *next;
 	uint64_t start_time;
 
-	for (said = LIST_FIRST(&d->said); said != NULL; said = next) {
+	for (said = LIST_FIRST(&d->byhand.said); said != NULL; said = next) {
 		next = LIST_NEXT(said, link);
 		if (rbt_proc_start_time(said->pid, &start_time) < 0 ||
 			start_time != said->start_time) {
@@ -92,8 +97,8 @@ void byhand_forget(struct daemon *d, const struct program *p)
 
 void byhand_finish(struct daemon *d)
 {
-	while (!LIST_EMPTY(&d->said)) {
-		forget(LIST_FIRST(&d->said));
+	while (!LIST_EMPTY(&d->byhand.said)) {
+		forget(LIST_FIRST(&d->byhand.said));
 	}
 }
 
@@ -101,7 +106,7 @@ bool byhand_is_wanting(const struct daemon *d)
 {
 	const struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		if (said->is_wanted) {
 			return true;
 		}
@@ -121,20 +126,21 @@ void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_treat
 		return;
 	}
 	said->said_ns = rbt_now_ns();
-	/* A program that is resumed before it was found may have been reniced, too. */
+	/* The order may be a resume before the program was found; an earlier renice of it still
+	 * holds. */
 	said->is_wanted = said->is_wanted && p == NULL && !is_treat;
 	said->has_treat = said->has_treat || is_treat;
 	if (p != NULL || is_treat) {
-		/* A program that is back to normal may have been let go of. */
+		/* A program that is back to normal may have been dropped by the daemon. */
 		said->treat = p != NULL ? p->treat : RBT_TREATMENT_INIT;
-		said->granted = p != NULL ? p->granted : 0;
+		said->granted = p != NULL ? p->rights.granted : 0;
 	}
-	said->is_suspended = p != NULL && p->suspended;
-	said->resume_at_ns = p != NULL ? p->resume_at_ns : 0;
+	said->is_suspended = p != NULL && p->suspend.is_ordered;
+	said->resume_at_ns = p != NULL ? p->suspend.until_ns : 0;
 	byhand_write(d);
 	if (p != NULL && is_treat && p->rule[0] != '\0') {
 		p->rule[0] = '\0';
-		d->dirty = true; /* it may have been kept for the rule alone */
+		d->dirty = true; /* the program may have been kept only because of the rule */
 	}
 }
 
@@ -150,8 +156,8 @@ bool byhand_apply(struct daemon *d, struct program *p)
 		program_set_treatment(p, &said->treat, said->granted);
 	}
 	if (said->is_suspended && (said->resume_at_ns == 0 || said->resume_at_ns > rbt_now_ns())) {
-		p->suspended = true;
-		p->resume_at_ns = said->resume_at_ns;
+		p->suspend.is_ordered = true;
+		p->suspend.until_ns = said->resume_at_ns;
 	}
 	d->dirty = true;
 	return said->has_treat;
@@ -161,7 +167,7 @@ static int write_all(const struct daemon *d, FILE *f)
 {
 	const struct said *said;
 
-	LIST_FOREACH (said, &d->said, link) {
+	LIST_FOREACH (said, &d->byhand.said, link) {
 		struct entry e = {
 			.magic = BYHAND_MAGIC,
 			.pid = said->pid,
@@ -188,8 +194,8 @@ void byhand_write(struct daemon *d)
 	if (!home_is_ours(d)) {
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
-	if (LIST_EMPTY(&d->said)) {
+	snprintf(path, sizeof(path), "%s/by-hand", d->home.dir);
+	if (LIST_EMPTY(&d->byhand.said)) {
 		unlink(path);
 		return;
 	}
@@ -201,16 +207,16 @@ void byhand_write(struct daemon *d)
 		r = -errno;
 	}
 	bool is_written = r == 0 && rename(tmp, path) == 0;
-	if (!is_written && !d->byhand_is_lost && line_is_due(&d->lost_said_ns)) {
-		rbt_warn("%s cannot be written: what users say is forgotten if rubatod is killed",
+	if (!is_written && !d->byhand.is_lost && line_is_due(&d->home.said_ns)) {
+		rbt_warn("%s cannot be written: renices and suspends are lost if rubatod is killed",
 			path);
 	}
-	/* Nothing is better than older words: a resumed program would be suspended again. */
+	/* No file is better than an old one, which would suspend a resumed program again. */
 	if (!is_written) {
 		unlink(tmp);
 		unlink(path);
 	}
-	d->byhand_is_lost = !is_written;
+	d->byhand.is_lost = !is_written;
 }
 
 /* Returns false at the end of the file, and at an entry that is damaged or of another version. */
@@ -235,7 +241,7 @@ void byhand_read(struct daemon *d)
 	struct entry e;
 	char path[160];
 
-	snprintf(path, sizeof(path), "%s/by-hand", d->runtime_dir);
+	snprintf(path, sizeof(path), "%s/by-hand", d->home.dir);
 	FILE *f = NULL;
 	(void)rbt_fopen_plain(path, false, &f);
 	while (f != NULL && read_entry(f, &e, &treat)) {

@@ -13,14 +13,14 @@
 #include "util/fd.h"
 #include "util/proc.h"
 
-/* What the file says. */
+/* The contents of the file. */
 struct hand_name {
 	int32_t pid;
 	uint32_t is_restored;
 	uint64_t start_time;
 };
 
-/* All 0 when nobody has written it. */
+/* Returns all zeros if no hand has written the file. */
 static struct hand_name read_name(int fd)
 {
 	struct hand_name name;
@@ -35,10 +35,10 @@ static void write_name(int fd, const struct hand_name *name)
 {
 	ssize_t ignored = pwrite(fd, name, sizeof(*name), 0);
 
-	(void)ignored; /* without it, the next daemon restores once more */
+	(void)ignored; /* if this fails, the next daemon restores once more */
 }
 
-/* Not what somebody else has put there: opening that may wait for ever. */
+/* Opens only a plain file. If somebody put another one there, opening it could block for ever. */
 static int open_file(const char *path, int flags)
 {
 	struct stat st;
@@ -51,7 +51,7 @@ static int open_file(const char *path, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-int handlock_hold(const char *path)
+int handlock_take(const char *path)
 {
 	struct hand_name name = {.pid = getpid()};
 	int fd = open_file(path, O_CREAT);
@@ -67,7 +67,7 @@ void handlock_note_restored(int fd)
 {
 	struct hand_name name = read_name(fd);
 
-	/* Another hand may live beside us, and has not. */
+	/* Another hand may live beside us that has not restored its programs. */
 	if (name.pid == getpid()) {
 		name.is_restored = 1;
 		write_name(fd, &name);

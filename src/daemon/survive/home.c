@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runtime directory, which is ours while we hold its lock. It can be taken from under us: a
- * user's /run/user/UID goes with the last login, and what tidies /tmp removes what looks old.
- * Programs go on with us over the connections they have, but nobody finds us any more. So we look
- * now and then, and go back there; or, if another daemon was faster, leave the programs to it,
- * which they find by themselves.
+ * The runtime directory, which belongs to the daemon that holds its lock. The directory can vanish:
+ * /run/user/UID goes with the user's last login, and cleaners of /tmp remove old files. Connected
+ * programs stay connected then, but nobody else can find the daemon. So it checks the directory now
+ * and then, and creates it again. If another daemon did so first, this daemon leaves the programs
+ * to it; they connect to it by themselves.
  */
+#include "daemon/survive/home.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/peers/server.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/state.h"
 #include "util/fd.h"
@@ -22,14 +25,14 @@
 #include "util/runtime.h"
 #include "util/time.h"
 
-/* Also the time that somebody who is removing the directory has to get done with it. */
+/* This also gives a process that is removing the directory the time to finish. */
 #define LOOK_EVERY_NS RBT_NS_PER_S
 #define CLAIM_NS      (500 * RBT_NS_PER_MS)
 #define CLAIM_STEP_US 2000
 
 static int take_lock(const struct daemon *d)
 {
-	int fd = open(d->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int fd = open(d->home.lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	if (fd < 0) {
 		return -errno;
@@ -41,11 +44,12 @@ static int take_lock(const struct daemon *d)
 	return fd;
 }
 
-/* A process that a killed daemon had just forked has its lock for a moment more. A service manager
- * would take that for a failed start; for other daemons the keeper waits. */
+/* A child that a killed daemon had just forked still has the lock for a moment, so the lock is
+ * tried for a while. A service manager would report a failed start; for other daemons the keeper
+ * waits. */
 static int claim_lock(const struct daemon *d)
 {
-	uint64_t end_ns = rbt_now_ns() + (d->is_system ? CLAIM_NS : 0);
+	uint64_t end_ns = rbt_now_ns() + (d->options.is_system ? CLAIM_NS : 0);
 	int fd;
 
 	while ((fd = take_lock(d)) == -EBUSY && rbt_now_ns() < end_ns) {
@@ -56,22 +60,22 @@ static int claim_lock(const struct daemon *d)
 
 int home_claim(struct daemon *d)
 {
-	int r = d->is_system ? rbt_system_dir_create(d->runtime_dir, sizeof(d->runtime_dir))
-			     : rbt_runtime_dir_create(d->runtime_dir, sizeof(d->runtime_dir));
+	int r = d->options.is_system ? rbt_system_dir_create(d->home.dir, sizeof(d->home.dir))
+				     : rbt_runtime_dir_create(d->home.dir, sizeof(d->home.dir));
 
 	if (r < 0) {
 		return r;
 	}
-	snprintf(d->socket_path, sizeof(d->socket_path), "%s/control.sock", d->runtime_dir);
-	snprintf(d->state_path, sizeof(d->state_path), "%s/state", d->runtime_dir);
-	snprintf(d->lock_path, sizeof(d->lock_path), "%s/lock", d->runtime_dir);
-	snprintf(d->hand_lock_path, sizeof(d->hand_lock_path), "%s/hand.lock", d->runtime_dir);
+	snprintf(d->home.socket_path, sizeof(d->home.socket_path), "%s/control.sock", d->home.dir);
+	snprintf(d->home.state_path, sizeof(d->home.state_path), "%s/state", d->home.dir);
+	snprintf(d->home.lock_path, sizeof(d->home.lock_path), "%s/lock", d->home.dir);
+	snprintf(d->hand.lock_path, sizeof(d->hand.lock_path), "%s/hand.lock", d->home.dir);
 	int fd = claim_lock(d);
 	if (fd < 0) {
 		return fd;
 	}
-	rbt_close(&d->lock_fd);
-	d->lock_fd = fd;
+	rbt_close(&d->home.lock_fd);
+	d->home.lock_fd = fd;
 	return 0;
 }
 
@@ -79,21 +83,22 @@ bool home_is_ours(const struct daemon *d)
 {
 	struct stat held, there;
 
-	return fstat(d->lock_fd, &held) == 0 && stat(d->lock_path, &there) == 0 &&
+	return fstat(d->home.lock_fd, &held) == 0 && stat(d->home.lock_path, &there) == 0 &&
 	       held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
-/* Whether tools and programs still look for us where we were: for a user who is not logged in it
- * may be elsewhere. */
+/* Whether tools and programs still look for us at this path. It may differ for a user who is no
+ * longer logged in. */
 static bool is_same_place(const struct daemon *d)
 {
-	char dir[sizeof(d->runtime_dir)];
-	int r = rbt_runtime_dir(d->is_system ? RBT_UID_SYSTEM : geteuid(), dir, sizeof(dir));
+	char dir[sizeof(d->home.dir)];
+	int r = rbt_runtime_dir(
+		d->options.is_system ? RBT_UID_SYSTEM : geteuid(), dir, sizeof(dir));
 
-	return r == 0 && strcmp(dir, d->runtime_dir) == 0;
+	return r == 0 && strcmp(dir, d->home.dir) == 0;
 }
 
-/* 0, or -errno: nobody can find us yet. */
+/* Returns 0, or -errno if nobody can find us yet. */
 static int go_back(struct daemon *d)
 {
 	if (!home_is_ours(d)) {
@@ -104,7 +109,7 @@ static int go_back(struct daemon *d)
 	}
 	int r = server_restart(d);
 	if (r == 0) {
-		rbt_warn("%s was removed: it is there again", d->runtime_dir);
+		rbt_warn("%s was removed: it is there again", d->home.dir);
 		state_write(d);
 		byhand_write(d);
 	}
@@ -113,19 +118,20 @@ static int go_back(struct daemon *d)
 
 void home_tick(struct daemon *d, uint64_t now_ns)
 {
-	if (now_ns < d->home_look_ns) {
+	if (now_ns < d->home.look_ns) {
 		return;
 	}
-	d->home_look_ns = now_ns + LOOK_EVERY_NS;
-	if (access(d->socket_path, F_OK) == 0 && home_is_ours(d)) {
-		d->is_homeless = false;
+	d->home.look_ns = now_ns + LOOK_EVERY_NS;
+	if (access(d->home.socket_path, F_OK) == 0 && home_is_ours(d)) {
+		d->home.is_lost = false;
 		return;
 	}
-	/* Not at the first look: whoever removes it may not be done. */
-	int r = d->is_homeless ? go_back(d) : -EAGAIN;
-	d->is_homeless = r < 0;
+	/* The first check only notes the loss: the process that removes the directory may not be
+	 * done. */
+	int r = d->home.is_lost ? go_back(d) : -EAGAIN;
+	d->home.is_lost = r < 0;
 	if (r == -EBUSY) {
-		rbt_warn("another rubatod serves %s: the programs are left to it", d->runtime_dir);
+		rbt_warn("another rubatod serves %s: the programs are left to it", d->home.dir);
 		d->stop = true;
 	}
 }

@@ -19,17 +19,17 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-/* A process that the dead daemon had just forked may still have its lock, for a moment. A process
- * that has it for longer is another daemon. */
+/* A child that the dead daemon had just forked may still have the lock, for a moment. If the lock
+ * is held for longer than this, the holder is another daemon. */
 #define LOCK_WAIT_NS RBT_NS_PER_S
 #define LOCK_STEP_US 2000
 /* A daemon that has closed the pipe ends within this time, unless it hangs. */
 #define DYING_MS 500
-/* When deaths cannot be counted, they are at least kept from following each other at once. */
+/* If deaths cannot be counted, the keeper waits this long before each start. */
 #define UNCOUNTED_US  1000000
 #define MAX_ARGUMENTS 32
 
-/* In the keeper, these stand for everything else that the daemon had open. */
+/* The keeper has only these two files; everything else that the daemon had open is closed. */
 enum { PIPE_FD = 3, DAEMON_FD = 4 };
 
 static void wait_until(uint64_t end_ns)
@@ -42,7 +42,7 @@ static void wait_until(uint64_t end_ns)
 	}
 }
 
-/* Whether the daemon has gone and nobody has taken its place. */
+/* Whether the daemon has ended and no other one has taken its place. */
 static bool is_vacant(const char *lock_path)
 {
 	uint64_t end_ns = rbt_now_ns() + LOCK_WAIT_NS;
@@ -50,7 +50,7 @@ static bool is_vacant(const char *lock_path)
 	bool is_free = false;
 
 	if (fd < 0) {
-		return true; /* the directory was removed: rubatod makes it again */
+		return true; /* the directory was removed: rubatod creates it again */
 	}
 	while (!(is_free = flock(fd, LOCK_EX | LOCK_NB) == 0) && rbt_now_ns() < end_ns) {
 		usleep(LOCK_STEP_US);
@@ -59,7 +59,7 @@ static bool is_vacant(const char *lock_path)
 	return is_free;
 }
 
-/* The daemon's arguments without what was meant for the process that started it. */
+/* Copies the daemon's arguments, except those that were meant for the process that started it. */
 static void copy_arguments(char *const *from, char *to[MAX_ARGUMENTS + 1])
 {
 	int n = 0;
@@ -74,7 +74,7 @@ static void copy_arguments(char *const *from, char *to[MAX_ARGUMENTS + 1])
 	to[n] = NULL;
 }
 
-/* By the path that the daemon had: an upgrade may have replaced the file behind it. */
+/* Starts the daemon by its old path, because an upgrade may have replaced the file. */
 static void start_again(const struct keeper_plan *plan, const char *path)
 {
 	char *argv[MAX_ARGUMENTS + 1];
@@ -114,9 +114,9 @@ static void replace_daemon(const struct keeper_plan *plan, const char *path)
 }
 
 /*
- * Until the daemon has ended; whether that was orderly. Its pidfd tells of its end only after all
- * its files are closed. A killed daemon may wait for ever for files in messages that it has not
- * read (porter.c); its lock and its end of the pipe are closed before that.
+ * Waits until the daemon has ended, and returns whether it ended in an orderly way. Its pidfd
+ * reports the end only after all its files are closed. A killed daemon may wait for ever for files
+ * in unread messages (porter.c), but its lock and its end of the pipe are closed before that.
  */
 static bool wait_for_end(void)
 {
@@ -136,7 +136,7 @@ static bool wait_for_end(void)
 			return true;
 		}
 		if (fds[0].revents != 0) {
-			fds[0].fd = -1; /* its end has no news any more */
+			fds[0].fd = -1; /* the pipe has nothing more to report */
 		}
 	}
 	return false;
@@ -154,7 +154,7 @@ static void child(const struct keeper_plan *plan, int pipe_fd, int daemon_fd)
 	if (deleted != NULL) {
 		*deleted = '\0';
 	}
-	/* Two steps: either number may be the other's target. */
+	/* Two steps, because either number may be the target of the other. */
 	int a = fcntl(pipe_fd, F_DUPFD_CLOEXEC, DAEMON_FD + 1);
 	int b = fcntl(daemon_fd, F_DUPFD_CLOEXEC, DAEMON_FD + 1);
 	if (n <= 0 || a < 0 || b < 0 || dup3(a, PIPE_FD, O_CLOEXEC) < 0 ||
@@ -169,7 +169,7 @@ static void child(const struct keeper_plan *plan, int pipe_fd, int daemon_fd)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* The terminal's and the service manager's signals are for the daemon. */
+	/* Signals of the terminal and of the service manager are meant for the daemon. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	if (!wait_for_end()) {

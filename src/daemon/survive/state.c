@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state file: for every program that may be found suspended or with a changed slice if daemon
- * and hand are killed together, who it is and the records to reach it by. A sequence of entries,
- * each followed by an encoded record. Replaced as a whole by rename(); a file that does not parse
- * is ignored from that point on.
+ * The state file. It lists every program that may be found suspended or with a changed slice if
+ * daemon and hand are killed together, with the records needed to restore it. It is a sequence of
+ * entries, each followed by an encoded record. It is replaced as a whole by rename(). If an entry
+ * cannot be parsed, the rest of the file is ignored.
  */
+#include "daemon/survive/state.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,8 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/apply.h"
+#include "daemon/attach/borrow.h"
 #include "daemon/daemon.h"
-#include "daemon/survive/state.h"
+#include "daemon/handlink.h"
+#include "daemon/peers/crowd.h"
+#include "daemon/program.h"
+#include "daemon/schedule.h"
+#include "daemon/survive/home.h"
 #include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -29,15 +37,15 @@ struct entry {
 	int32_t pid;
 	uint64_t start_time;
 	uint32_t size;    /* of the record that follows */
-	uint32_t is_left; /* it could not be put back, and the hand does not know of it any more */
+	uint32_t is_left; /* it could not be restored, and the hand no longer has it */
 };
 
 struct unhealed {
 	LIST_ENTRY(unhealed) link;
-	/* Put back by the record that the file had. The program may have set a slice since that was
-	 * written: its next record says so, and then it is put back once more. */
+	/* It was restored with the record in the file. The program may have set a slice after that
+	 * record was written. Then its next record says so, and it is restored once more. */
 	bool is_healed;
-	bool is_said; /* that it could not be put back */
+	bool is_said; /* the failure to restore it has been logged */
 	struct entry entry;
 	char record[];
 };
@@ -59,7 +67,7 @@ static void forget_the_dead(struct daemon *d)
 {
 	struct unhealed *u, *next;
 
-	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+	for (u = LIST_FIRST(&d->state.unhealed); u != NULL; u = next) {
 		next = LIST_NEXT(u, link);
 		if (!still_lives(&u->entry)) {
 			forget(u);
@@ -70,13 +78,13 @@ static void forget_the_dead(struct daemon *d)
 static int write_program(struct daemon *d, FILE *f, struct program *p)
 {
 	static char buf[RBT_RECORD_MSG_MAX];
-	struct hold *h;
+	struct client *h;
 
-	LIST_FOREACH (h, &p->holds, link) {
-		struct rbt_holding *mine = rbt_holdings_find(&d->mine, h->id);
+	LIST_FOREACH (h, &p->clients, link) {
+		struct rbt_holding *mine = h->mine;
 		ssize_t n = -1;
 
-		/* An agent puts its program back by itself. */
+		/* An agent restores its program by itself. */
 		if (mine != NULL && (mine->rec.flags & RBT_RECORD_AGENT) == 0) {
 			n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf, sizeof(buf));
 		}
@@ -98,8 +106,9 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 	return 0;
 }
 
-/* Who wants nothing special may be kept off for somebody who does, or because the policy gives
- * turns to all; and what was done is not undone yet when nobody wants it any more. */
+/* A program without special treatment counts, too: it may be kept off for another one, or because
+ * the policy gives turns to all. Changes also count until they are undone, even if they are no
+ * longer wanted. */
 bool state_is_needed(struct daemon *d)
 {
 	struct program *p;
@@ -124,7 +133,7 @@ static int write_all(struct daemon *d, FILE *f)
 			r = write_program(d, f, p);
 		}
 	}
-	LIST_FOREACH (u, &d->unhealed, link) {
+	LIST_FOREACH (u, &d->state.unhealed, link) {
 		u->entry.is_left = 1;
 		if (r == 0 && !u->is_healed &&
 			(fwrite(&u->entry, sizeof(u->entry), 1, f) != 1 ||
@@ -143,7 +152,7 @@ void state_write(struct daemon *d)
 	if (!home_is_ours(d)) {
 		return;
 	}
-	snprintf(tmp, sizeof(tmp), "%s.new", d->state_path);
+	snprintf(tmp, sizeof(tmp), "%s.new", d->home.state_path);
 	FILE *f = NULL;
 	int r = rbt_fopen_plain(tmp, true, &f);
 	r = r < 0 ? r : write_all(d, f);
@@ -151,18 +160,19 @@ void state_write(struct daemon *d)
 	if (f != NULL && fclose(f) != 0 && r == 0) {
 		r = -errno;
 	}
-	/* A full disk only costs the safety net below two others: go on without. It is said once,
-	 * for the file is written again with every change; and not with every other change, for
-	 * what is unlinked below makes room for the next one. */
-	if (r < 0 && !d->state_is_lost && line_is_due(&d->lost_said_ns)) {
-		rbt_warn("state file %s: %s", d->state_path, strerror(-r));
+	/* Without the file, two other safety nets remain, so a full disk is no reason to stop. The
+	 * failure is logged once, because the file is written with every change. It is not logged
+	 * with every other change either: the unlink below makes room for the next attempt, which
+	 * may succeed. */
+	if (r < 0 && !d->state.is_lost && line_is_due(&d->home.said_ns)) {
+		rbt_warn("state file %s: %s", d->home.state_path, strerror(-r));
 	}
-	d->state_is_lost = r < 0;
-	if (r == 0 && size > 0 && rename(tmp, d->state_path) == 0) {
+	d->state.is_lost = r < 0;
+	if (r == 0 && size > 0 && rename(tmp, d->home.state_path) == 0) {
 		return;
 	}
 	unlink(tmp);
-	unlink(d->state_path);
+	unlink(d->home.state_path);
 }
 
 static int heal_one(struct daemon *d, const struct unhealed *u)
@@ -194,7 +204,7 @@ static void keep_unhealed(struct daemon *d, const struct entry *e, const char *r
 		u->is_healed = u->is_said = false;
 		u->entry = *e;
 		memcpy(u->record, record, e->size);
-		LIST_INSERT_HEAD(&d->unhealed, u, link);
+		LIST_INSERT_HEAD(&d->state.unhealed, u, link);
 	}
 }
 
@@ -206,7 +216,8 @@ static void read_entries(struct daemon *d, const char *buf, size_t size)
 		memcpy(&e, buf + at, sizeof(e));
 		at += sizeof(e);
 		if (e.magic != STATE_MAGIC || e.pid <= 0 || e.size > size - at) {
-			rbt_warn("state file %s is damaged; the rest is ignored", d->state_path);
+			rbt_warn("state file %s is damaged; the rest is ignored",
+				d->home.state_path);
 			return;
 		}
 		if (still_lives(&e)) {
@@ -220,7 +231,7 @@ void state_read(struct daemon *d)
 	struct stat st;
 	FILE *f;
 
-	if (rbt_fopen_plain(d->state_path, false, &f) < 0) {
+	if (rbt_fopen_plain(d->home.state_path, false, &f) < 0) {
 		return;
 	}
 	if (fstat(fileno(f), &st) == 0 && st.st_size > 0 && st.st_size <= STATE_MAX_SIZE) {
@@ -238,7 +249,7 @@ static bool has_unhealed(const struct daemon *d)
 {
 	const struct unhealed *u;
 
-	LIST_FOREACH (u, &d->unhealed, link) {
+	LIST_FOREACH (u, &d->state.unhealed, link) {
 		if (!u->is_healed) {
 			return true;
 		}
@@ -250,7 +261,7 @@ void state_heal(struct daemon *d, bool is_done)
 {
 	struct unhealed *u, *next;
 
-	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+	for (u = LIST_FIRST(&d->state.unhealed); u != NULL; u = next) {
 		next = LIST_NEXT(u, link);
 		int r = u->is_healed || (is_done && !u->entry.is_left) ? 0 : heal_one(d, u);
 		u->is_healed = r == 0;
@@ -259,17 +270,17 @@ void state_heal(struct daemon *d, bool is_done)
 		} else if (r < 0 && !u->is_said) {
 			u->is_said = true;
 			rbt_warn("process %d may still be held by a scheduler that died (%s); "
-				 "`rubato resume %d` as root puts it back",
+				 "`rubato resume %d` as root restores it",
 				(int)u->entry.pid, strerror(-r), (int)u->entry.pid);
 		}
 	}
 	state_write(d);
-	d->heal_ns = has_unhealed(d) ? rbt_now_ns() + RETRY_NS : 0;
+	d->state.heal_ns = has_unhealed(d) ? rbt_now_ns() + RETRY_NS : 0;
 }
 
 void state_tick(struct daemon *d, uint64_t now_ns)
 {
-	if (d->heal_ns != 0 && now_ns >= d->heal_ns && !hand_is_awaited(d)) {
+	if (d->state.heal_ns != 0 && now_ns >= d->state.heal_ns && !hand_is_awaited(d)) {
 		state_heal(d, false);
 	}
 }
@@ -279,7 +290,7 @@ bool state_has_healed(const struct daemon *d, pid_t pid)
 	const struct unhealed *u;
 	bool any = false;
 
-	LIST_FOREACH (u, &d->unhealed, link) {
+	LIST_FOREACH (u, &d->state.unhealed, link) {
 		if (u->entry.pid == pid && !u->is_healed) {
 			return false;
 		}
@@ -299,17 +310,17 @@ void state_keep(struct daemon *d, const struct program *p, const struct rbt_reco
 		.size = n > 0 ? (uint32_t)n : 0,
 	};
 
-	/* Nothing is left of a program that has ended. */
+	/* A program that has ended needs no restoring. */
 	if (n <= 0 || rbt_pidfd_has_exited(p->pidfd.fd)) {
 		return;
 	}
 	if (user_may_be_named(p->user)) {
-		rbt_warn("process %d may still be held: the driver refused to let it go; `rubato "
+		rbt_warn("process %d may still be held: the driver refused to restore it; `rubato "
 			 "resume %d` tries again",
 			(int)e.pid, (int)e.pid);
 	}
 	keep_unhealed(d, &e, buf);
-	d->heal_ns = rbt_now_ns() + RETRY_NS;
+	d->state.heal_ns = rbt_now_ns() + RETRY_NS;
 }
 
 enum left state_take(struct daemon *d, pid_t pid, uint32_t backend, uint32_t client)
@@ -318,7 +329,7 @@ enum left state_take(struct daemon *d, pid_t pid, uint32_t backend, uint32_t cli
 	struct rbt_msg_record msg;
 	enum left left = LEFT_NOTHING;
 
-	for (u = LIST_FIRST(&d->unhealed); u != NULL; u = next) {
+	for (u = LIST_FIRST(&d->state.unhealed); u != NULL; u = next) {
 		next = LIST_NEXT(u, link);
 		if (u->entry.size < sizeof(msg)) {
 			continue;
@@ -336,7 +347,7 @@ void state_finish(struct daemon *d)
 {
 	struct unhealed *u;
 
-	while ((u = LIST_FIRST(&d->unhealed)) != NULL) {
+	while ((u = LIST_FIRST(&d->state.unhealed)) != NULL) {
 		forget(u);
 	}
 }

@@ -12,7 +12,7 @@
 
 struct exec_item {
 	struct front_op op;
-	struct front_node *node; /* whose handle the program knows it by */
+	struct front_node *node; /* the object whose handle the program has */
 	struct front_context *ctx;
 	uint64_t shape; /* of its dependencies, to be compared */
 	bool disabled;

@@ -246,12 +246,12 @@ int front_link_load(struct front_context *ctx, const char *text, size_t size, ui
 int front_link_unload(struct front_context *ctx, uint32_t module);
 int front_link_memory(struct front_context *ctx, uint64_t *ret_free);
 
-/* world.c: what a test replaces. A connected socket to the session's server, or -errno. */
+/* world.c, which tests replace. Returns a connected socket to the session's server, or -errno. */
 int front_world_connect(void);
 
 /* ring.c */
-/* A command, one slot and the bytes that follow it, into the stream's ring, after what the stream's
- * order demands. */
+/* Writes a command, one slot and the bytes that follow it, into the stream's ring, after the
+ * commands that must come first in the stream's order. */
 CUresult front_submit(struct front_stream *s, const void *slot, const void *more, size_t size,
 	uint64_t *ret_number);
 /* The same, and the host part that ends it. Takes ownership of `part`. */
@@ -313,7 +313,7 @@ struct front_place {
  * allocated that far. */
 CUresult front_place_find(
 	struct front_context *ctx, uint64_t address, uint64_t size, struct front_place *ret);
-/* What the host reads and writes for that place. */
+/* The host's address for that place. */
 void *front_place_host(const struct front_device *dev, const struct front_place *place);
 bool front_entry_find(struct front_context *ctx, uint64_t address, struct front_entry *ret);
 CUresult front_memory_add(struct front_context *ctx, uint64_t base, uint64_t size, unsigned kind);
@@ -350,7 +350,7 @@ struct front_launch {
 	const void *params; /* packed */
 };
 
-/* The function is still what it was when the operation was made. */
+/* Whether the function is still the one that the operation was made for. */
 bool front_launch_is_good(const struct front_launch *launch);
 
 struct front_fill {

@@ -229,7 +229,7 @@ void dev_preempt_force(struct rbt_device *dev)
 {
 	struct rbt_context *ctx = dev->current;
 
-	/* A kernel of which some blocks may have left unfinished is of no use. */
+	/* A kernel is of no use if some of its blocks may have been killed unfinished. */
 	for (uint32_t k = 0; dev->leaving == DEV_FLAGGED && k < dev->config.n_sms; k++) {
 		struct dev_sm *sm = &dev->sms[k];
 

@@ -98,7 +98,8 @@ void rbt_device_sleep(struct rbt_device *dev, int timeout_ms)
 		return;
 	}
 	__atomic_store_n(&dev->bell->asleep, 1, __ATOMIC_RELAXED);
-	/* Either we see what a program wrote, or it sees that we sleep. */
+	/* Either the device sees what a program wrote, or the program sees that the device
+	 * sleeps. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!something_new(dev)) {
 		syscall(SYS_futex, &dev->bell->rung, FUTEX_WAIT, rung, &timeout, NULL, 0);

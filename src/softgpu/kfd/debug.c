@@ -160,7 +160,7 @@ static int64_t enable(struct kfd_call *c, struct kfd_process *target)
 		if (c->kfd->config.minor >= KFD_MINOR_LATE_RULES) {
 			kfd_end_debugging(target);
 		}
-		/* In older kernels the session exists all the same. */
+		/* In older kernels the session exists nevertheless. */
 		return -EFAULT;
 	}
 	target->enabled_mask = a->enable.exception_mask;

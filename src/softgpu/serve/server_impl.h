@@ -56,7 +56,7 @@ void call_begin(struct server *s, struct conn *c, const uint8_t *msg, size_t siz
 void call_resume(struct server *s, struct conn *c, const uint8_t *msg, size_t size);
 void call_open(struct server *s, struct conn *c, const uint8_t *msg, size_t size);
 void calls_destroy(struct conn *c);
-void calls_retry(struct server *s); /* those that wait for other calls */
+void calls_retry(struct server *s); /* calls that wait for other calls */
 
 /* server.c: one line to the session's log; from any thread. */
 void server_log(struct server *s, const char *line);

@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of a program with several clients, those are roused that are back, whatever becomes of others. */
+/* Of a program with several clients, those are kicked that are back, whatever becomes of others. */
 #include <errno.h>
 #include <string.h>
 
 #include "check.h"
 #include "daemon/daemon.h"
+#include "daemon/edge.h"
+#include "daemon/handlink.h"
+#include "daemon/kick.h"
 #include "util/time.h"
 
 #define N_HOLDS 3
 
 static struct daemon d;
 static struct program prog;
-static struct hold holds[N_HOLDS];
+static struct client clients[N_HOLDS];
 static struct rbt_holding mine[N_HOLDS];
-static unsigned rouses[N_HOLDS];
+static unsigned kicks[N_HOLDS];
 static int errors[N_HOLDS];
 
-static int rouse_task(const struct rbt_record *rec, enum rbt_scope scope)
+static int kick_task(const struct rbt_record *rec, enum rbt_scope scope)
 {
 	return 0;
 }
 
-static const struct rbt_backend nvidia = {.rouse = rouse_task}, amd;
+static const struct rbt_backend nvidia = {.kick = kick_task}, amd;
 
 const struct rbt_backend *rbt_backend_by_id(uint32_t id)
 {
 	return id == RBT_BACKEND_NVIDIA ? &nvidia : &amd;
 }
 
-int hand_rouse(struct daemon *ignored, struct hold *h)
+int hand_kick(struct daemon *ignored, struct client *h)
 {
-	rouses[h->id]++;
+	kicks[h->id]++;
 	return errors[h->id];
 }
 
@@ -39,17 +42,17 @@ static void begin(void)
 {
 	memset(&d, 0, sizeof(d));
 	memset(&prog, 0, sizeof(prog));
-	memset(holds, 0, sizeof(holds));
+	memset(clients, 0, sizeof(clients));
 	memset(mine, 0, sizeof(mine));
-	memset(rouses, 0, sizeof(rouses));
+	memset(kicks, 0, sizeof(kicks));
 	memset(errors, 0, sizeof(errors));
-	d.rouse_ns = UINT64_MAX;
+	d.kick_ns = UINT64_MAX;
 	LIST_INSERT_HEAD(&d.programs, &prog, link);
 	for (uint32_t i = N_HOLDS; i-- > 0;) {
-		holds[i].id = i;
-		holds[i].mine = &mine[i];
-		holds[i].backend = RBT_BACKEND_NVIDIA;
-		LIST_INSERT_HEAD(&prog.holds, &holds[i], link);
+		clients[i].id = i;
+		clients[i].mine = &mine[i];
+		clients[i].backend = RBT_BACKEND_NVIDIA;
+		LIST_INSERT_HEAD(&prog.clients, &clients[i], link);
 	}
 }
 
@@ -58,7 +61,7 @@ static struct edge take_note(void)
 {
 	struct edge edge = edge_take(&prog);
 
-	rouse_applied(&d, &prog, &edge, rbt_now_ns());
+	kick_applied(&d, &prog, &edge, rbt_now_ns());
 	return edge;
 }
 
@@ -83,33 +86,33 @@ static void set(enum state first, enum state others)
 	take_note();
 }
 
-static void all_are_roused(void)
+static void all_are_kicked(void)
 {
 	begin();
-	holds[2].backend = RBT_BACKEND_AMD;
+	clients[2].backend = RBT_BACKEND_AMD;
 	set(ON, ON);
-	CHECK(rouses[0] == 0 && prog.doubt.since_ns == 0);
+	CHECK(kicks[0] == 0 && prog.doubt.since_ns == 0);
 	set(OFF, OFF);
-	CHECK(rouses[0] == 0 && !is_on());
+	CHECK(kicks[0] == 0 && !is_on());
 	set(ON, ON);
-	CHECK(rouses[0] == 1 && rouses[1] == 1 && rouses[2] == 0);
+	CHECK(kicks[0] == 1 && kicks[1] == 1 && kicks[2] == 0);
 	set(ON, ON);
-	CHECK(rouses[0] == 1 && rouses[1] == 1);
+	CHECK(kicks[0] == 1 && kicks[1] == 1);
 }
 
 /* The hand may not have one of them. */
-static void others_are_roused_after_an_error(void)
+static void others_are_kicked_after_an_error(void)
 {
 	begin();
 	errors[0] = -ENOENT;
 	set(OFF, OFF);
 	set(ON, ON);
-	CHECK(rouses[1] == 1 && rouses[2] == 1);
-	/* Whereas a lost one has roused everybody. */
+	CHECK(kicks[1] == 1 && kicks[2] == 1);
+	/* Whereas a lost one has kicked everybody. */
 	errors[0] = -ENOTCONN;
 	set(OFF, OFF);
 	set(ON, ON);
-	CHECK(rouses[1] == 1 && rouses[2] == 1);
+	CHECK(kicks[1] == 1 && kicks[2] == 1);
 }
 
 /* The driver does not let one of them back. */
@@ -119,20 +122,20 @@ static void one_is_off_for_good(void)
 	set(OFF, OFF);
 	for (unsigned i = 1; i <= 3; i++) {
 		set(OFF, ON);
-		CHECK(rouses[0] == 0 && rouses[1] == i && rouses[2] == i);
+		CHECK(kicks[0] == 0 && kicks[1] == i && kicks[2] == i);
 		set(OFF, ON);
-		CHECK(rouses[1] == i && is_on());
+		CHECK(kicks[1] == i && is_on());
 		set(OFF, OFF);
 		CHECK(!is_on());
 	}
 	set(OFF, ON);
 	set(ON, ON);
-	CHECK_INT(rouses[0], 1);
+	CHECK_INT(kicks[0], 1);
 	/* It goes while it is off. */
 	set(OFF, ON);
 	CHECK(!is_on());
-	edge_release(&prog, &holds[0]);
-	LIST_REMOVE(&holds[0], link);
+	edge_release(&prog, &clients[0]);
+	LIST_REMOVE(&clients[0], link);
 	take_note();
 	CHECK(is_on());
 }
@@ -172,12 +175,12 @@ static void edges_are_taken_once(void)
 	apply_to(1, RBT_ACT_SUSPEND, RBT_SCOPE_COMPUTE, 0);
 	(void)take_note();
 	apply_to(0, RBT_ACT_RESUME, RBT_SCOPE_ALL, 0);
-	edge_release(&prog, &holds[0]);
-	LIST_REMOVE(&holds[0], link);
+	edge_release(&prog, &clients[0]);
+	LIST_REMOVE(&clients[0], link);
 	e = take_note();
 	CHECK(e.was == both && e.is == both && e.back == 0);
-	edge_release(&prog, &holds[1]);
-	LIST_REMOVE(&holds[1], link);
+	edge_release(&prog, &clients[1]);
+	LIST_REMOVE(&clients[1], link);
 	e = take_note();
 	CHECK(e.was == both && e.is == 0 && e.back == both);
 }
@@ -187,22 +190,22 @@ static void who_is_due_is_looked_at(void)
 	begin();
 	uint64_t later_ns = rbt_now_ns() + 1000 * RBT_NS_PER_S;
 
-	prog.doubt.look_ns = d.rouse_ns = later_ns;
-	rouse_run(&d);
-	CHECK(rouses[0] == 0 && d.rouse_ns == later_ns);
+	prog.doubt.look_ns = d.kick_ns = later_ns;
+	kick_run(&d);
+	CHECK(kicks[0] == 0 && d.kick_ns == later_ns);
 	/* Another's time has come. */
-	d.rouse_ns = 1;
-	rouse_run(&d);
-	CHECK(rouses[0] == 0 && d.rouse_ns == later_ns);
-	prog.doubt.look_ns = d.rouse_ns = 1;
-	rouse_run(&d);
-	CHECK(rouses[0] == 1 && d.rouse_ns == UINT64_MAX && prog.doubt.look_ns == 0);
+	d.kick_ns = 1;
+	kick_run(&d);
+	CHECK(kicks[0] == 0 && d.kick_ns == later_ns);
+	prog.doubt.look_ns = d.kick_ns = 1;
+	kick_run(&d);
+	CHECK(kicks[0] == 1 && d.kick_ns == UINT64_MAX && prog.doubt.look_ns == 0);
 }
 
 int main(void)
 {
-	all_are_roused();
-	others_are_roused_after_an_error();
+	all_are_kicked();
+	others_are_kicked_after_an_error();
 	one_is_off_for_good();
 	edges_are_taken_once();
 	who_is_due_is_looked_at();
