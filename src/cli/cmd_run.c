@@ -119,6 +119,22 @@ static bool is_driver_unknown(void)
 	return false;
 }
 
+/* Whether the slice is too short for all devices of this machine. On a machine with both kinds of
+ * devices it is not known yet which one the program will use. */
+static bool is_too_short(uint64_t timeslice_us)
+{
+	bool any = false;
+
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		bool is_there = (*b)->check_driver() != -ENODEV;
+		if (is_there && (*b)->has_slices) {
+			return false;
+		}
+		any = any || is_there;
+	}
+	return any && timeslice_us != 0 && timeslice_us < RBT_TURN_MIN_US;
+}
+
 /* The daemon may refuse what was asked for. As with nice(1), the program runs anyway. The program
  * itself does not learn of the refusal, so it is printed here. */
 static void warn_of_refusal(int sock, const struct rbt_treatment *t)
@@ -287,6 +303,11 @@ static int run(int argc, char **argv)
 	}
 	if (optind == argc) {
 		return usage_error(&cmd_run, "no command to run");
+	}
+	if (is_too_short(t.timeslice_us)) {
+		rbt_error("run: the GPUs here have no timeslices, only turns of %d us and more",
+			RBT_TURN_MIN_US);
+		return EXIT_FAILED;
 	}
 	struct rbt_treatment all = add_environment(&t);
 	return execute(argv + optind, &all, no_daemon);

@@ -34,22 +34,34 @@ static_assert((int)RBT_CLASS_BEST_EFFORT == 0 && (int)RBT_CLASS_NORMAL == RBT_LE
 #define ALONE_POLL_US   100000
 
 /* The number of programs on each of the core's GPUs. */
-static void count_programs(struct daemon *d, uint32_t *ret_n)
+struct company {
+	uint32_t n[RBT_MAX_GPUS];
+	uint32_t n_special[RBT_MAX_GPUS]; /* not normal, or taking turns like all programs */
+};
+
+static void count_programs(struct daemon *d, struct company *ret)
 {
+	const struct rbt_sched_policy *policy = d->sched.config.policy;
+	bool all_take_turns = policy != NULL && policy->turns_up_to >= RBT_PRIORITY_NORMAL;
 	struct program *p;
 
-	memset(ret_n, 0, RBT_MAX_GPUS * sizeof(*ret_n));
+	*ret = (struct company){0};
 	LIST_FOREACH (p, &d->programs, link) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			ret_n[gpu] += p->sched.params.tasks[gpu].n_compute > 0;
+			uint32_t is_there = p->sched.params.tasks[gpu].n_compute > 0;
+			ret->n[gpu] += is_there;
+			ret->n_special[gpu] +=
+				all_take_turns || !program_is_plain(p) ? is_there : 0;
 		}
 	}
 }
 
-static bool has_company(const struct program *p, const uint32_t *n)
+/* An attached program is debugged while its queues are polled: not for the sake of equals. */
+static bool has_company(const struct program *p, const struct company *c)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-		if (p->sched.params.tasks[gpu].n_compute > 0 && n[gpu] > 1) {
+		if (p->sched.params.tasks[gpu].n_compute > 0 && c->n[gpu] > 1 &&
+			(p->peer != NULL || c->n_special[gpu] > 0)) {
 			return true;
 		}
 	}
@@ -136,16 +148,16 @@ static void set_level(struct daemon *d, const struct program *p, struct client *
 
 void activity_update(struct daemon *d)
 {
-	uint32_t n[RBT_MAX_GPUS];
+	struct company company;
 	uint32_t poll_us = d->sched.config.queue_poll_us != 0 ? d->sched.config.queue_poll_us
 							      : DEFAULT_POLL_US;
 	struct program *p;
 	struct client *h;
 
-	count_programs(d, n);
+	count_programs(d, &company);
 	LIST_FOREACH (p, &d->programs, link) {
 		LIST_FOREACH (h, &p->clients, link) {
-			poll_client(d, p, h, has_company(p, n) ? poll_us : 0);
+			poll_client(d, p, h, has_company(p, &company) ? poll_us : 0);
 			set_level(d, p, h);
 		}
 	}

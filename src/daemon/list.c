@@ -94,7 +94,8 @@ const char *list_note(struct daemon *d, const struct program *p)
 		return "has more tasks than are known: not all of them obey";
 	}
 	if (p->sched.denial == RBT_DENIED_NOTHING && p->treat.timeslice_us != 0 &&
-		is_without_slices(p) && list_has_no_slices(p)) {
+		p->treat.timeslice_us < RBT_TURN_MIN_US && is_without_slices(p) &&
+		list_has_no_slices(p)) {
 		return LIST_NO_SLICES;
 	}
 	if (p->sched.denial == RBT_DENIED_NOTHING &&

@@ -13,7 +13,7 @@
 struct daemon;
 struct program;
 
-#define LIST_NO_SLICES "this GPU has no timeslices that can be set: set a class or priority"
+#define LIST_NO_SLICES "this GPU has no timeslices, only turns of 5000 us and more"
 #define LIST_RAISING   "needs root or membership of group %s"
 
 /* The subject of LIST_RAISING, from keys of a treatment. */

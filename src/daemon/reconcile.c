@@ -59,6 +59,20 @@ static bool is_spoken_for(struct daemon *d, const struct program *p)
 	return p->peer != NULL || p->awaited || p->rule[0] != '\0';
 }
 
+/* On a device without slices, a normal program has an effect on lower classes only if it is known
+ * to be busy. So a program that a user has made normal is kept there, whichever of the programs is
+ * reniced first. */
+static bool counts_as_normal(const struct program *p)
+{
+	bool has_no_slices = false;
+
+	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
+		const struct rbt_sched_tasks *tasks = &p->sched.params.tasks[gpu];
+		has_no_slices = has_no_slices || (tasks->n_compute > 0 && tasks->no_slices);
+	}
+	return has_no_slices && (p->treat.said & RBT_TREAT_BIT(PRIORITY)) != 0;
+}
+
 /* Releases attached programs that need nothing any more: the daemon's fd would only keep the memory
  * of an ended program. */
 static void let_go(struct daemon *d)
@@ -67,7 +81,8 @@ static void let_go(struct daemon *d)
 
 	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
 		next = LIST_NEXT(p, link);
-		if (program_is_plain(p) && !is_spoken_for(d, p) && !program_is_changed(p)) {
+		if (program_is_plain(p) && !is_spoken_for(d, p) && !program_is_changed(p) &&
+			!counts_as_normal(p)) {
 			program_release(d, p);
 		}
 	}

@@ -131,7 +131,7 @@ static bool is_longer(const struct program *p, uint64_t timeslice_us)
 {
 	for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 		const struct rbt_sched_tasks *tasks = &p->sched.params.tasks[gpu];
-		if (tasks->n_compute > 0 && timeslice_us > tasks->own_us) {
+		if (tasks->n_compute > 0 && timeslice_us > rbt_sched_fair_slice_us(tasks)) {
 			return true;
 		}
 	}
@@ -168,7 +168,8 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 	struct rbt_treatment now = *old;
 
 	rbt_treatment_merge(&now, over);
-	if (over->timeslice_us != 0 && list_has_no_slices(p)) {
+	if (over->timeslice_us != 0 && over->timeslice_us < RBT_TURN_MIN_US &&
+		list_has_no_slices(p)) {
 		answer(peer, -EOPNOTSUPP, LIST_NO_SLICES);
 		return false;
 	}

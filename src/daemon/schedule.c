@@ -422,6 +422,7 @@ static void count_copy(
 static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_params *params)
 {
 	struct places places[RBT_MAX_GPUS] = {0};
+	const struct rbt_backend *b;
 	struct client *h;
 
 	LIST_FOREACH (h, &p->clients, link) {
@@ -429,6 +430,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 		if (!holding_may(mine, RBT_CAP_TIMESLICE)) {
 			continue;
 		}
+		b = rbt_backend_by_id(mine->rec.backend);
 		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {
 			const struct rbt_task *t = &mine->rec.tasks[i];
 			int gpu = rbt_gpu_find(&d->gpu_table, mine->rec.backend, t->gpu);
@@ -439,6 +441,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 				count_copy(t, &params->tasks[gpu], &places[gpu]);
 			} else if (t->kind == RBT_TASK_COMPUTE) {
 				count_compute(t, &params->tasks[gpu], &places[gpu]);
+				params->tasks[gpu].no_slices = b != NULL && !b->has_slices;
 			}
 		}
 	}
@@ -483,7 +486,7 @@ static void fill_params(
 	 * does. */
 	for (uint32_t gpu = 0; !ret->may_reserve && gpu < RBT_MAX_GPUS; gpu++) {
 		if (ret->tasks[gpu].n_compute > 0 &&
-			p->treat.timeslice_us > ret->tasks[gpu].own_us) {
+			p->treat.timeslice_us > rbt_sched_fair_slice_us(&ret->tasks[gpu])) {
 			ret->timeslice_us = RBT_TIMESLICE_OWN;
 		}
 	}
@@ -519,7 +522,8 @@ static bool is_same(const struct rbt_sched_params *a, const struct rbt_sched_par
 
 		same = x->n_compute == y->n_compute && x->own_us == y->own_us &&
 		       x->compute_runlists == y->compute_runlists &&
-		       x->copy_runlists == y->copy_runlists && x->copy_own_us == y->copy_own_us;
+		       x->copy_runlists == y->copy_runlists && x->copy_own_us == y->copy_own_us &&
+		       x->no_slices == y->no_slices;
 	}
 	return same;
 }

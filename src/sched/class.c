@@ -43,6 +43,11 @@ enum rbt_class rbt_class_of(unsigned priority)
 							    : RBT_CLASS_BEST_EFFORT;
 }
 
+unsigned rbt_class_lowest(enum rbt_class cls)
+{
+	return classes[cls].lowest;
+}
+
 const char *rbt_class_name(enum rbt_class cls)
 {
 	return classes[cls].name;

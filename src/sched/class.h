@@ -32,6 +32,11 @@ bool rbt_limits_are_right(const struct rbt_limits *limits);
 enum rbt_class { RBT_CLASS_BEST_EFFORT, RBT_CLASS_NORMAL, RBT_CLASS_LATENCY };
 
 enum rbt_class rbt_class_of(unsigned priority);
+/* Without slices, `--timeslice-us` is the length of a turn, and this is the shortest: a change of
+ * turns takes about 1 ms. */
+#define RBT_TURN_MIN_US 5000
+/* The lowest priority of the class. */
+unsigned rbt_class_lowest(enum rbt_class cls);
 const char *rbt_class_name(enum rbt_class cls);
 
 /* The middle of a class's range. */

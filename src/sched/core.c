@@ -7,6 +7,8 @@
 
 #include "sched/impl.h"
 
+#define TURN_MS 100 /* by default */
+
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
 	return value == 0 ? otherwise : value;
@@ -22,7 +24,7 @@ static int config_fill(const struct rbt_sched_config *given, struct rbt_sched_co
 	size_t n;
 	struct rbt_sched_config c = {
 		.policy = given->policy != NULL ? given->policy : rbt_sched_policies(&n),
-		.turn_ms = or_default(given->turn_ms, 100),
+		.turn_ms = or_default(given->turn_ms, TURN_MS),
 		.idle_us = or_default(given->idle_us, 5000),
 		.max_hold_us = or_never(given->max_hold_us, 1000),
 		.max_reserve_ms = or_default(given->max_reserve_ms, 2000),
@@ -141,6 +143,11 @@ int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 	rbt_admit(s);
 	finish(s);
 	return 0;
+}
+
+uint64_t rbt_sched_fair_slice_us(const struct rbt_sched_tasks *tasks)
+{
+	return tasks->no_slices ? TURN_MS * UINT64_C(1000) : tasks->own_us;
 }
 
 struct rbt_limits rbt_sched_limits(const struct rbt_sched *s, const struct rbt_limits *own)

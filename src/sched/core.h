@@ -11,8 +11,9 @@
  *
  * Policy `turns`: best-effort programs take turns, one at a time per GPU, by weight; a higher
  * priority goes first. Normal and latency programs stay runnable. While a latency program counts as
- * busy, every program of strictly lower priority is kept off its GPUs: that is the reserve. See
- * turns.c, fair.c, reserve.c, guard.c.
+ * busy, every program of strictly lower priority is kept off its GPUs: that is the reserve. On a
+ * GPU without slices, a busy normal program also keeps best-effort programs off. See turns.c,
+ * fair.c, reserve.c, guard.c.
  *
  * Use: report events as they happen, with the time. Call rbt_sched_tick() at the time that
  * rbt_sched_next_tick() names. After either, carry out the decisions that rbt_sched_next_change()
@@ -49,7 +50,7 @@ struct rbt_sched_config {
 	 * (learn.h); default 1000. RBT_SCHED_NEVER: 0. */
 	uint32_t max_hold_us;
 	/* A reserve ends after this time, and the program shares by slice until it has idled;
-	 * default 2000. */
+	 * default 2000. Without slices it does not end: the others get their min_share. */
 	uint32_t max_reserve_ms;
 	/* The assumed cost of ending a reserve too early (learn.h); default 1000. */
 	uint32_t switch_cost_us;
@@ -117,13 +118,18 @@ struct rbt_sched_tasks {
 	/* Runlists on which it has one copy task whose own slice is known, and no other task. */
 	uint64_t copy_runlists;
 	uint64_t copy_own_us; /* the shortest own slice of these copy tasks */
+	/* The device has no slices: it runs all runnable tasks side by side, so a class has an
+	 * effect only if lower ones are kept off. */
+	bool no_slices;
 };
 
 struct rbt_sched_params {
-	unsigned priority;     /* 0 to 15 */
-	uint32_t weight;       /* 1 to RBT_WEIGHT_MAX; 0 counts as 1 */
-	uint64_t group;        /* ranks with the same number take turns together; 0: none */
-	uint64_t timeslice_us; /* set by the user; RBT_TIMESLICE_OWN: by priority */
+	unsigned priority; /* 0 to 15 */
+	uint32_t weight;   /* 1 to RBT_WEIGHT_MAX; 0 counts as 1 */
+	uint64_t group;    /* ranks with the same number take turns together; 0: none */
+	/* Set by the user; RBT_TIMESLICE_OWN: by priority. Without slices, from RBT_TURN_MIN_US on:
+	 * the length of its turns. A normal program then takes turns, too. */
+	uint64_t timeslice_us;
 	struct rbt_limits limits;
 	bool suspended; /* by command */
 	/* The program has a board, so rbt_sched_busy() will be called. Otherwise it counts as busy
@@ -187,6 +193,8 @@ int rbt_sched_create(const struct rbt_sched_config *config, const struct rbt_sch
 void rbt_sched_destroy(struct rbt_sched *s); /* with all its programs */
 /* 0, or -EINVAL with nothing changed. */
 int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sched_config *config);
+/* The longest timeslice for these tasks that takes nothing from other programs. */
+uint64_t rbt_sched_fair_slice_us(const struct rbt_sched_tasks *tasks);
 /* The limits that apply to a program with these own limits. No share is 0 here. */
 struct rbt_limits rbt_sched_limits(const struct rbt_sched *s, const struct rbt_limits *own);
 

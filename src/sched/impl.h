@@ -101,7 +101,9 @@ struct rbt_sched_unit {
 	unsigned priority, level; /* level: the priority if the policy is strict, else 0 */
 	uint32_t weight;
 	uint32_t min_share_permille;
+	uint64_t turn_ns; /* set by the user, without slices; 0: the policy's */
 	bool can_suspend;
+	bool no_slices;  /* on all its GPUs: it stays on while it idles */
 	bool is_blocked; /* a member is suspended by command */
 
 	bool is_wanting;    /* not known to be idle */
@@ -235,6 +237,8 @@ void rbt_admit_forget(struct rbt_sched *s, struct rbt_sched_prog *p);
 void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p);
 
 /* turns.c */
+/* The length of its turns. */
+uint64_t rbt_turn_ns(const struct rbt_sched *s, const struct rbt_sched_unit *u);
 void rbt_turns_enter(struct rbt_sched *s, struct rbt_sched_unit *u);
 void rbt_turns_leave(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* To be called after its place in the queues has changed. */
@@ -288,6 +292,8 @@ bool rbt_company_is_wanting(struct rbt_sched *s, const struct rbt_sched_prog *p)
 
 /* reserve.c */
 bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog *p);
+/* Units below this level are kept off the GPU by a reserve of the program; 0: none are. */
+unsigned rbt_reserve_rank(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g);
 /* The program has become busy; idle. */
 void rbt_reserve_begin(struct rbt_sched *s, struct rbt_sched_prog *p);
 void rbt_reserve_end(struct rbt_sched *s, struct rbt_sched_prog *p);

@@ -20,6 +20,11 @@
  * as busy, and is limited, as if it had one. A program that announces its requests always gets a
  * reserve, because it has asked for one. So does a program on a device without slices, because
  * nothing else lets it in.
+ *
+ * A device without slices runs everything side by side. There a normal program gets a reserve, too:
+ * against lower classes, not against lower priorities of its own class. And a reserve lasts as long
+ * as its program is busy, because there is no slice to share by afterwards; until then the guard
+ * (guard.c) gives the others their min_share.
  */
 #include <stdlib.h>
 
@@ -40,13 +45,32 @@ static bool has_right(const struct rbt_sched_prog *p)
 	return rbt_class_of(p->params.priority) == RBT_CLASS_LATENCY || p->params.may_reserve;
 }
 
+unsigned rbt_reserve_rank(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
+{
+	const struct rbt_sched_unit *u = p->unit;
+	const struct rbt_sched_policy *policy = s->config.policy;
+
+	if (u->priority >= policy->reserve_from && has_right(p)) {
+		return u->level;
+	}
+	/* A slice takes no rights either. */
+	return policy->is_strict && p->params.tasks[g].no_slices
+		       ? rbt_class_lowest(rbt_class_of(u->priority))
+		       : 0;
+}
+
 bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	const struct rbt_sched_unit *u = p->unit;
+	bool has_rank = false;
 
-	return u->role == RBT_ROLE_FREE && !u->is_blocked && p->mask != 0 &&
-	       u->priority >= s->config.policy->reserve_from && has_right(p) &&
-	       (p->params.is_known || p->requests > 0);
+	if (u->role != RBT_ROLE_FREE || u->is_blocked || !(p->params.is_known || p->requests > 0)) {
+		return false;
+	}
+	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+		has_rank |= rbt_reserve_rank(s, p, rbt_first_bit(m)) > 0;
+	}
+	return has_rank;
 }
 
 /* Applies the change of a GPU's reserve from one level to another to the units in between. Idle
@@ -79,12 +103,14 @@ static void review(struct rbt_sched *s, struct rbt_sched_gpu *gpu, unsigned befo
 
 static void count(struct rbt_sched *s, struct rbt_sched_prog *p, bool begins)
 {
-	unsigned level = p->unit->level;
-
 	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 		unsigned before = rbt_reserve_level(gpu);
+		unsigned level = rbt_reserve_rank(s, p, rbt_first_bit(m));
 
+		if (level == 0) {
+			continue;
+		}
 		rbt_gpu_settle(s, gpu);
 		rbt_count(&gpu->n_reserve[level], 1, begins);
 		gpu->reserve_bits &= ~(UINT32_C(1) << level);
@@ -187,8 +213,15 @@ static bool begins_at_once(const struct rbt_sched *s, const struct rbt_sched_pro
 static uint64_t limit_at(const struct rbt_sched *s, const struct rbt_sched_prog *p)
 {
 	uint32_t own_ms = p->params.limits.max_reserve_ms;
+	bool is_limited = p->mask == 0;
 
-	return p->reserved_since_ns + rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms);
+	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+		uint32_t g = rbt_first_bit(m);
+		is_limited |= !p->params.tasks[g].no_slices && rbt_reserve_rank(s, p, g) > 0;
+	}
+	return is_limited ? p->reserved_since_ns +
+				    rbt_ms(own_ms != 0 ? own_ms : s->config.max_reserve_ms)
+			  : RBT_NEVER;
 }
 
 /* A request that takes unusually long gets its reserve whatever the verdict. So no trial makes a

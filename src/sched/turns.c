@@ -43,9 +43,9 @@ static uint64_t major_of(const struct rbt_sched_unit *u)
 	return u->is_guarded ? MAJOR_GUARD : MAJOR_LEVEL + RBT_PRIORITY_MAX - u->level;
 }
 
-static uint64_t turn_ns(const struct rbt_sched *s)
+uint64_t rbt_turn_ns(const struct rbt_sched *s, const struct rbt_sched_unit *u)
 {
-	return s->config.policy->turn_ns(&s->config);
+	return u->turn_ns != 0 ? u->turn_ns : s->config.policy->turn_ns(&s->config);
 }
 
 static void count_ready(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_ready)
@@ -215,9 +215,10 @@ static uint64_t timer_of(struct rbt_sched *s, const struct rbt_sched_unit *u)
 			       : RBT_NEVER;
 	}
 	if (u->is_wanting) {
-		return u->is_stuck && !u->is_forced ? u->stuck_ns + turn_ns(s) : RBT_NEVER;
+		return u->is_stuck && !u->is_forced ? u->stuck_ns + rbt_turn_ns(s, u) : RBT_NEVER;
 	}
-	return u->probe_ns == 0 ? RBT_NEVER : u->probe_at_ns;
+	/* There is no guess to check about a unit that is on. */
+	return u->probe_ns == 0 || u->is_on ? RBT_NEVER : u->probe_at_ns;
 }
 
 void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u)
@@ -314,7 +315,8 @@ static struct rbt_sched_unit *find_stopgap(
 		first->stuck_ns = s->now_ns;
 		rbt_turns_arm(s, first);
 	}
-	if (is_due_everywhere && first->stuck_ns + turn_ns(s) < s->now_ns + MIN_TURN_NS) {
+	if (is_due_everywhere &&
+		first->stuck_ns + rbt_turn_ns(s, first) < s->now_ns + MIN_TURN_NS) {
 		return NULL;
 	}
 	struct rbt_sched_unit *u = find_startable(s, g, UINT32_C(1) << g);
@@ -350,10 +352,10 @@ static void look_at(struct rbt_sched *s, uint32_t g)
 	if (u != NULL && gives_way(s, g, u, true)) {
 		u = can_start(s, u, 0) ? u : find_stopgap(s, g, u);
 		if (u != NULL) {
-			start(s, u, u->is_guarded ? u->guard_ns : turn_ns(s));
+			start(s, u, u->is_guarded ? u->guard_ns : rbt_turn_ns(s, u));
 		}
 	} else if (cur != NULL && cur->left_ns == 0 && !cur->is_guarded && is_first(s, cur)) {
-		cur->left_ns = turn_ns(s);
+		cur->left_ns = rbt_turn_ns(s, cur);
 	}
 	if (gpu->current != NULL) {
 		rbt_turns_arm(s, gpu->current);
@@ -386,7 +388,7 @@ void rbt_turns_let_back(struct rbt_sched *s, struct rbt_sched_unit *u)
 
 	if (u->role == RBT_ROLE_TURN && !u->is_on && !u->is_guarded && is_on_one &&
 		s->config.policy->key == rbt_fair_key && u->left_ns > 0 &&
-		u->left_ns <= turn_ns(s) / 5 * 2 && has_rival(s, u)) {
+		u->left_ns <= rbt_turn_ns(s, u) / 5 * 2 && has_rival(s, u)) {
 		u->left_ns = 0;
 		u->is_over = true;
 		s->resched |= u->mask;

@@ -165,9 +165,13 @@ static bool is_kept_off(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	return level > u->level;
 }
 
+/* An idle unit out of turn is off, so that its next submission does not run at a short slice beside
+ * the current unit's. Without slices it is on: its submissions then start at once, and only the
+ * current unit is taken off for it. */
 void rbt_unit_update_on(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
-	bool has_place = u->role == RBT_ROLE_FREE || u->is_current;
+	bool has_place =
+		u->role == RBT_ROLE_FREE || u->is_current || (u->no_slices && !u->is_wanting);
 	bool is_on = u->role != RBT_ROLE_NONE && !u->is_blocked && has_place && !is_kept_off(s, u);
 
 	if (is_on != u->is_on) {
@@ -197,7 +201,7 @@ static void begin_wanting(struct rbt_sched *s, struct rbt_sched_unit *u, bool is
 	if (u->role == RBT_ROLE_TURN) {
 		rbt_fair_join(s, u, is_new);
 		if (u->is_current) {
-			u->left_ns = s->config.policy->turn_ns(&s->config);
+			u->left_ns = rbt_turn_ns(s, u);
 			u->on_since_ns = s->now_ns;
 		}
 	}
@@ -244,6 +248,16 @@ static uint32_t min_share_of(const struct rbt_sched *s, const struct rbt_sched_p
 	return own == RBT_SHARE_NONE ? 0 : own != 0 ? own : s->config.min_share_permille;
 }
 
+static bool has_no_slices(const struct rbt_sched_prog *p)
+{
+	bool is_true = true;
+
+	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
+		is_true &= p->params.tasks[rbt_first_bit(m)].no_slices;
+	}
+	return is_true;
+}
+
 /* Derives the unit's properties from its members. */
 static void sum_up(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
@@ -254,10 +268,15 @@ static void sum_up(struct rbt_sched *s, struct rbt_sched_unit *u)
 	u->priority = RBT_PRIORITY_MAX;
 	u->weight = RBT_WEIGHT_MAX;
 	u->min_share_permille = 0;
+	u->turn_ns = 0;
 	u->can_suspend = true;
+	u->no_slices = true;
 	u->is_blocked = false;
 	LIST_FOREACH (p, &u->members, member) {
 		u->mask |= p->mask;
+		u->no_slices &= has_no_slices(p);
+		uint64_t turn_ns = p->params.timeslice_us * UINT64_C(1000);
+		u->turn_ns = turn_ns > u->turn_ns ? turn_ns : u->turn_ns;
 		u->priority =
 			rbt_prog_priority(p) < u->priority ? rbt_prog_priority(p) : u->priority;
 		u->weight = p->params.weight < u->weight ? p->params.weight : u->weight;
@@ -267,12 +286,21 @@ static void sum_up(struct rbt_sched *s, struct rbt_sched_unit *u)
 			share > u->min_share_permille ? share : u->min_share_permille;
 		u->is_blocked |= p->params.suspended;
 	}
+	if (!u->no_slices || u->turn_ns < rbt_us(RBT_TURN_MIN_US)) {
+		u->turn_ns = 0;
+	}
+	enum rbt_class cls = rbt_class_of(u->priority);
+	bool is_timed_normal = u->turn_ns != 0 && cls == RBT_CLASS_NORMAL;
 	u->level = policy->is_strict ? u->priority : 0;
 	u->role = RBT_ROLE_FREE;
 	if (u->mask == 0) {
 		u->role = RBT_ROLE_NONE;
-	} else if (u->priority <= policy->turns_up_to && u->can_suspend) {
+	} else if ((u->priority <= policy->turns_up_to || is_timed_normal) && u->can_suspend) {
 		u->role = RBT_ROLE_TURN;
+		/* Normal programs are equals, unless the policy says otherwise. */
+		if (is_timed_normal && policy->is_strict && u->priority < policy->reserve_from) {
+			u->level = rbt_class_lowest(cls);
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ const char help_exec[] =
 	"  --session DIR       share the GPUs of all commands that name DIR (default: $RUBATO_SOFTGPU, else a\n"
 	"                      session for this command alone)\n"
 	"  --driver VERSION    the driver to imitate (default " DEFAULT_DRIVER ")\n"
-	"  --gpus N            how many GPUs, 1 to 32 (default 1)\n"
+	"  --gpus N            how many GPUs, 0 to 32 (default 1); 0: no NVIDIA driver\n"
 	"  --sms N             multiprocessors of each, 1 to 64 (default 4)\n"
 	"  --mem MIB           memory of each (default 256)\n"
 	"  --preempt HOW       how one program's kernels make room for another's: timeslice (default), exact,\n"
@@ -118,7 +118,7 @@ static int take_option(struct options *o, int option, const char *value)
 		r = take_driver(o, value);
 		break;
 	case 'g':
-		r = number("gpus", value, 1, NV_MAX_GPUS, &v);
+		r = number("gpus", value, 0, NV_MAX_GPUS, &v);
 		o->config.rm.n_gpus = (uint32_t)v;
 		o->has_gpus = true;
 		break;

@@ -278,9 +278,17 @@ def test_renice(s):
     done = s.rubato("renice", p.pid, "--timeslice-us", "500", code=1)
     assert done.stderr.count("\n") == 1 and "no timeslice" in done.stderr, done.stderr
     assert is_own(s, p.pid) and s.ps()[p.pid]["note"] == ""
-    # What `run` was told cannot be refused: it is said.
+    # `run` does not know yet which GPU its program will use, if there are others: it is said.
     r = run(s, "--timeslice-us", "500")
     eventually("noted", lambda: are_linked(s, r) and "no timeslice" in s.ps()[r.pid]["note"])
+
+
+@device("--gpus", "0", *AMD)
+def test_no_other_gpus(s):
+    done = s.rubato("run", "--timeslice-us", "4999", "--", "true", code=1)
+    assert done.stderr.count("\n") == 1 and "no timeslice" in done.stderr, done.stderr
+    p = run(s, "--timeslice-us", "5000")
+    eventually("known", lambda: are_linked(s, p) and s.ps()[p.pid]["note"] == "")
 
 
 @device(*AMD)

@@ -86,7 +86,8 @@ static void randomise(struct crowd *c, struct rbt_sched_params *params)
 				.own_us = has_none ? RBT_TIMESLICE_OWN : 1024 << pick(c, 2),
 				.compute_runlists = pick(c, 8) > 0,
 				.copy_runlists = has_none ? 0 : pick(c, 16) << pick(c, 2),
-				.copy_own_us = 1024 * pick(c, 3)};
+				.copy_own_us = 1024 * pick(c, 3),
+				.no_slices = has_none};
 	}
 }
 

@@ -129,6 +129,19 @@ static void plan_request(struct sim_prog *p)
 	p->due_ns += wait_ns;
 }
 
+/* Tells the core of a submission, at the next poll if there are polls. */
+static void report(struct sim_prog *p)
+{
+	struct sim *sim = p->sim;
+
+	if (sim->poll_ns > 0 && p->report_ns == 0) {
+		p->report_ns = (sim->now_ns / sim->poll_ns + 1) * sim->poll_ns;
+		return;
+	}
+	p->report_ns = 0;
+	rbt_sched_busy(sim->s, sim->now_ns, p->handle);
+}
+
 static void submit(struct sim_prog *p)
 {
 	struct sim *sim = p->sim;
@@ -145,7 +158,7 @@ static void submit(struct sim_prog *p)
 	}
 	if (p->is_resting) {
 		p->is_resting = false;
-		rbt_sched_busy(sim->s, sim->now_ns, p->handle);
+		report(p);
 	}
 	p->is_first = false;
 	p->n_submitted++;
@@ -312,6 +325,7 @@ static void advance(struct sim *sim, uint64_t dt_ns)
 		double got = rates[i] * (double)dt_ns;
 
 		p->done_ns += got;
+		p->off_ns += p->applied.off != RBT_ON ? (double)dt_ns : 0;
 		p->all_ns += got;
 		p->burst_left_ns -= p->in_burst ? got : 0;
 		used += first_gpu(p) == 0 ? got : 0;
@@ -349,6 +363,10 @@ static void happen(struct sim *sim)
 			p->applied.off = p->then_off;
 			p->then_ns = 0;
 		}
+		if (p->report_ns != 0 && p->report_ns <= sim->now_ns) {
+			report(p);
+			obey(sim);
+		}
 		if (p->in_burst && p->burst_left_ns <= 0.5) {
 			end_burst(p);
 			obey(sim);
@@ -373,8 +391,9 @@ static uint64_t next_arrival(const struct sim *sim, uint64_t otherwise)
 		otherwise = at_ns > sim->now_ns && at_ns < otherwise ? at_ns : otherwise;
 	}
 	for (unsigned i = 0; i < sim->n_progs; i++) {
-		uint64_t at_ns = sim->progs[i]->then_ns;
+		uint64_t at_ns = sim->progs[i]->then_ns, report_ns = sim->progs[i]->report_ns;
 		otherwise = at_ns != 0 && at_ns < otherwise ? at_ns : otherwise;
+		otherwise = report_ns != 0 && report_ns < otherwise ? report_ns : otherwise;
 	}
 	return otherwise;
 }
@@ -415,7 +434,7 @@ void sim_reset(struct sim *sim)
 	sim->idle_ns = sim->stolen_ns = 0;
 	sim->n_ticks = sim->n_changes = 0;
 	for (unsigned i = 0; i < sim->n_progs; i++) {
-		sim->progs[i]->done_ns = 0;
+		sim->progs[i]->done_ns = sim->progs[i]->off_ns = 0;
 		sim->progs[i]->n_requests = 0;
 	}
 }

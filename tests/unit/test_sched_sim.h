@@ -51,6 +51,7 @@ struct sim_prog {
 	uint64_t then_ns;
 	uint64_t switch_ns;   /* what switching from it or to it takes, if more than with others */
 	bool is_resting;      /* the next submission is to be reported */
+	uint64_t report_ns;   /* when it will be; 0: there is none to report */
 	bool is_awaited;      /* and the next synchronisation that returns */
 	double burst_left_ns; /* of GPU time */
 	uint64_t next_ns;     /* end of the gap, or of the pause */
@@ -58,6 +59,7 @@ struct sim_prog {
 	uint64_t due_ns;      /* of the next */
 	uint64_t last_ns;     /* activity, as on a board */
 	double done_ns;       /* GPU time it got, of all its GPUs */
+	double off_ns;        /* how long it was off */
 	double all_ns;        /* the same, from the beginning */
 	uint64_t n_submitted;
 	uint64_t n_requests;
@@ -74,6 +76,7 @@ struct sim {
 	struct rbt_sched *s;
 	uint64_t switch_ns;     /* what changing the owner takes */
 	uint64_t off_ns, on_ns; /* what taking a program off takes, and letting it back */
+	uint64_t poll_ns;       /* how often submissions are looked for; 0: they are told at once */
 	struct sim_device devices[RBT_MAX_GPUS];
 	uint64_t now_ns;
 	uint64_t seed;

@@ -151,7 +151,8 @@ static const char *check_prog(
 		why = why == NULL ? check_copies(s, p, g, &tallies[g]) : why;
 		if (p->unit->role != RBT_ROLE_NONE) {
 			count_wishes(p, g, &tallies[g]);
-			tallies[g].n_reserve[p->unit->level] += p->is_reserving;
+			unsigned rank = rbt_reserve_rank(s, p, g);
+			tallies[g].n_reserve[rank] += p->is_reserving && rank > 0;
 		}
 	}
 	return why;
@@ -163,7 +164,7 @@ static void tally_unit(const struct rbt_sched_unit *u, uint32_t g, struct tally 
 	tally->n_busy[u->level] += u->is_counted_busy;
 	tally->n_guard_long += u->guard_is_long;
 	if (u->role == RBT_ROLE_TURN && !u->is_blocked) {
-		tally->n_turn_on += u->is_on;
+		tally->n_turn_on += u->is_on && (u->is_wanting || !u->no_slices);
 		tally->n_current += u->is_current;
 		tally->n_queued += !u->is_current;
 		tally->n_ready[u->level] += !u->is_current && u->is_wanting;

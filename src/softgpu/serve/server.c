@@ -460,7 +460,7 @@ int server_run(const char *dir, bool private, const struct link_config *config, 
 		s.id = rbt_now_ns() ^ (uint64_t)getpid() << 40;
 	}
 	s.rm = rbt_rm_create(&config->rm);
-	s.nodes = s.rm != NULL ? nodes_create(s.rm, s.id) : NULL;
+	s.nodes = s.rm != NULL ? nodes_create(s.rm, s.id, config->rm.n_gpus > 0) : NULL;
 	s.gpus = gpus_create(&s);
 	if (s.nodes == NULL || s.gpus == NULL) {
 		server_log(&s, "cannot make the fake device nodes");

@@ -44,6 +44,7 @@ struct file {
 struct nodes {
 	struct rbt_rm *rm;
 	uint64_t server_id;
+	bool has_nvidia;
 	struct file *files;
 	struct shared shared[2 * NV_MAX_GPUS + 3];
 	size_t n_shared;
@@ -142,7 +143,7 @@ static int add_all(struct nodes *n)
 	return r;
 }
 
-struct nodes *nodes_create(struct rbt_rm *rm, uint64_t server_id)
+struct nodes *nodes_create(struct rbt_rm *rm, uint64_t server_id, bool has_nvidia)
 {
 	struct nodes *n = calloc(1, sizeof(*n));
 
@@ -151,7 +152,8 @@ struct nodes *nodes_create(struct rbt_rm *rm, uint64_t server_id)
 	}
 	n->rm = rm;
 	n->server_id = server_id;
-	int r = add_all(n);
+	n->has_nvidia = has_nvidia;
+	int r = has_nvidia ? add_all(n) : 0;
 	if (r < 0) {
 		nodes_destroy(n);
 		errno = -r;
@@ -258,7 +260,7 @@ fail:
 
 int nodes_open(struct nodes *n, const char *path, int pid, uint32_t uid)
 {
-	if (strcmp(path, NV_CTL_PATH) == 0) {
+	if (n->has_nvidia && strcmp(path, NV_CTL_PATH) == 0) {
 		return open_node(n, NULL, pid, uid);
 	}
 	for (size_t i = 0; i < n->n_shared; i++) {

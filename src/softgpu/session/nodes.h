@@ -21,8 +21,9 @@
 
 struct nodes;
 
-/* NULL with errno. `rm` is borrowed and must outlive the nodes. */
-struct nodes *nodes_create(struct rbt_rm *rm, uint64_t server_id);
+/* NULL with errno. `rm` is borrowed and must outlive the nodes. Without has_nvidia there are no
+ * nodes and no files of NVIDIA's driver. */
+struct nodes *nodes_create(struct rbt_rm *rm, uint64_t server_id, bool has_nvidia);
 void nodes_destroy(struct nodes *nodes);
 
 /* Opens `path` for a process. Returns an fd for the process, or -errno. */
