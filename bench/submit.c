@@ -113,7 +113,7 @@ static void *be_daemon(void *data)
 	for (;;) {
 		usleep(1000);
 		if (what_daemon_does != ABSENT) {
-			rbt_board_look(board, &watch, rbt_now_ns(), &r);
+			rbt_board_read(board, &watch, rbt_now_ns(), &r);
 		}
 		if (what_daemon_does == SLEEPING) {
 			rbt_board_sleep(board);

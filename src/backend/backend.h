@@ -206,8 +206,9 @@ int rbt_backends_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t 
 
 /* For callers that will act on a program: calls `look` again while the program is setting up a
  * task, for a second at most. After that no task counts as new. Returns the result of `look`. */
-typedef int (*rbt_look_fn)(const void *data, struct rbt_record **ret, size_t *ret_n);
-int rbt_discover_set_up(rbt_look_fn look, const void *data, struct rbt_record **ret, size_t *ret_n);
+typedef int (*rbt_discover_fn)(const void *data, struct rbt_record **ret, size_t *ret_n);
+int rbt_discover_set_up(
+	rbt_discover_fn discover, const void *data, struct rbt_record **ret, size_t *ret_n);
 void rbt_records_free(struct rbt_record *recs, size_t n);
 
 /* NULL if unknown: ids arrive from other processes. */

@@ -20,17 +20,18 @@ static bool are_new(const struct rbt_record *recs, size_t n)
 	return any;
 }
 
-int rbt_discover_set_up(rbt_look_fn look, const void *data, struct rbt_record **ret, size_t *ret_n)
+int rbt_discover_set_up(
+	rbt_discover_fn discover, const void *data, struct rbt_record **ret, size_t *ret_n)
 {
 	uint64_t until_ns = rbt_now_ns() + SETUP_NS;
 	struct rbt_record *recs = NULL;
 	size_t n = 0;
-	int r = look(data, &recs, &n);
+	int r = discover(data, &recs, &n);
 
 	while (r == 0 && are_new(recs, n) && rbt_now_ns() < until_ns) {
 		rbt_records_free(recs, n);
 		usleep(LOOK_EVERY_US);
-		r = look(data, &recs, &n);
+		r = discover(data, &recs, &n);
 	}
 	if (r < 0) {
 		return r;

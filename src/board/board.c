@@ -191,7 +191,7 @@ static void next_tick(struct rbt_board *b)
 	atomic_store_explicit(&b->tick, tick != 0 ? tick : 1, memory_order_release);
 }
 
-void rbt_board_look(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
+void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
 	struct rbt_board_reading *ret)
 {
 	uint32_t n_used = slots_used(b);

@@ -71,7 +71,7 @@ struct rbt_board_reader {
  * The first look only notes the counters. Then the tick moves on, so that the program's next
  * submission leaves its time.
  */
-void rbt_board_look(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
+void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
 /* Submissions to its compute tasks so far, and launches among them. They show the daemon whether

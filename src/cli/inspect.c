@@ -19,7 +19,7 @@
 
 /* Reading a command line takes microseconds, or hangs. */
 #define COMMAND_NS (2 * RBT_NS_PER_S)
-#define TASKS_NS   (RBT_LOOK_S * RBT_NS_PER_S)
+#define TASKS_NS   (RBT_INSPECT_S * RBT_NS_PER_S)
 /* How long a program is left alone after its inspection took too long. */
 #define SHUN_NS     (60 * RBT_NS_PER_S)
 #define COMMAND_MAX 512
@@ -114,7 +114,7 @@ static int start(void)
 	return 0;
 }
 
-static void give_up(struct rbt_looked at)
+static void give_up(struct rbt_inspected at)
 {
 	pid_t pid = inspector.pid;
 
@@ -214,7 +214,7 @@ static int put(const struct question *q, struct answer *ret, struct rbt_record *
 static int ask(const struct question *q, uint64_t limit_ns, struct answer *ret,
 	struct rbt_record **ret_recs)
 {
-	struct rbt_looked at = {.pid = q->pid};
+	struct rbt_inspected at = {.pid = q->pid};
 	int r = rbt_proc_uid(at.pid, &at.uid);
 
 	r = r < 0 ? r : rbt_proc_start_time(at.pid, &at.start_time);

@@ -46,7 +46,7 @@ static void count_programs(struct daemon *d, struct company *ret)
 	struct program *p;
 
 	*ret = (struct company){0};
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			uint32_t is_there = p->sched.params.tasks[gpu].n_compute > 0;
 			ret->n[gpu] += is_there;
@@ -155,8 +155,8 @@ void activity_update(struct daemon *d)
 	struct client *h;
 
 	count_programs(d, &company);
-	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
+		LIST_FOREACH (h, &p->clients, entries) {
 			poll_client(d, p, h, has_company(p, &company) ? poll_us : 0);
 			set_level(d, p, h);
 		}
@@ -167,7 +167,7 @@ void activity_account(const struct program *p, struct rbt_program_account *accou
 {
 	const struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		if (h->mine->applied.poll_us != 0 && p->reader.board != NULL) {
 			account->n_pending = atomic_load_explicit(
 				&p->reader.board->n_pending, memory_order_relaxed);

@@ -76,7 +76,7 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 	const struct rbt_decision *decision = rbt_sched_decision(p->sched.prog);
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		const struct rbt_applied *a = &h->mine->applied;
 
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
@@ -127,7 +127,7 @@ static int apply_off(struct daemon *d, struct program *p)
 		p->suspend.until_ns < deadline_ns) {
 		deadline_ns = p->suspend.until_ns;
 	}
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		/* The way in which the client was suspended makes no difference any more. */
 		bool is_done = off == RBT_OFF_COMMAND ? rbt_applied_is_by_command(&h->mine->applied)
 						      : rbt_applied_is_in_turns(&h->mine->applied);
@@ -146,7 +146,7 @@ static void apply_on(struct daemon *d, struct program *p)
 	enum rbt_off off = rbt_sched_decision(p->sched.prog)->off;
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		if (off == RBT_ON && h->mine->applied.is_off) {
 			note(p, hand_resume(d, h));
 		} else if (off != RBT_ON && off != RBT_OFF_COMMAND &&
@@ -203,7 +203,7 @@ static void mark_fresh(struct program *p)
 {
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		h->stale = h->refused || (h->stale && !h->in_hand);
 		h->refused = false;
 	}
@@ -253,7 +253,7 @@ void apply_all(struct daemon *d)
 {
 	struct program *p;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->sched.prog != NULL) {
 			mark_pending(d, p);
 		}

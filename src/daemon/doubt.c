@@ -31,7 +31,7 @@ static bool kick(struct doubt *t, uint64_t now_ns)
 {
 	t->still_ns = 0;
 	t->kicked_ns = t->moved_ns = now_ns;
-	t->look_ns = 0;
+	t->check_ns = 0;
 	return true;
 }
 
@@ -49,7 +49,7 @@ void doubt_taken_off(struct doubt *t, const struct rbt_board_progress *now, uint
 	if (!was_on && t->since_ns != 0) {
 		return;
 	}
-	t->on_ns = t->look_ns = 0;
+	t->on_ns = t->check_ns = 0;
 	t->has_worked = t->has_worked || (now != NULL && now->n_launches != t->seen.n_launches);
 	if (now == NULL || !was_on) {
 		return;
@@ -74,8 +74,8 @@ bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint6
 	t->on_ns = t->moved_ns = now_ns;
 	t->since_ns = t->since_ns == 0 ? now_ns : t->since_ns;
 	if (now == NULL) {
-		t->look_ns = now_ns < t->since_ns + YOUNG_NS ? now_ns : t->kicked_ns + EVERY_NS;
-		return t->look_ns <= now_ns && kick(t, now_ns);
+		t->check_ns = now_ns < t->since_ns + YOUNG_NS ? now_ns : t->kicked_ns + EVERY_NS;
+		return t->check_ns <= now_ns && kick(t, now_ns);
 	}
 	/* Work that was submitted while it was suspended proves nothing. */
 	t->seen = *now;
@@ -87,11 +87,11 @@ bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint6
 	if (t->still_ns >= t->after_ns) {
 		return kick_still(t, now_ns);
 	}
-	t->look_ns = now_ns + t->after_ns - t->still_ns;
+	t->check_ns = now_ns + t->after_ns - t->still_ns;
 	return false;
 }
 
-bool doubt_look(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
+bool doubt_check(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns)
 {
 	if (now == NULL || now->n == t->seen.n) {
 		return kick_still(t, now_ns);
@@ -100,6 +100,6 @@ bool doubt_look(struct doubt *t, const struct rbt_board_progress *now, uint64_t 
 
 	t->has_worked = t->has_worked || now->n_launches != t->seen.n_launches;
 	note_moved(t, now, now_ns);
-	t->look_ns = on_ns < STILL_MAX_NS ? now_ns + LATER * on_ns : 0;
+	t->check_ns = on_ns < STILL_MAX_NS ? now_ns + LATER * on_ns : 0;
 	return false;
 }

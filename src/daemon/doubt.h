@@ -25,7 +25,7 @@ struct doubt {
 	uint64_t still_ns;  /* time on the GPU without progress, in all */
 	uint64_t after_ns;  /* still_ns after which it is kicked; 0: not set yet */
 	uint64_t kicked_ns; /* 0: never */
-	uint64_t look_ns;   /* when to look whether it runs; 0: not before its next resume */
+	uint64_t check_ns;  /* when to look whether it runs; 0: not before its next resume */
 	struct rbt_board_progress seen; /* as of moved_ns */
 };
 
@@ -37,7 +37,7 @@ void doubt_new_board(struct doubt *t, const struct rbt_board_progress *now);
 
 /* These return whether the program is to be kicked now. */
 bool doubt_let_back(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns);
-/* Not before look_ns. */
-bool doubt_look(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns);
+/* Not before check_ns. */
+bool doubt_check(struct doubt *t, const struct rbt_board_progress *now, uint64_t now_ns);
 
 #endif

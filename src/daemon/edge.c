@@ -8,7 +8,7 @@ struct edge edge_take(struct program *p)
 	struct edge e = {.was = p->released};
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		unsigned was = rbt_applied_take_edges(&h->mine->applied);
 		unsigned is = rbt_applied_state(&h->mine->applied);
 

@@ -64,8 +64,8 @@ static void forget_applied(struct daemon *d)
 	struct program *p;
 	struct client *h;
 
-	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
+		LIST_FOREACH (h, &p->clients, entries) {
 			forget_one(h);
 		}
 	}
@@ -126,8 +126,8 @@ static void undo_last_deed(struct daemon *d)
 	}
 	rbt_holdings_restore(&d->mine);
 	forget_applied(d);
-	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
+		LIST_FOREACH (h, &p->clients, entries) {
 			h->stale = true;
 		}
 	}

@@ -26,7 +26,7 @@ static void kick(struct daemon *d, struct program *p)
 {
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		const struct rbt_backend *b = rbt_backend_by_id(h->backend);
 		if (h->mine->applied.is_off || h->mine->applied.is_kicked || b == NULL ||
 			b->kick == NULL) {
@@ -42,8 +42,8 @@ static void kick(struct daemon *d, struct program *p)
 
 static void plan(struct daemon *d, const struct program *p)
 {
-	if (p->doubt.look_ns != 0 && p->doubt.look_ns < d->kick_ns) {
-		d->kick_ns = p->doubt.look_ns;
+	if (p->doubt.check_ns != 0 && p->doubt.check_ns < d->kick_ns) {
+		d->kick_ns = p->doubt.check_ns;
 	}
 }
 
@@ -72,9 +72,9 @@ void kick_run(struct daemon *d)
 		return;
 	}
 	d->kick_ns = UINT64_MAX;
-	LIST_FOREACH (p, &d->programs, link) {
-		if (p->doubt.look_ns != 0 && p->doubt.look_ns <= now_ns &&
-			doubt_look(&p->doubt, progress_of(p, &buf), now_ns)) {
+	LIST_FOREACH (p, &d->programs, entries) {
+		if (p->doubt.check_ns != 0 && p->doubt.check_ns <= now_ns &&
+			doubt_check(&p->doubt, progress_of(p, &buf), now_ns)) {
 			kick(d, p);
 		}
 		plan(d, p);

@@ -42,7 +42,7 @@ bool list_has_no_slices(const struct program *p)
 	const struct client *h;
 	bool any = false;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		const struct rbt_record *rec = &h->mine->rec;
 		any = any || rec->n_tasks > 0;
 		for (uint32_t i = 0; i < rec->n_tasks; i++) {
@@ -161,7 +161,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	const char *note = list_note(d, p);
 	snprintf(msg.note, sizeof(msg.note), "%s",
 		note[0] != '\0' ? note : accounting_reserve_note(d, p));
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		const struct rbt_holding *mine = h->mine;
 		for (uint32_t i = 0;
 			i < mine->rec.n_tasks && at + sizeof(struct rbt_task_state) <= size; i++) {

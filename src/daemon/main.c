@@ -153,8 +153,8 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	static const struct rbt_action lapse = {.op = RBT_ACT_LAPSE};
 
 	d->hand.any_off = false;
-	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
+		LIST_FOREACH (h, &p->clients, entries) {
 			d->hand.any_off = d->hand.any_off || h->mine->applied.is_off;
 		}
 		if (p->suspend.is_ordered && p->suspend.until_ns != 0 &&
@@ -169,8 +169,8 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	/* The daemon was stopped for longer than a lease, and the hand has restored the programs.
 	 * Everything is applied again. If the driver refused some of it, a program may still be
 	 * suspended or have a short slice: then none is taken to be restored. */
-	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
+		LIST_FOREACH (h, &p->clients, entries) {
 			h->stale = true;
 			/* Resuming a program once too often does no harm. */
 			rbt_holding_apply(h->mine, &lapse, failed ? -EIO : 0);
@@ -192,7 +192,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	accounting_tick(d);
 	metrics_tick(d);
 	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
-		next = LIST_NEXT(p, link);
+		next = LIST_NEXT(p, entries);
 		if (p->peer == NULL) {
 			program_check_attached(d, p);
 		}
@@ -227,7 +227,7 @@ static bool is_tick_needed(struct daemon *d)
 		porter_needs_tick(d)) {
 		return true;
 	}
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->peer == NULL) {
 			return true;
 		}

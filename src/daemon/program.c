@@ -32,7 +32,7 @@ struct program *program_find(struct daemon *d, pid_t pid)
 {
 	struct program *p;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->pid == pid) {
 			return p;
 		}
@@ -44,7 +44,7 @@ struct program *program_next(struct daemon *d, pid_t after)
 {
 	struct program *p, *best = NULL;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->pid > after && !p->awaited && (best == NULL || p->pid < best->pid)) {
 			best = p;
 		}
@@ -132,7 +132,7 @@ struct program *program_obtain(
 		*ret_error = r;
 		return NULL;
 	}
-	LIST_INSERT_HEAD(&d->programs, p, link);
+	LIST_INSERT_HEAD(&d->programs, p, entries);
 	byhand_apply(d, p);
 	return p;
 }
@@ -153,7 +153,7 @@ void program_set_group(struct daemon *d, struct program *p, bool is_shared, cons
 	if (name[0] == '\0') {
 		return;
 	}
-	LIST_FOREACH (q, &d->programs, link) {
+	LIST_FOREACH (q, &d->programs, entries) {
 		if (q != p && q->group.id != 0 && q->group.is_shared == is_shared &&
 			(is_shared || q->uid == p->uid) && strcmp(q->treat.group, name) == 0) {
 			p->group.id = q->group.id;
@@ -197,7 +197,7 @@ static void client_release(struct daemon *d, struct program *p, struct client *h
 	}
 	edge_release(p, h);
 	/* If the hand dies now, nothing is left to be done for this client. */
-	LIST_REMOVE(h, link);
+	LIST_REMOVE(h, entries);
 	p->n_clients--;
 	/* The hand may have an older record, even if it lacks the current one. */
 	if (d->hand.pid > 0) {
@@ -218,16 +218,16 @@ void program_release(struct daemon *d, struct program *p)
 	schedule_forget(d, p);
 	adopt_released(d, p);
 	for (h = LIST_FIRST(&p->clients); h != NULL; h = next) {
-		next = LIST_NEXT(h, link);
+		next = LIST_NEXT(h, entries);
 		client_release(d, p, h);
 	}
 	if (p->peer != NULL) {
 		p->peer->program = NULL;
 	}
-	LIST_FOREACH (peer, &d->server.peers, link) {
+	LIST_FOREACH (peer, &d->server.peers, entries) {
 		peer->attached = peer->attached == p ? NULL : peer->attached;
 	}
-	LIST_REMOVE(p, link);
+	LIST_REMOVE(p, entries);
 	unwatch(d, &p->pidfd);
 	user_discharge(d, p->user, 1);
 	rbt_board_unmap(p->reader.board);
@@ -239,7 +239,7 @@ static struct client *find_client(struct program *p, uint32_t backend, uint32_t 
 {
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		if (h->backend == backend && h->client == client) {
 			return h;
 		}
@@ -267,7 +267,7 @@ static struct client *make_client(
 	h->client = rec->client;
 	h->board_fd = -1;
 	p->n_clients++;
-	LIST_INSERT_HEAD(&p->clients, h, link);
+	LIST_INSERT_HEAD(&p->clients, h, entries);
 	return h;
 }
 
@@ -289,7 +289,7 @@ static bool is_anothers(struct daemon *d, const struct program *p, const struct 
 {
 	struct program *q;
 
-	LIST_FOREACH (q, &d->programs, link) {
+	LIST_FOREACH (q, &d->programs, entries) {
 		if (q != p && rec->n_tasks > 0 &&
 			find_client(q, rec->backend, rec->client) != NULL &&
 			!rbt_pidfd_has_exited(q->pidfd.fd)) {
@@ -450,7 +450,7 @@ void program_end_setup(struct program *p, uint64_t now_ns)
 {
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		struct rbt_record *rec = &h->mine->rec;
 		if (h->new_since_ns != 0 && now_ns >= h->new_since_ns + SETUP_NS &&
 			rbt_record_is_new(rec)) {
@@ -465,7 +465,7 @@ bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret
 {
 	const struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		if (h->new_since_ns != 0 && now_ns < h->new_since_ns + SETUP_NS) {
 			*ret_until_ns = h->new_since_ns + SETUP_NS;
 			return true;
@@ -478,7 +478,7 @@ bool program_is_beyond(const struct program *p)
 {
 	const struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		if (h->is_beyond) {
 			return true;
 		}
@@ -490,7 +490,7 @@ bool program_is_partial(const struct program *p)
 {
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		if (h->mine->rec.flags & RBT_RECORD_PARTIAL) {
 			return true;
 		}
@@ -528,7 +528,7 @@ bool program_is_changed(const struct program *p)
 {
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if (h->mine->applied.is_off ||
 				rbt_applied_has_slices(&h->mine->applied, gpu)) {
@@ -544,7 +544,7 @@ void program_drop_closed(struct daemon *d, struct program *p)
 	struct client *h, *next;
 
 	for (h = LIST_FIRST(&p->clients); h != NULL; h = next) {
-		next = LIST_NEXT(h, link);
+		next = LIST_NEXT(h, entries);
 		struct rbt_holding *mine = h->mine;
 		if (mine->rec.target_fd < 0) {
 			continue;

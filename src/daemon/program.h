@@ -39,7 +39,7 @@ struct client {
 	uint64_t new_since_ns;  /* its program is setting up a task; 0: not */
 	uint64_t poll_retry_ns; /* its queues could not be polled: not before this */
 	int board_fd;           /* for the hand to write to, if the program has no board; -1 */
-	LIST_ENTRY(client) link;
+	LIST_ENTRY(client) entries;
 };
 
 /* Keys of a treatment, RBT_TREAT_BIT(). */
@@ -94,7 +94,7 @@ struct program {
 	int error;          /* of the last action on it that failed */
 	struct account account;
 	struct program_name name;
-	LIST_ENTRY(program) link;
+	LIST_ENTRY(program) entries;
 };
 
 /* A compute task that its program has not said to be ready is taken to be so after this time. */

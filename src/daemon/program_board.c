@@ -25,7 +25,7 @@ int program_put_board(struct daemon *d, struct program *p, int fd)
 	d->dirty = true;
 	/* Earlier counts are no news; from here on the program writes its times. */
 	memset(&p->reader.watch, 0, sizeof(p->reader.watch));
-	rbt_board_look(board, &p->reader.watch, rbt_now_ns(), &first);
+	rbt_board_read(board, &p->reader.watch, rbt_now_ns(), &first);
 	memcpy(p->reader.gaps, first.gaps, sizeof(p->reader.gaps));
 	p->reader.edge_gap_ns = 0;
 	struct rbt_board_progress progress = rbt_board_progress(board);

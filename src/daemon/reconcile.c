@@ -24,7 +24,7 @@ static int tell_all(struct daemon *d)
 	struct program *p;
 	int first = 0;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		p->error = 0; /* a refused action is tried again */
 		program_end_setup(p, rbt_now_ns());
 		int r = schedule_tell(d, p);
@@ -38,8 +38,8 @@ static void give_to_hand(struct daemon *d)
 	struct program *p;
 	struct client *h;
 
-	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
+		LIST_FOREACH (h, &p->clients, entries) {
 			int r = h->in_hand ? 0 : hand_put(d, h);
 			/* The next round deals with a lost hand. */
 			p->error = r < 0 && r != -ENOTCONN ? r : p->error;
@@ -51,7 +51,7 @@ static bool is_spoken_for(struct daemon *d, const struct program *p)
 {
 	struct peer *peer;
 
-	LIST_FOREACH (peer, &d->server.peers, link) {
+	LIST_FOREACH (peer, &d->server.peers, entries) {
 		if (peer->attached == p) {
 			return true;
 		}
@@ -80,7 +80,7 @@ static void let_go(struct daemon *d)
 	struct program *p, *next;
 
 	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
-		next = LIST_NEXT(p, link);
+		next = LIST_NEXT(p, entries);
 		if (program_is_plain(p) && !is_spoken_for(d, p) && !program_is_changed(p) &&
 			!counts_as_normal(p)) {
 			program_release(d, p);
@@ -95,8 +95,8 @@ static uint32_t locks_in_use(struct daemon *d)
 	struct program *p;
 	struct client *h;
 
-	LIST_FOREACH (p, &d->programs, link) {
-		LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
+		LIST_FOREACH (h, &p->clients, entries) {
 			for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 				in_use |= (uint32_t)rbt_applied_has_slices(&h->mine->applied, gpu)
 					  << gpu;

@@ -72,7 +72,7 @@ static int reconcile_for(struct daemon *d, pid_t pid)
 	if (p == NULL) {
 		return 0;
 	}
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		if (!program_is_plain(p) && !holding_may(h->mine, RBT_CAP_TIMESLICE)) {
 			p->error = -EPROTONOSUPPORT;
 		}
@@ -120,7 +120,7 @@ static void allow_force(struct program *p)
 
 	p->treat.force = 1;
 	p->treat.said |= RBT_TREAT_BIT(FORCE);
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		h->mine->force = true;
 		h->in_hand = false;
 	}
@@ -295,7 +295,7 @@ static void resume(struct program *p)
 
 	p->suspend.is_ordered = false;
 	p->suspend.until_ns = 0;
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		rbt_holding_assume_off(h->mine);
 	}
 }

@@ -80,14 +80,14 @@ static void tell_gaps(struct program *p, const struct rbt_board_reading *reading
 static void read_board(
 	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_board_reading *ret)
 {
-	rbt_board_look(p->reader.board, &p->reader.watch, now_ns, ret);
+	rbt_board_read(p->reader.board, &p->reader.watch, now_ns, ret);
 	p->request.is_open = ret->in_request;
 	p->request.deadline_ns = ret->deadline_ns;
 	d->sched.hints.has_changed =
 		d->sched.hints.has_changed || p->request.is_open != p->request.is_hinted;
 }
 
-static bool look(void *ctx, void *owner, struct rbt_activity *ret)
+static bool poll_board(void *ctx, void *owner, struct rbt_activity *ret)
 {
 	struct program *p = owner;
 	struct rbt_board_reading reading;
@@ -165,13 +165,13 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 }
 
 static const struct rbt_sched_ops ops = {
-	.look = look, .doze = doze, .await = await_sync, .progress = progress};
+	.poll = poll_board, .doze = doze, .await = await_sync, .progress = progress};
 
 static struct program *find_by_board(struct daemon *d, const struct rbt_board *board)
 {
 	struct program *p;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->reader.board == board) {
 			return p;
 		}
@@ -180,22 +180,22 @@ static struct program *find_by_board(struct daemon *d, const struct rbt_board *b
 }
 
 /* Plans when the end of announced requests is polled next. */
-static void plan_look(struct daemon *d)
+static void plan_poll(struct daemon *d)
 {
 	uint64_t now_ns = rbt_now_ns();
 	const struct program *p;
 
-	d->sched.hints.look_ns = UINT64_MAX;
+	d->sched.hints.poll_ns = UINT64_MAX;
 	if (d->sched.hints.n == 0) {
 		return;
 	}
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		uint64_t wait_ns = (now_ns - p->request.hinted_ns) / HINT_SHARE;
 
 		wait_ns = wait_ns > HINT_MIN_NS ? wait_ns : HINT_MIN_NS;
 		wait_ns = wait_ns < HINT_MAX_NS && !p->request.awaits_end ? wait_ns : HINT_MAX_NS;
-		if (p->request.is_hinted && now_ns + wait_ns < d->sched.hints.look_ns) {
-			d->sched.hints.look_ns = now_ns + wait_ns;
+		if (p->request.is_hinted && now_ns + wait_ns < d->sched.hints.poll_ns) {
+			d->sched.hints.poll_ns = now_ns + wait_ns;
 		}
 	}
 }
@@ -216,7 +216,7 @@ static void await_end(struct daemon *d, struct program *p)
 }
 
 /* Tells the core of requests that have begun or ended according to boards. Not to be called from
- * within look(). */
+ * within poll_board(). */
 static void tell_requests(struct daemon *d)
 {
 	struct program *p;
@@ -226,7 +226,7 @@ static void tell_requests(struct daemon *d)
 		return;
 	}
 	d->sched.hints.has_changed = false;
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->sched.prog == NULL || p->request.is_open == p->request.is_hinted) {
 			continue;
 		}
@@ -243,18 +243,18 @@ static void tell_requests(struct daemon *d)
 			rbt_sched_request_end(d->sched.core, now_ns, p->sched.prog);
 		}
 	}
-	plan_look(d);
+	plan_poll(d);
 }
 
-static void look_for_ends(struct daemon *d)
+static void poll_for_ends(struct daemon *d)
 {
 	struct rbt_board_reading reading;
 	struct program *p;
 
-	if (rbt_now_ns() < d->sched.hints.look_ns) {
+	if (rbt_now_ns() < d->sched.hints.poll_ns) {
 		return;
 	}
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->request.is_hinted && p->reader.board != NULL) {
 			read_board(d, p, rbt_now_ns(), &reading);
 			tell_gaps(p, &reading);
@@ -263,7 +263,7 @@ static void look_for_ends(struct daemon *d)
 			}
 		}
 	}
-	plan_look(d);
+	plan_poll(d);
 }
 
 /* Handles programs that have become busy, or whose announced request has ended. */
@@ -307,7 +307,7 @@ static void take_woken(struct daemon *d)
 	}
 	tell_requests(d);
 	if (has_begun) {
-		plan_look(d);
+		plan_poll(d);
 	}
 }
 
@@ -316,14 +316,14 @@ uint64_t schedule_next(const struct daemon *d)
 	uint64_t at_ns = rbt_sched_next_tick(d->sched.core);
 
 	at_ns = at_ns < d->kick_ns ? at_ns : d->kick_ns;
-	return at_ns < d->sched.hints.look_ns ? at_ns : d->sched.hints.look_ns;
+	return at_ns < d->sched.hints.poll_ns ? at_ns : d->sched.hints.poll_ns;
 }
 
 void schedule_run(struct daemon *d)
 {
 	take_woken(d);
 	if (rbt_now_ns() >= schedule_next(d)) {
-		look_for_ends(d);
+		poll_for_ends(d);
 		kick_run(d);
 		schedule_tick(d);
 	}
@@ -356,7 +356,7 @@ int schedule_start(struct daemon *d)
 {
 	int r = rbt_sched_create(&d->sched.config, &ops, d, &d->sched.core);
 
-	d->sched.hints.look_ns = d->kick_ns = UINT64_MAX;
+	d->sched.hints.poll_ns = d->kick_ns = UINT64_MAX;
 	/* The kernel may delay the end of a wait by this much; the default is 50 us, as long as a
 	 * wake-up takes. */
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
@@ -425,7 +425,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 	const struct rbt_backend *b;
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		struct rbt_holding *mine = h->mine;
 		if (!holding_may(mine, RBT_CAP_TIMESLICE)) {
 			continue;

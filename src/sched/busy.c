@@ -62,7 +62,7 @@ static void poll_board(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	struct rbt_activity activity = {0};
 
-	if (p->params.is_known && s->ops.look != NULL && s->ops.look(s->ctx, p->owner, &activity)) {
+	if (p->params.is_known && s->ops.poll != NULL && s->ops.poll(s->ctx, p->owner, &activity)) {
 		note(s, p, &activity);
 	}
 }

@@ -93,7 +93,7 @@ void rbt_sched_destroy(struct rbt_sched *s)
 	}
 	while (!LIST_EMPTY(&s->units)) {
 		struct rbt_sched_unit *u = LIST_FIRST(&s->units);
-		LIST_REMOVE(u, entry);
+		LIST_REMOVE(u, entries);
 		unit_free(u);
 	}
 	for (uint32_t g = 0; g < RBT_MAX_GPUS; g++) {
@@ -128,13 +128,13 @@ int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 		return r;
 	}
 	begin(s, t_ns);
-	LIST_FOREACH (u, &s->units, entry) {
+	LIST_FOREACH (u, &s->units, entries) {
 		rbt_unit_leave(s, u);
 	}
 	s->config = filled;
 	s->n_configs++;
 	rbt_timer_set(s, &s->guard_timer, RBT_NEVER);
-	LIST_FOREACH (u, &s->units, entry) {
+	LIST_FOREACH (u, &s->units, entries) {
 		LIST_FOREACH (p, &u->members, member) {
 			p->learn.stale = p->flight.stale = true;
 		}
@@ -168,7 +168,7 @@ void rbt_sched_set_gpus(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 	if (memcmp(&s->locks, gpus, sizeof(s->locks)) != 0) {
 		s->locks = *gpus;
 		s->serial++;
-		LIST_FOREACH (u, &s->units, entry) {
+		LIST_FOREACH (u, &s->units, entries) {
 			rbt_unit_mark(s, u);
 		}
 	}
@@ -260,7 +260,7 @@ static struct rbt_sched_unit *unit_obtain(struct rbt_sched *s, uint64_t group)
 	struct rbt_sched_unit *u;
 
 	if (group != 0) {
-		LIST_FOREACH (u, &s->units, entry) {
+		LIST_FOREACH (u, &s->units, entries) {
 			if (u->group == group) {
 				return u;
 			}
@@ -272,7 +272,7 @@ static struct rbt_sched_unit *unit_obtain(struct rbt_sched *s, uint64_t group)
 		u->id = ++s->last_id;
 		u->timer.kind = RBT_TIMER_UNIT;
 		LIST_INIT(&u->members);
-		LIST_INSERT_HEAD(&s->units, u, entry);
+		LIST_INSERT_HEAD(&s->units, u, entries);
 	}
 	return u;
 }
@@ -287,7 +287,7 @@ static void unit_reenter(struct rbt_sched *s, struct rbt_sched_unit *u)
 	if (u->is_dirty) {
 		LIST_REMOVE(u, dirty);
 	}
-	LIST_REMOVE(u, entry);
+	LIST_REMOVE(u, entries);
 	free(u);
 }
 

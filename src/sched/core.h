@@ -93,7 +93,7 @@ struct rbt_activity {
 struct rbt_sched_ops {
 	/* The newest activity of a known, busy program. Returns false if there is none. May call
 	 * rbt_sched_gap(), and nothing else of this header. */
-	bool (*look)(void *ctx, void *owner, struct rbt_activity *ret);
+	bool (*poll)(void *ctx, void *owner, struct rbt_activity *ret);
 	/* The program is about to count as idle: its next submission must be reported with
 	 * rbt_sched_busy(). Returns false if there has been one meanwhile. */
 	bool (*doze)(void *ctx, void *owner);

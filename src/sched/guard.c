@@ -170,7 +170,7 @@ void rbt_guard_scan(struct rbt_sched *s)
 	uint64_t debts_ns[RBT_MAX_GPUS] = {0};
 	uint32_t taken = 0;
 
-	LIST_FOREACH (u, &s->units, entry) {
+	LIST_FOREACH (u, &s->units, entries) {
 		if (u->role == RBT_ROLE_NONE) {
 			continue;
 		}

@@ -90,7 +90,7 @@ struct rbt_sched_unit {
 	uint64_t group;
 	uint64_t id; /* unique for ever */
 	LIST_HEAD(, rbt_sched_prog) members;
-	LIST_ENTRY(rbt_sched_unit) entry;
+	LIST_ENTRY(rbt_sched_unit) entries;
 	LIST_ENTRY(rbt_sched_unit) dirty;
 	bool is_dirty;
 

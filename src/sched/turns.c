@@ -339,7 +339,7 @@ static bool is_first(struct rbt_sched *s, const struct rbt_sched_unit *cur)
 	return true;
 }
 
-static void look_at(struct rbt_sched *s, uint32_t g)
+static void choose_next(struct rbt_sched *s, uint32_t g)
 {
 	struct rbt_sched_gpu *gpu = &s->gpus[g];
 	struct rbt_sched_unit *cur = gpu->current, *u = rbt_ready_top(gpu, g);
@@ -368,7 +368,7 @@ void rbt_turns_run(struct rbt_sched *s)
 		uint32_t g = rbt_first_bit(s->resched);
 
 		s->resched &= s->resched - 1;
-		look_at(s, g);
+		choose_next(s, g);
 	}
 }
 

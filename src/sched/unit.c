@@ -343,7 +343,7 @@ static void count_one(
 	if (copies != 0) {
 		rbt_rule_count(&gpu->tally, copies, begins);
 	}
-	LIST_FOREACH (u, &s->units, entry) {
+	LIST_FOREACH (u, &s->units, entries) {
 		if (u->role != RBT_ROLE_NONE && (u->mask >> g & 1) != 0) {
 			rbt_unit_mark(s, u);
 		}

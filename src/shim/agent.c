@@ -75,8 +75,8 @@ void shim_agent_ensure(struct shim *s)
 		owner_pid = 0;
 		return;
 	}
-	s->kfd.can_look = shim_kfd_can_look();
-	if (s->kfd.can_look) {
+	s->kfd.can_poll = shim_kfd_can_poll();
+	if (s->kfd.can_poll) {
 		shim_submit_enable();
 	}
 }
@@ -319,7 +319,7 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 		return false;
 	case RBT_AGENT_WATCH:
 		k->poll_us = (uint32_t)req->value;
-		k->look_ns = k->poll_us != 0 ? now_ns : 0;
+		k->poll_ns = k->poll_us != 0 ? now_ns : 0;
 		return false;
 	case RBT_AGENT_LEVEL:
 		k->level = req->value <= RBT_AGENT_LEVEL_HIGH ? (uint32_t)req->value : k->level;
@@ -361,7 +361,7 @@ static void let_go(struct shim_kfd *k)
 	k->owes = false;
 	k->level = RBT_AGENT_LEVEL_OWN;
 	k->poll_us = 0;
-	k->look_ns = 0;
+	k->poll_ns = 0;
 }
 
 bool shim_agent_end(struct shim *s, uint64_t now_ns)
@@ -373,7 +373,7 @@ bool shim_agent_end(struct shim *s, uint64_t now_ns)
 	if (n_off > 0) {
 		return false;
 	}
-	shim_kfd_stop_looking(s, now_ns);
+	shim_kfd_stop_polling(s, now_ns);
 	shim_fd_close(&shim_owned.link);
 	shim_kfd_withdraw(s);
 	owner_pid = 0;
@@ -384,7 +384,7 @@ static uint64_t next_step(const struct shim_kfd *k, uint64_t now_ns)
 {
 	uint64_t at_ns = earlier(UINT64_MAX, k->retry_ns);
 
-	at_ns = earlier(at_ns, k->look_ns);
+	at_ns = earlier(at_ns, k->poll_ns);
 	if (k->off_kinds != 0) {
 		at_ns = earlier(at_ns, k->deadline_ns);
 		at_ns = earlier(at_ns, now_ns + OFF_LOOK_NS);
@@ -416,9 +416,9 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 	}
 	int r = settle_all(s, now_ns, &n_off);
 	answer_owed(s, r, n_off, now_ns);
-	if (k->look_ns != 0 && now_ns >= k->look_ns) {
-		shim_kfd_look(s, now_ns);
-		k->look_ns = now_ns + k->poll_us * 1000ull;
+	if (k->poll_ns != 0 && now_ns >= k->poll_ns) {
+		shim_kfd_poll(s, now_ns);
+		k->poll_ns = now_ns + k->poll_us * 1000ull;
 	}
 	return next_step(k, now_ns);
 }

@@ -49,7 +49,7 @@ struct shim_queue_event {
 };
 
 /* The plan of one poll: addresses to read, and the values found. */
-struct shim_look {
+struct shim_poll {
 	struct iovec from[2 * KFD_MAX_QUEUES];
 	uint64_t values[2 * KFD_MAX_QUEUES];
 	uint16_t queue[KFD_MAX_QUEUES];
@@ -78,7 +78,7 @@ struct shim_kfd {
 	uint64_t deadline_ns;
 	uint64_t retry_ns; /* a queue did not obey: time of the next attempt; 0: all did */
 	uint32_t poll_us;
-	uint64_t look_ns; /* time of the next poll; 0: none */
+	uint64_t poll_ns; /* time of the next poll; 0: none */
 
 	/* A suspend that is not done and not answered yet, because the program is using its
 	 * queues. */
@@ -86,9 +86,9 @@ struct shim_kfd {
 	uint32_t owed_seq, owed_before; /* off_kinds */
 	uint64_t owed_until_ns;
 
-	bool can_look;               /* at queues */
+	bool can_poll;               /* at queues */
 	struct rbt_board_slot *slot; /* of the agent's, on the board; NULL: not yet */
-	struct shim_look look;
+	struct shim_poll look;
 	struct shim_queue queues[KFD_MAX_QUEUES];
 };
 
@@ -126,12 +126,12 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns);
 bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns,
 	struct rbt_agent_reply *ret);
 
-/* look_kfd.c: polls the queues, and writes their state to the board, in a slot of the calling
+/* poll_kfd.c: polls the queues, and writes their state to the board, in a slot of the calling
  * thread. */
-void shim_kfd_look(struct shim *s, uint64_t now_ns);
+void shim_kfd_poll(struct shim *s, uint64_t now_ns);
 /* Ends the polling: the slot says that nothing is active, and is given back. */
-void shim_kfd_stop_looking(struct shim *s, uint64_t now_ns);
+void shim_kfd_stop_polling(struct shim *s, uint64_t now_ns);
 /* Whether this process may read its own memory the way that cannot fault. */
-bool shim_kfd_can_look(void);
+bool shim_kfd_can_poll(void);
 
 #endif

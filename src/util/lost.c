@@ -12,7 +12,7 @@ static bool is_in_force(const struct rbt_lost *l, size_t i, uint64_t now_ns)
 }
 
 void rbt_lost_note(
-	struct rbt_lost *l, pid_t child, struct rbt_looked at, uint64_t now_ns, uint64_t rest_ns)
+	struct rbt_lost *l, pid_t child, struct rbt_inspected at, uint64_t now_ns, uint64_t rest_ns)
 {
 	size_t place = RBT_MAX_LOST;
 
@@ -31,12 +31,12 @@ void rbt_lost_note(
 	}
 }
 
-bool rbt_lost_is_shunned(const struct rbt_lost *l, struct rbt_looked who, uint64_t now_ns)
+bool rbt_lost_is_shunned(const struct rbt_lost *l, struct rbt_inspected who, uint64_t now_ns)
 {
 	unsigned n = 0;
 
 	for (size_t i = 0; i < RBT_MAX_LOST; i++) {
-		const struct rbt_looked *at = &l->looks[i].at;
+		const struct rbt_inspected *at = &l->looks[i].at;
 		if (at->pid == 0 || !is_in_force(l, i, now_ns)) {
 			continue;
 		}

@@ -208,7 +208,7 @@ static void step(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct rbt_sched_ops ops = {.look = look, .doze = doze, .progress = progress};
+	static const struct rbt_sched_ops ops = {.poll = look, .doze = doze, .progress = progress};
 
 	input = (struct input){.data = data, .left = size};
 	now_ns = 0;

@@ -135,7 +135,7 @@ static void boards_of_older_libraries_are_read(void)
 	memcpy(at + 132, &open, sizeof(open));
 	memcpy(at + 136, junk, sizeof(junk));
 	memcpy(at + 152, &n_requests, sizeof(n_requests));
-	rbt_board_look(b, &w, 10 * MS, &r);
+	rbt_board_read(b, &w, 10 * MS, &r);
 	CHECK(r.requests_open == 2 && r.n_requests == 5 && r.n_late == 0 && r.request_ns == 0);
 	CHECK(!rbt_board_doze(b, &w) && rbt_board_await_end(b));
 	CHECK(memcmp(at + 72, &zero, sizeof(zero)) == 0);
@@ -154,7 +154,7 @@ static void looks_tell_when_it_was_active(void)
 
 	b->n_used = 3;
 	s->n[RBT_BOARD_LAUNCH] = 500;
-	rbt_board_look(b, &w, 10 * MS, &r);
+	rbt_board_read(b, &w, 10 * MS, &r);
 	CHECK_INT(r.active_ns, 0);
 	CHECK_INT(rbt_board_submissions(&r), 500);
 	CHECK(!rbt_board_is_busy(&r, 10 * MS, MS));
@@ -163,35 +163,35 @@ static void looks_tell_when_it_was_active(void)
 	s->last_ns = 11 * MS;
 	s->tick = b->tick;
 	s->n[RBT_BOARD_GRAPH] = 3;
-	rbt_board_look(b, &w, 20 * MS, &r);
+	rbt_board_read(b, &w, 20 * MS, &r);
 	CHECK_INT(r.active_ns, 20 * MS);
 	CHECK(r.in_flight);
 	CHECK(rbt_board_is_busy(&r, 20 * MS + MS - 1, MS) && !rbt_board_is_busy(&r, 21 * MS, MS));
 	/* Nothing since. */
-	rbt_board_look(b, &w, 30 * MS, &r);
+	rbt_board_read(b, &w, 30 * MS, &r);
 	CHECK_INT(r.active_ns, 20 * MS);
 	/* Another thread, which then waited: the end is exact. */
 	b->slots[2].n[RBT_BOARD_COPY] = 1;
 	b->slots[2].in_sync = 1;
-	rbt_board_look(b, &w, 35 * MS, &r);
+	rbt_board_read(b, &w, 35 * MS, &r);
 	CHECK(r.in_sync && r.active_ns == 35 * MS && rbt_board_is_busy(&r, 99 * MS, MS));
 	b->slots[2].in_sync = 0;
 	b->slots[2].last_ns = 36 * MS;
 	b->slots[2].n_synced = 1;
 	b->slots[2].n_syncs = 1;
-	rbt_board_look(b, &w, 40 * MS, &r);
+	rbt_board_read(b, &w, 40 * MS, &r);
 	CHECK(!r.in_sync && r.active_ns == 36 * MS && r.n_syncs == 1);
 	/* It may have waited for what the first has submitted, which was before. */
 	CHECK(!r.in_flight);
 	CHECK_INT(rbt_board_submissions(&r), 504);
 	/* It polls. */
 	b->slots[1].n_polls = 1;
-	rbt_board_look(b, &w, 50 * MS, &r);
+	rbt_board_read(b, &w, 50 * MS, &r);
 	CHECK(r.active_ns == 50 * MS && r.n_polls == 1 && rbt_board_submissions(&r) == 504);
 	CHECK(r.in_flight);
 	/* It has told us. */
 	b->requests_open = 1;
-	rbt_board_look(b, &w, 90 * MS, &r);
+	rbt_board_read(b, &w, 90 * MS, &r);
 	CHECK(r.active_ns == 90 * MS && rbt_board_is_busy(&r, 99 * MS, 0));
 	close(fd);
 	rbt_board_unmap(b);
@@ -208,26 +208,26 @@ static void ends_are_told_by_counters(void)
 
 	b->n_used = 2;
 	s->n[RBT_BOARD_LAUNCH] = 500;
-	rbt_board_look(b, &w, 40 * MS, &r);
+	rbt_board_read(b, &w, 40 * MS, &r);
 	s->n[RBT_BOARD_GRAPH] = 3;
 	s->n_polls = 1;
-	rbt_board_look(b, &w, 50 * MS, &r);
+	rbt_board_read(b, &w, 50 * MS, &r);
 	CHECK(r.active_ns == 50 * MS && r.in_flight);
 	s->n_synced = 504;
 	s->last_ns = 55 * MS;
-	rbt_board_look(b, &w, 60 * MS, &r);
+	rbt_board_read(b, &w, 60 * MS, &r);
 	CHECK(r.active_ns == 55 * MS && !r.in_flight);
 	s->n[RBT_BOARD_MEMSET] = 1;
-	rbt_board_look(b, &w, 70 * MS, &r);
+	rbt_board_read(b, &w, 70 * MS, &r);
 	CHECK(r.active_ns == 70 * MS && r.in_flight);
-	rbt_board_look(b, &w, 75 * MS, &r);
+	rbt_board_read(b, &w, 75 * MS, &r);
 	CHECK(r.active_ns == 70 * MS && r.in_flight);
 	/* More than 32 bits can tell. */
 	s->n[RBT_BOARD_LAUNCH] = (1ull << 40) - 505;
 	s->n_polls = UINT32_MAX;
 	s->n_synced = (uint32_t)rbt_board_total(s);
 	s->last_ns = 76 * MS;
-	rbt_board_look(b, &w, 80 * MS, &r);
+	rbt_board_read(b, &w, 80 * MS, &r);
 	CHECK(r.active_ns == 76 * MS && !r.in_flight && r.n_polls == UINT32_MAX);
 	close(fd);
 	rbt_board_unmap(b);
@@ -289,7 +289,7 @@ static void ticks_never_stop_at_zero(void)
 	struct rbt_board_reading r;
 
 	b->tick = UINT32_MAX;
-	rbt_board_look(b, &w, MS, &r);
+	rbt_board_read(b, &w, MS, &r);
 	CHECK_INT(b->tick, 1);
 	b->tick = UINT32_MAX;
 	rbt_board_sleep(b);
@@ -313,7 +313,7 @@ static void ticks_never_stop_at_zero(void)
 	CHECK(!rbt_board_doze(b, &w));
 	b->deadline_ns = 1;
 	CHECK(rbt_board_doze(b, &w));
-	rbt_board_look(b, &w, MS, &r);
+	rbt_board_read(b, &w, MS, &r);
 	CHECK(r.requests_open == 1 && !r.in_request && r.active_ns < MS);
 	close(fd);
 	rbt_board_unmap(b);
@@ -331,8 +331,8 @@ static void lies_stay_within_bounds(void)
 		for (size_t i = 0; i < RBT_BOARD_SIZE / sizeof(uint32_t); i++) {
 			((uint32_t *)b)[i] = (uint32_t)rand_r(&seed) * 2654435761u;
 		}
-		rbt_board_look(b, &w, 10 * MS, &r);
-		rbt_board_look(b, &w, 11 * MS, &r);
+		rbt_board_read(b, &w, 10 * MS, &r);
+		rbt_board_read(b, &w, 11 * MS, &r);
 		CHECK(r.active_ns <= 11 * MS && r.requests_open <= INT32_MAX);
 		CHECK(b->tick != 0);
 	}
@@ -343,7 +343,7 @@ static void lies_stay_within_bounds(void)
 	b->n_used = UINT32_MAX;
 	b->slots[0].in_sync = UINT32_MAX;
 	b->requests_open = UINT32_MAX;
-	rbt_board_look(b, &w, MS, &r);
+	rbt_board_read(b, &w, MS, &r);
 	CHECK(!r.in_sync && r.requests_open == 0 && !rbt_board_is_busy(&r, MS, MS));
 	close(fd);
 	rbt_board_unmap(b);
@@ -361,7 +361,7 @@ static void slots_that_are_not_in_use_are_no_news(void)
 	b->slots[2].n[RBT_BOARD_COPY] = 1;
 	b->slots[3].n[RBT_BOARD_LAUNCH] = 7;
 	b->slots[RBT_BOARD_SLOTS - 1].in_sync = 1;
-	rbt_board_look(b, &w, MS, &r);
+	rbt_board_read(b, &w, MS, &r);
 	CHECK_INT(rbt_board_submissions(&r), 1);
 	CHECK(rbt_board_doze(b, &w) && b->asleep == 1);
 	b->slots[2].n[RBT_BOARD_COPY] = 2;

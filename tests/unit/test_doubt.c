@@ -27,9 +27,9 @@ static void pass(struct run *r, uint64_t ms)
 	for (uint64_t i = 0; i < ms; i++) {
 		now_ns += MS;
 		r->progress.n += r->is_moving;
-		if (r->doubt.look_ns != 0 && now_ns >= r->doubt.look_ns) {
+		if (r->doubt.check_ns != 0 && now_ns >= r->doubt.check_ns) {
 			r->looks++;
-			r->kicks += doubt_look(&r->doubt, progress_of(r), now_ns);
+			r->kicks += doubt_check(&r->doubt, progress_of(r), now_ns);
 		}
 	}
 }
@@ -67,7 +67,7 @@ static void test_moving(void)
 	pass(&r, 100000);
 	CHECK_INT(r.kicks, 0);
 	CHECK(r.looks >= 2 && r.looks <= 4);
-	CHECK_INT(r.doubt.look_ns, 0);
+	CHECK_INT(r.doubt.check_ns, 0);
 }
 
 static void test_still(void)

@@ -47,12 +47,12 @@ static void begin(void)
 	memset(kicks, 0, sizeof(kicks));
 	memset(errors, 0, sizeof(errors));
 	d.kick_ns = UINT64_MAX;
-	LIST_INSERT_HEAD(&d.programs, &prog, link);
+	LIST_INSERT_HEAD(&d.programs, &prog, entries);
 	for (uint32_t i = N_HOLDS; i-- > 0;) {
 		clients[i].id = i;
 		clients[i].mine = &mine[i];
 		clients[i].backend = RBT_BACKEND_NVIDIA;
-		LIST_INSERT_HEAD(&prog.clients, &clients[i], link);
+		LIST_INSERT_HEAD(&prog.clients, &clients[i], entries);
 	}
 }
 
@@ -135,7 +135,7 @@ static void one_is_off_for_good(void)
 	set(OFF, ON);
 	CHECK(!is_on());
 	edge_release(&prog, &clients[0]);
-	LIST_REMOVE(&clients[0], link);
+	LIST_REMOVE(&clients[0], entries);
 	take_note();
 	CHECK(is_on());
 }
@@ -176,11 +176,11 @@ static void edges_are_taken_once(void)
 	(void)take_note();
 	apply_to(0, RBT_ACT_RESUME, RBT_SCOPE_ALL, 0);
 	edge_release(&prog, &clients[0]);
-	LIST_REMOVE(&clients[0], link);
+	LIST_REMOVE(&clients[0], entries);
 	e = take_note();
 	CHECK(e.was == both && e.is == both && e.back == 0);
 	edge_release(&prog, &clients[1]);
-	LIST_REMOVE(&clients[1], link);
+	LIST_REMOVE(&clients[1], entries);
 	e = take_note();
 	CHECK(e.was == both && e.is == 0 && e.back == both);
 }
@@ -190,16 +190,16 @@ static void who_is_due_is_looked_at(void)
 	begin();
 	uint64_t later_ns = rbt_now_ns() + 1000 * RBT_NS_PER_S;
 
-	prog.doubt.look_ns = d.kick_ns = later_ns;
+	prog.doubt.check_ns = d.kick_ns = later_ns;
 	kick_run(&d);
 	CHECK(kicks[0] == 0 && d.kick_ns == later_ns);
 	/* Another's time has come. */
 	d.kick_ns = 1;
 	kick_run(&d);
 	CHECK(kicks[0] == 0 && d.kick_ns == later_ns);
-	prog.doubt.look_ns = d.kick_ns = 1;
+	prog.doubt.check_ns = d.kick_ns = 1;
 	kick_run(&d);
-	CHECK(kicks[0] == 1 && d.kick_ns == UINT64_MAX && prog.doubt.look_ns == 0);
+	CHECK(kicks[0] == 1 && d.kick_ns == UINT64_MAX && prog.doubt.check_ns == 0);
 }
 
 int main(void)

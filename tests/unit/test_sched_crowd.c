@@ -64,7 +64,7 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 	return true;
 }
 
-static const struct rbt_sched_ops ops = {.look = look, .doze = doze, .progress = progress};
+static const struct rbt_sched_ops ops = {.poll = look, .doze = doze, .progress = progress};
 
 static void randomise(struct crowd *c, struct rbt_sched_params *params)
 {

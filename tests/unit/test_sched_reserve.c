@@ -162,7 +162,7 @@ static bool look_at_end(void *ctx, void *owner, struct rbt_activity *ret)
 /* The same from nothing but reports of submissions, and the time at which the last one was done. */
 static void test_edges_only(void)
 {
-	const struct rbt_sched_ops ops = {.look = look_at_end};
+	const struct rbt_sched_ops ops = {.poll = look_at_end};
 	struct rbt_sched_params params = {.priority = LATENCY, .is_known = true};
 	struct rbt_sched_stats stats;
 	struct rbt_sched_prog *p = NULL;

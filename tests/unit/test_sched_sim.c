@@ -53,7 +53,7 @@ void sim_tell_syncs(struct sim *sim)
 
 static void init(struct sim *sim, const struct rbt_sched_config *config, bool always_reserve)
 {
-	static const struct rbt_sched_ops ops = {.look = look, .doze = doze};
+	static const struct rbt_sched_ops ops = {.poll = look, .doze = doze};
 	struct rbt_sched_config own = config != NULL ? *config : (struct rbt_sched_config){0};
 
 	own.always_reserve = always_reserve;

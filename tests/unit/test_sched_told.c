@@ -111,7 +111,7 @@ static bool await_told(void *ctx, void *owner)
 
 static struct rbt_sched *add_told(struct told *t, uint64_t now_ns, struct rbt_sched_prog **ret)
 {
-	struct rbt_sched_ops ops = {.look = look_at_told, .doze = rest_told, .await = await_told};
+	struct rbt_sched_ops ops = {.poll = look_at_told, .doze = rest_told, .await = await_told};
 	struct rbt_sched_params params = {.priority = LATENCY, .is_known = true};
 	struct rbt_sched *s;
 

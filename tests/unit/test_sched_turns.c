@@ -310,7 +310,7 @@ static void fly(struct rbt_sched *s, struct rbt_sched_prog *p, struct flyer *f, 
 static void fly_together(struct flyer *flyers)
 {
 	struct rbt_sched_config config = {0};
-	struct rbt_sched_ops ops = {.look = look_at_flyer, .doze = rest_flyer};
+	struct rbt_sched_ops ops = {.poll = look_at_flyer, .doze = rest_flyer};
 	struct rbt_sched_params params = {.priority = BEST_EFFORT, .is_known = true};
 	struct rbt_sched_prog *progs[2];
 	const struct rbt_decision *ignored;

@@ -43,7 +43,7 @@ static const char *check_long_slice(
 	if (s->gpus[g].n_guard_long > 0) {
 		return "a long slice beside one who is owed";
 	}
-	LIST_FOREACH (u, &s->units, entry) {
+	LIST_FOREACH (u, &s->units, entries) {
 		LIST_FOREACH (peer, &u->members, member) {
 			if (peer != p && (peer->mask & p->mask) != 0 && !peer->params.suspended &&
 				rbt_class_of(rbt_prog_priority(peer)) == RBT_CLASS_LATENCY) {
@@ -334,7 +334,7 @@ const char *sched_verify(const struct rbt_sched *s)
 	uint32_t used = 0;
 
 	memset(tallies, 0, sizeof(tallies));
-	LIST_FOREACH (u, &s->units, entry) {
+	LIST_FOREACH (u, &s->units, entries) {
 		const char *unit_why = check_unit(s, u, tallies);
 		why = why == NULL ? unit_why : why;
 		used |= u->mask;

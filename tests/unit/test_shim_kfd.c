@@ -265,7 +265,7 @@ static void looks(void)
 
 	CHECK(say(link, RBT_AGENT_WATCH, 0, 1000) == 1);
 	struct rbt_board *b = shim_board_of(table()->kfd.slot);
-	rbt_board_look(b, &watch, world.clock_ns, &r);
+	rbt_board_read(b, &watch, world.clock_ns, &r);
 	CHECK(!r.in_sync && r.n_pending == 0);
 	CHECK(rbt_board_doze(b, &watch) && b->asleep == 1);
 	pointers[2 * id] = 5;
@@ -274,7 +274,7 @@ static void looks(void)
 	world.clock_ns += RBT_NS_PER_MS;
 	CHECK(step() == world.clock_ns + RBT_NS_PER_MS);
 	CHECK(b->asleep == 0);
-	rbt_board_look(b, &watch, world.clock_ns, &r);
+	rbt_board_read(b, &watch, world.clock_ns, &r);
 	CHECK(r.in_sync && r.n_pending == 5 && r.n[RBT_BOARD_LAUNCH] == 5);
 	CHECK(!rbt_board_doze(b, &watch));
 	/* A daemon that waits for its end is woken by that alone. */
@@ -287,7 +287,7 @@ static void looks(void)
 	world.clock_ns += RBT_NS_PER_MS;
 	step();
 	CHECK(b->asleep == 0 && !rbt_board_await_sync(b, &watch));
-	rbt_board_look(b, &watch, world.clock_ns + 1, &r);
+	rbt_board_read(b, &watch, world.clock_ns + 1, &r);
 	CHECK(!r.in_sync && r.n_pending == 0 && r.active_ns == world.clock_ns);
 	CHECK(rbt_board_doze(b, &watch));
 	/* Seen too late to be waited for: it has begun, and is over. */
@@ -295,7 +295,7 @@ static void looks(void)
 	world.clock_ns += RBT_NS_PER_MS;
 	step();
 	CHECK(b->asleep == 0);
-	rbt_board_look(b, &watch, world.clock_ns, &r);
+	rbt_board_read(b, &watch, world.clock_ns, &r);
 	CHECK(!r.in_sync && r.n[RBT_BOARD_LAUNCH] == 9);
 }
 
@@ -317,13 +317,13 @@ static void looks_where_nothing_is(void)
 	}
 	int link = await_link();
 	CHECK(say(link, RBT_AGENT_WATCH, 0, 1000) == 1);
-	rbt_board_look(shim_board_of(table()->kfd.slot), &watch, world.clock_ns, &r);
+	rbt_board_read(shim_board_of(table()->kfd.slot), &watch, world.clock_ns, &r);
 	CHECK(r.in_sync && r.n_pending == 700);
 	/* Nonsense is not believed. */
 	pointers[2] = UINT64_MAX / 2;
 	world.clock_ns += RBT_NS_PER_MS;
 	step();
-	rbt_board_look(shim_board_of(table()->kfd.slot), &watch, world.clock_ns, &r);
+	rbt_board_read(shim_board_of(table()->kfd.slot), &watch, world.clock_ns, &r);
 	CHECK(r.n_pending == 699);
 }
 

@@ -96,7 +96,7 @@ static struct rbt_board_reading look(struct rbt_board *b)
 {
 	struct rbt_board_reading r;
 
-	rbt_board_look(b, &watch, rbt_now_ns(), &r);
+	rbt_board_read(b, &watch, rbt_now_ns(), &r);
 	return r;
 }
 

@@ -102,7 +102,7 @@ static void count_client(struct rbt_nv_scan *scan, const uint32_t *words, size_t
 	c->neighbours += company && c->neighbours < UINT16_MAX;
 }
 
-static void look_at(
+static void scan_block(
 	struct rbt_nv_scan *scan, const uint32_t *words, size_t n, size_t from, size_t to)
 {
 	for (size_t i = from; i < to; i++) {
@@ -136,10 +136,10 @@ void rbt_nv_scan_feed(struct rbt_nv_scan *scan, const uint32_t *words, size_t n,
 	scan->is_libcudas = is_libcudas;
 	for (; n - i >= BLOCK; i += BLOCK) {
 		if (block_has_any(words + i)) {
-			look_at(scan, words, n, i, i + BLOCK);
+			scan_block(scan, words, n, i, i + BLOCK);
 		}
 	}
-	look_at(scan, words, n, i, n);
+	scan_block(scan, words, n, i, n);
 }
 
 /* Among equals, newer handles first: memory keeps stale ones. */

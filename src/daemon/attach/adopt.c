@@ -49,7 +49,7 @@ struct sighting *adopt_find(const struct daemon *d, pid_t pid, uint64_t start_ti
 {
 	struct sighting *k;
 
-	LIST_FOREACH (k, &d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], link) {
+	LIST_FOREACH (k, &d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], entries) {
 		if (k->pid == pid && k->start_time == start_time) {
 			return k;
 		}
@@ -76,7 +76,7 @@ static struct sighting *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 		k->pid = pid;
 		k->start_time = start_time;
 		k->next_ns = UINT64_MAX;
-		LIST_INSERT_HEAD(&d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], k, link);
+		LIST_INSERT_HEAD(&d->adopt.sightings[(unsigned)pid % SIGHTING_LISTS], k, entries);
 	}
 	return k;
 }
@@ -87,7 +87,7 @@ static void each_sighting(struct daemon *d, void (*fn)(struct sighting *k))
 	for (size_t i = 0; i < SIGHTING_LISTS; i++) {
 		struct sighting *next;
 		for (struct sighting *k = LIST_FIRST(&d->adopt.sightings[i]); k != NULL; k = next) {
-			next = LIST_NEXT(k, link);
+			next = LIST_NEXT(k, entries);
 			fn(k);
 		}
 	}
@@ -95,7 +95,7 @@ static void each_sighting(struct daemon *d, void (*fn)(struct sighting *k))
 
 static void forget(struct sighting *k)
 {
-	LIST_REMOVE(k, link);
+	LIST_REMOVE(k, entries);
 	free(k);
 }
 
@@ -202,7 +202,7 @@ static void keep_own_slices(const struct program *p, struct rbt_record *rec)
 {
 	const struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		const struct rbt_holding *mine = h->mine;
 		if (h->backend != rec->backend || h->client != rec->client) {
 			continue;
@@ -326,7 +326,7 @@ static void stop_wanting(struct daemon *d)
 {
 	struct said *said;
 
-	LIST_FOREACH (said, &d->byhand.said, link) {
+	LIST_FOREACH (said, &d->byhand.said, entries) {
 		said->is_wanted =
 			said->is_wanted && adopt_find(d, said->pid, said->start_time) != NULL;
 	}
@@ -349,8 +349,8 @@ static void put_off_culprit(struct daemon *d, pid_t child)
 		rbt_warn("process %d cannot be inspected: it is left alone for a while",
 			(int)culprit->pid);
 	}
-	rbt_lost_note(&d->adopt.lost, child, scan_looked(culprit), rbt_now_ns(),
-		RBT_LOOK_S * RBT_NS_PER_S << tries);
+	rbt_lost_note(&d->adopt.lost, child, scan_inspected(culprit), rbt_now_ns(),
+		RBT_INSPECT_S * RBT_NS_PER_S << tries);
 }
 
 /* failed: the scan has died or takes too long. */
@@ -364,12 +364,12 @@ static void end_scan(struct daemon *d, bool failed)
 	}
 	d->adopt.scan_pid = 0;
 	bool hangs = !rbt_aside_end(pid);
-	if (d->adopt.looks && (failed || hangs)) {
+	if (d->adopt.is_inspecting && (failed || hangs)) {
 		put_off_culprit(d, hangs ? pid : 0);
 	} else if (hangs) {
-		rbt_lost_note(&d->adopt.lost, pid, (struct rbt_looked){0}, 0, 0);
+		rbt_lost_note(&d->adopt.lost, pid, (struct rbt_inspected){0}, 0, 0);
 	}
-	d->adopt.looks = false;
+	d->adopt.is_inspecting = false;
 }
 
 static int take_report(struct daemon *d, const void *buf, size_t size)
@@ -384,8 +384,8 @@ static int take_report(struct daemon *d, const void *buf, size_t size)
 	if (report->verdict == SCAN_RULE && report->rule >= d->adopt.rules.n) {
 		return -EBADMSG;
 	}
-	d->adopt.looks = report->verdict == SCAN_LOOKS;
-	if (d->adopt.looks) {
+	d->adopt.is_inspecting = report->verdict == SCAN_INSPECTS;
+	if (d->adopt.is_inspecting) {
 		return 0;
 	}
 	if (report->verdict == SCAN_DONE) {
@@ -446,7 +446,7 @@ static void start_scan(struct daemon *d)
 	}
 	d->adopt.scan_pid = pid;
 	d->adopt.n_records = 0;
-	d->adopt.looks = false;
+	d->adopt.is_inspecting = false;
 	d->adopt.heard_ns = rbt_now_ns();
 	d->adopt.scan = (struct source){.fd = sock, .ready = on_scan};
 	if (watch(d, &d->adopt.scan) < 0) {
@@ -460,7 +460,8 @@ static void on_timer(struct daemon *d, struct source *s, uint32_t events)
 	ssize_t ignored = read(s->fd, &expirations, sizeof(expirations));
 
 	(void)ignored;
-	uint64_t limit_ns = (d->adopt.looks ? RBT_LOOK_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
+	uint64_t limit_ns =
+		(d->adopt.is_inspecting ? RBT_INSPECT_S : SCAN_WALK_S) * RBT_NS_PER_S + GRACE_NS;
 	if (d->adopt.scan.fd >= 0 && rbt_now_ns() >= d->adopt.heard_ns + limit_ns) {
 		end_scan(d, true);
 	}
@@ -492,7 +493,7 @@ void adopt_configure(struct daemon *d, struct rules *rules, uint32_t scan_ms)
 	d->adopt.scan_ms = scan_ms != 0 ? scan_ms : SCAN_MS;
 	d->adopt.not_before_ns = 0;
 	each_sighting(d, make_stale);
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (d->adopt.rules.n == 0 && p->rule[0] != '\0') {
 			let_alone(d, p);
 		}

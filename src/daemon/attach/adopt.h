@@ -28,7 +28,7 @@ struct sighting {
 	bool is_stale;    /* the rules or the program have changed */
 	bool is_seen;     /* in the scan that is under way */
 	bool is_said;     /* the reason why it cannot be attached */
-	LIST_ENTRY(sighting) link;
+	LIST_ENTRY(sighting) entries;
 };
 
 struct adoption {
@@ -40,7 +40,7 @@ struct adoption {
 	pid_t scan_pid;            /* 0: no scan is under way */
 	struct scan_report report; /* the one whose records are awaited */
 	uint32_t n_records;        /* of it, still to come */
-	bool looks;                /* the scan said that it looks at report's process */
+	bool is_inspecting;        /* the scan said that it inspects report's process */
 	uint64_t heard_ns;         /* when the scan last said something */
 	uint64_t not_before_ns;    /* the next scan */
 	struct rbt_lost lost;

@@ -336,7 +336,7 @@ static const struct program *find_program(const struct daemon *d, pid_t pid)
 {
 	const struct program *p;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->pid == pid) {
 			return p;
 		}
@@ -351,7 +351,7 @@ static bool is_others(const struct daemon *d, uid_t uid)
 }
 
 /* Does everything that reads the program's memory, which may hang. */
-static int look_inside(struct scan *s, struct scan_report *report, const struct sighting *known)
+static int inspect(struct scan *s, struct scan_report *report, const struct sighting *known)
 {
 	const struct program *p = find_program(s->d, report->pid);
 
@@ -378,7 +378,7 @@ static int look_inside(struct scan *s, struct scan_report *report, const struct 
 	return report_rule(s, report, is_held);
 }
 
-static int look_at(pid_t pid, void *data)
+static int inspect_process(pid_t pid, void *data)
 {
 	struct scan *s = data;
 	struct scan_report report = {.verdict = SCAN_SEEN, .pid = pid};
@@ -400,19 +400,19 @@ static int look_at(pid_t pid, void *data)
 	}
 	const struct sighting *known = adopt_find(s->d, pid, report.start_time);
 	if ((known != NULL && !adopt_is_due(s->d, known, report.n_files, s->now_ns)) ||
-		rbt_lost_is_shunned(&s->d->adopt.lost, scan_looked(&report), s->now_ns)) {
+		rbt_lost_is_shunned(&s->d->adopt.lost, scan_inspected(&report), s->now_ns)) {
 		return send_report(s, &report);
 	}
-	/* This comes before SCAN_LOOKS: if the user database is slow, that is not the program's
+	/* This comes before SCAN_INSPECTS: if the user database is slow, that is not the program's
 	 * fault. */
 	read_user(uid, any_rule_names_groups(&s->d->adopt.rules));
-	report.verdict = SCAN_LOOKS;
+	report.verdict = SCAN_INSPECTS;
 	int r = send_report(s, &report);
 	if (r < 0) {
 		return r;
 	}
-	alarm(RBT_LOOK_S);
-	r = look_inside(s, &report, known);
+	alarm(RBT_INSPECT_S);
+	r = inspect(s, &report, known);
 	alarm(SCAN_WALK_S);
 	return r;
 }
@@ -424,7 +424,7 @@ void scan_run(int sock, void *data)
 	uint64_t began_ns = rbt_cpu_ns();
 
 	alarm(SCAN_WALK_S);
-	if (rbt_proc_each(look_at, &s) == 0) {
+	if (rbt_proc_each(inspect_process, &s) == 0) {
 		done.cpu_ns = rbt_cpu_ns() - began_ns - s.inside_ns;
 		send_report(&s, &done);
 	}

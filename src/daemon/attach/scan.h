@@ -22,7 +22,7 @@ enum scan_verdict {
 	SCAN_RULE,    /* a rule has matched */
 	SCAN_SAID,    /* no rule matches, but a user gave a former daemon an order for it */
 	/* its inspection begins and another report follows; if none does, it killed the scan */
-	SCAN_LOOKS,
+	SCAN_INSPECTS,
 	SCAN_DONE, /* the end of the scan; not about a process */
 };
 
@@ -41,14 +41,14 @@ struct scan_report {
 	char group[RBT_GROUP_NAME_MAX]; /* empty: no group */
 };
 
-/* One inspection takes at most RBT_LOOK_S, and everything else at most this. A scan that takes
+/* One inspection takes at most RBT_INSPECT_S, and everything else at most this. A scan that takes
  * longer is killed. */
 #define SCAN_WALK_S 30
 
 /* Returns which process the report is about. */
-static inline struct rbt_looked scan_looked(const struct scan_report *report)
+static inline struct rbt_inspected scan_inspected(const struct scan_report *report)
 {
-	return (struct rbt_looked){report->pid, report->start_time, report->uid};
+	return (struct rbt_inspected){report->pid, report->start_time, report->uid};
 }
 
 struct daemon;

@@ -53,7 +53,7 @@ void account_begin_board(struct account *a, struct rbt_board *board, uint64_t no
 	add_up(a, &past);
 	a->past = past;
 	memset(&a->watch, 0, sizeof(a->watch));
-	rbt_board_look(board, &a->watch, now_ns, &reading);
+	rbt_board_read(board, &a->watch, now_ns, &reading);
 	take_counts(&reading, &a->first);
 	a->last = a->first;
 	a->has_board = true;
@@ -69,7 +69,7 @@ struct account_step account_sample(struct account *a, const struct rbt_sched_sta
 	if (board != NULL) {
 		struct rbt_board_reading reading;
 
-		rbt_board_look(board, &a->watch, now_ns, &reading);
+		rbt_board_read(board, &a->watch, now_ns, &reading);
 		take_counts(&reading, &a->last);
 		is_busy = rbt_board_is_busy(&reading, now_ns, IDLE_NS);
 	}

@@ -25,7 +25,7 @@ bool accounting_needs_tick(const struct daemon *d)
 {
 	const struct program *p;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (is_followed(p)) {
 			return true;
 		}
@@ -64,7 +64,7 @@ void accounting_tick(struct daemon *d)
 		return;
 	}
 	schedule_tick(d);
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->reader.board != NULL) {
 			sample(d, p);
 		}
@@ -76,7 +76,7 @@ void accounting_refresh(struct daemon *d)
 	struct program *p;
 
 	schedule_tick(d);
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		sample(d, p);
 	}
 }

@@ -168,7 +168,7 @@ static struct metrics_snapshot *snapshot_take(struct metrics *m)
 	struct program *p;
 	size_t n = 0;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		n += !p->awaited;
 	}
 	struct metrics_snapshot *s = calloc(1, sizeof(*s) + n * sizeof(s->programs[0]));
@@ -180,7 +180,7 @@ static struct metrics_snapshot *snapshot_take(struct metrics *m)
 	snprintf(s->policy, sizeof(s->policy), "%s", schedule_policy(d));
 	rbt_gpus_sort(&d->gpu_table, order);
 	take_gpus(d, order, s);
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (!p->awaited) {
 			struct metrics_program *to = &s->programs[s->n_programs++];
 			take_program(m, p, order, s->taken_ns, to);

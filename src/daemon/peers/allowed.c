@@ -22,7 +22,7 @@ bool program_may(const struct program *p, uint32_t cap)
 {
 	const struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		if (!holding_may(h->mine, cap)) {
 			return false;
 		}
@@ -44,7 +44,7 @@ void program_why_not(const struct program *p, uint32_t cap, char *buf, size_t si
 	const struct client *h;
 
 	snprintf(buf, size, "%s", "");
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		const struct rbt_holding *mine = h->mine;
 		const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 		if (b != NULL && b->may_write(cap, mine->force) == -EPROTONOSUPPORT) {

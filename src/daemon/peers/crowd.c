@@ -56,7 +56,7 @@ struct user {
 	uint64_t said_ns;
 	bool was_refused;  /* the refusal has been logged */
 	pid_t refused_pid; /* the process whose refused connections have been logged */
-	LIST_ENTRY(user) link;
+	LIST_ENTRY(user) entries;
 };
 
 /*
@@ -110,14 +110,14 @@ static void forget_silent(struct daemon *d)
 	uint64_t now_ns = rbt_now_ns();
 	uint32_t n = 0;
 
-	LIST_FOREACH (u, &d->crowd.users, link) {
+	LIST_FOREACH (u, &d->crowd.users, entries) {
 		n++;
 	}
 	for (u = LIST_FIRST(&d->crowd.users); u != NULL && n > MAX_SILENT_USERS; u = next) {
-		next = LIST_NEXT(u, link);
+		next = LIST_NEXT(u, entries);
 		if (u->n_fds == 0 && u->spent_ns <= now_ns && u->said_ns <= now_ns &&
 			!porter_has_user(d, u)) {
-			LIST_REMOVE(u, link);
+			LIST_REMOVE(u, entries);
 			free(u);
 			n--;
 		}
@@ -129,7 +129,7 @@ struct user *user_obtain(struct daemon *d, uid_t uid)
 	struct user *u;
 
 	uid = owners_find(d, uid);
-	LIST_FOREACH (u, &d->crowd.users, link) {
+	LIST_FOREACH (u, &d->crowd.users, entries) {
 		if (u->uid == uid) {
 			return u;
 		}
@@ -138,7 +138,7 @@ struct user *user_obtain(struct daemon *d, uid_t uid)
 	u = calloc(1, sizeof(*u));
 	if (u != NULL) {
 		u->uid = uid;
-		LIST_INSERT_HEAD(&d->crowd.users, u, link);
+		LIST_INSERT_HEAD(&d->crowd.users, u, entries);
 	}
 	return u;
 }
@@ -175,7 +175,7 @@ int crowd_admit(struct daemon *d, struct peer *peer)
 	const struct peer *other;
 	unsigned n = 0;
 
-	LIST_FOREACH (other, &d->server.peers, link) {
+	LIST_FOREACH (other, &d->server.peers, entries) {
 		n += other->pid == peer->pid;
 	}
 	if (n >= MAX_PEERS_PER_PID) {
@@ -369,7 +369,7 @@ void crowd_stop(struct daemon *d)
 	unwatch(d, &d->crowd.source);
 	unwatch(d, &d->crowd.timer);
 	while ((u = LIST_FIRST(&d->crowd.users)) != NULL) {
-		LIST_REMOVE(u, link);
+		LIST_REMOVE(u, entries);
 		free(u);
 	}
 }

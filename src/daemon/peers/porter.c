@@ -65,7 +65,7 @@ struct child {
 	struct user *user;  /* the porter's user; NULL: the child closes connections */
 	bool stays;         /* it serves an agent */
 	uint64_t killed_ns; /* when it was killed or announced its end; 0: not yet */
-	LIST_ENTRY(child) link;
+	LIST_ENTRY(child) entries;
 };
 
 struct tally {
@@ -84,7 +84,7 @@ static int note_child(struct daemon *d, pid_t pid, struct user *user, uint64_t k
 	c->pid = pid;
 	c->user = user;
 	c->killed_ns = killed_ns;
-	LIST_INSERT_HEAD(&d->porters.children, c, link);
+	LIST_INSERT_HEAD(&d->porters.children, c, entries);
 	return 0;
 }
 
@@ -92,7 +92,7 @@ static struct child *find_child(const struct daemon *d, pid_t pid)
 {
 	struct child *c;
 
-	LIST_FOREACH (c, &d->porters.children, link) {
+	LIST_FOREACH (c, &d->porters.children, entries) {
 		if (c->pid == pid) {
 			return c;
 		}
@@ -105,9 +105,9 @@ static void reap(struct daemon *d)
 	struct child *c, *next;
 
 	for (c = LIST_FIRST(&d->porters.children); c != NULL; c = next) {
-		next = LIST_NEXT(c, link);
+		next = LIST_NEXT(c, entries);
 		if (waitpid(c->pid, NULL, WNOHANG) != 0) {
-			LIST_REMOVE(c, link);
+			LIST_REMOVE(c, entries);
 			free(c);
 		}
 	}
@@ -119,7 +119,7 @@ static struct tally count(const struct daemon *d, const struct user *user)
 	struct tally ret = {0};
 	const struct child *c;
 
-	LIST_FOREACH (c, &d->porters.children, link) {
+	LIST_FOREACH (c, &d->porters.children, entries) {
 		if (c->user == user) {
 			ret.at_work += !c->stays;
 			ret.staying += c->stays;
@@ -295,7 +295,7 @@ void porter_tick(struct daemon *d)
 	reap(d);
 	close_doomed(d);
 	for (peer = LIST_FIRST(&d->server.peers); peer != NULL; peer = next) {
-		next = LIST_NEXT(peer, link);
+		next = LIST_NEXT(peer, entries);
 		if (peer->porter.fd < 0 || !hangs(d, peer, now_ns)) {
 			continue;
 		}
@@ -312,7 +312,7 @@ bool porter_needs_tick(const struct daemon *d)
 {
 	const struct child *c;
 
-	LIST_FOREACH (c, &d->porters.children, link) {
+	LIST_FOREACH (c, &d->porters.children, entries) {
 		if (!c->stays) {
 			return true;
 		}
@@ -338,7 +338,7 @@ void porter_stop(struct daemon *d)
 
 	close_doomed(d);
 	while ((c = LIST_FIRST(&d->porters.children)) != NULL) {
-		LIST_REMOVE(c, link);
+		LIST_REMOVE(c, entries);
 		free(c);
 	}
 }

@@ -42,7 +42,7 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	d->dirty = d->dirty || peer->attached != NULL;
 	crowd_forget(d, peer);
 	rbt_close(&peer->pidfd);
-	LIST_REMOVE(peer, link);
+	LIST_REMOVE(peer, entries);
 	porter_dismiss(d, peer);
 	porter_close(d, &peer->source.fd);
 	free(peer);
@@ -435,7 +435,7 @@ static void on_connection(struct daemon *d, struct source *s, uint32_t events)
 		porter_close(d, &fd);
 		return;
 	}
-	LIST_INSERT_HEAD(&d->server.peers, peer, link);
+	LIST_INSERT_HEAD(&d->server.peers, peer, entries);
 }
 
 int server_start(struct daemon *d)

@@ -37,7 +37,7 @@ struct peer {
 	unsigned answer_priority;   /* of the program that a tool last reniced */
 	struct rbt_treatment asked; /* what a shim wants for its program */
 	bool is_older;              /* a shim of version 0.1.0 */
-	LIST_ENTRY(peer) link;
+	LIST_ENTRY(peer) entries;
 };
 
 struct control_server {

@@ -44,7 +44,7 @@ struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
 	struct said *said;
 
-	LIST_FOREACH (said, &d->byhand.said, link) {
+	LIST_FOREACH (said, &d->byhand.said, entries) {
 		if (said->pid == pid && said->start_time == start_time) {
 			return said;
 		}
@@ -60,14 +60,14 @@ static struct said *obtain(struct daemon *d, pid_t pid, uint64_t start_time)
 		said->pid = pid;
 		said->start_time = start_time;
 		said->treat = RBT_TREATMENT_INIT;
-		LIST_INSERT_HEAD(&d->byhand.said, said, link);
+		LIST_INSERT_HEAD(&d->byhand.said, said, entries);
 	}
 	return said;
 }
 
 static void forget(struct said *said)
 {
-	LIST_REMOVE(said, link);
+	LIST_REMOVE(said, entries);
 	free(said);
 }
 
@@ -77,7 +77,7 @@ static void forget_the_dead(struct daemon *d)
 	uint64_t start_time;
 
 	for (said = LIST_FIRST(&d->byhand.said); said != NULL; said = next) {
-		next = LIST_NEXT(said, link);
+		next = LIST_NEXT(said, entries);
 		if (rbt_proc_start_time(said->pid, &start_time) < 0 ||
 			start_time != said->start_time) {
 			forget(said);
@@ -106,7 +106,7 @@ bool byhand_is_wanting(const struct daemon *d)
 {
 	const struct said *said;
 
-	LIST_FOREACH (said, &d->byhand.said, link) {
+	LIST_FOREACH (said, &d->byhand.said, entries) {
 		if (said->is_wanted) {
 			return true;
 		}
@@ -167,7 +167,7 @@ static int write_all(const struct daemon *d, FILE *f)
 {
 	const struct said *said;
 
-	LIST_FOREACH (said, &d->byhand.said, link) {
+	LIST_FOREACH (said, &d->byhand.said, entries) {
 		struct entry e = {
 			.magic = BYHAND_MAGIC,
 			.pid = said->pid,

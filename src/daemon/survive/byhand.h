@@ -28,7 +28,7 @@ struct said {
 	uint64_t resume_at_ns; /* 0: until it is resumed */
 	/* ordered of a former daemon; the program's tasks are still to be found */
 	bool is_wanted;
-	LIST_ENTRY(said) link;
+	LIST_ENTRY(said) entries;
 };
 
 struct byhand {

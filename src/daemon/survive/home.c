@@ -118,10 +118,10 @@ static int go_back(struct daemon *d)
 
 void home_tick(struct daemon *d, uint64_t now_ns)
 {
-	if (now_ns < d->home.look_ns) {
+	if (now_ns < d->home.check_ns) {
 		return;
 	}
-	d->home.look_ns = now_ns + LOOK_EVERY_NS;
+	d->home.check_ns = now_ns + LOOK_EVERY_NS;
 	if (access(d->home.socket_path, F_OK) == 0 && home_is_ours(d)) {
 		d->home.is_lost = false;
 		return;

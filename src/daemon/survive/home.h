@@ -14,7 +14,7 @@ struct home {
 	int lock_fd;
 	char dir[128], socket_path[160], state_path[160], lock_path[160];
 	bool is_lost; /* the directory was removed, or is another daemon's */
-	uint64_t look_ns;
+	uint64_t check_ns;
 	uint64_t said_ns; /* for line_is_due(): files there could not be written */
 };
 

@@ -41,7 +41,7 @@ struct entry {
 };
 
 struct unhealed {
-	LIST_ENTRY(unhealed) link;
+	LIST_ENTRY(unhealed) entries;
 	/* It was restored with the record in the file. The program may have set a slice after that
 	 * record was written. Then its next record says so, and it is restored once more. */
 	bool is_healed;
@@ -59,7 +59,7 @@ static bool still_lives(const struct entry *e)
 
 static void forget(struct unhealed *u)
 {
-	LIST_REMOVE(u, link);
+	LIST_REMOVE(u, entries);
 	free(u);
 }
 
@@ -68,7 +68,7 @@ static void forget_the_dead(struct daemon *d)
 	struct unhealed *u, *next;
 
 	for (u = LIST_FIRST(&d->state.unhealed); u != NULL; u = next) {
-		next = LIST_NEXT(u, link);
+		next = LIST_NEXT(u, entries);
 		if (!still_lives(&u->entry)) {
 			forget(u);
 		}
@@ -80,7 +80,7 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 	static char buf[RBT_RECORD_MSG_MAX];
 	struct client *h;
 
-	LIST_FOREACH (h, &p->clients, link) {
+	LIST_FOREACH (h, &p->clients, entries) {
 		struct rbt_holding *mine = h->mine;
 		ssize_t n = -1;
 
@@ -113,7 +113,7 @@ bool state_is_needed(struct daemon *d)
 {
 	struct program *p;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (!program_is_plain(p) || program_is_changed(p)) {
 			return true;
 		}
@@ -128,12 +128,12 @@ static int write_all(struct daemon *d, FILE *f)
 	bool any = state_is_needed(d);
 	int r = 0;
 
-	LIST_FOREACH (p, &d->programs, link) {
+	LIST_FOREACH (p, &d->programs, entries) {
 		if (r == 0 && any) {
 			r = write_program(d, f, p);
 		}
 	}
-	LIST_FOREACH (u, &d->state.unhealed, link) {
+	LIST_FOREACH (u, &d->state.unhealed, entries) {
 		u->entry.is_left = 1;
 		if (r == 0 && !u->is_healed &&
 			(fwrite(&u->entry, sizeof(u->entry), 1, f) != 1 ||
@@ -204,7 +204,7 @@ static void keep_unhealed(struct daemon *d, const struct entry *e, const char *r
 		u->is_healed = u->is_said = false;
 		u->entry = *e;
 		memcpy(u->record, record, e->size);
-		LIST_INSERT_HEAD(&d->state.unhealed, u, link);
+		LIST_INSERT_HEAD(&d->state.unhealed, u, entries);
 	}
 }
 
@@ -249,7 +249,7 @@ static bool has_unhealed(const struct daemon *d)
 {
 	const struct unhealed *u;
 
-	LIST_FOREACH (u, &d->state.unhealed, link) {
+	LIST_FOREACH (u, &d->state.unhealed, entries) {
 		if (!u->is_healed) {
 			return true;
 		}
@@ -262,7 +262,7 @@ void state_heal(struct daemon *d, bool is_done)
 	struct unhealed *u, *next;
 
 	for (u = LIST_FIRST(&d->state.unhealed); u != NULL; u = next) {
-		next = LIST_NEXT(u, link);
+		next = LIST_NEXT(u, entries);
 		int r = u->is_healed || (is_done && !u->entry.is_left) ? 0 : heal_one(d, u);
 		u->is_healed = r == 0;
 		if (r == -ESRCH || r == -EBADMSG) {
@@ -290,7 +290,7 @@ bool state_has_healed(const struct daemon *d, pid_t pid)
 	const struct unhealed *u;
 	bool any = false;
 
-	LIST_FOREACH (u, &d->state.unhealed, link) {
+	LIST_FOREACH (u, &d->state.unhealed, entries) {
 		if (u->entry.pid == pid && !u->is_healed) {
 			return false;
 		}
@@ -330,7 +330,7 @@ enum left state_take(struct daemon *d, pid_t pid, uint32_t backend, uint32_t cli
 	enum left left = LEFT_NOTHING;
 
 	for (u = LIST_FIRST(&d->state.unhealed); u != NULL; u = next) {
-		next = LIST_NEXT(u, link);
+		next = LIST_NEXT(u, entries);
 		if (u->entry.size < sizeof(msg)) {
 			continue;
 		}

@@ -32,7 +32,7 @@ struct kfd_queue {
 	uint64_t completed, restored, restarted, n_suspends;
 	/* The pointers as the GPU knows them, and the doorbell that last made it read them. */
 	uint64_t wptr, rptr, bell;
-	bool must_look; /* the pointers could not be read, or not yet */
+	bool must_read; /* the pointers could not be read, or not yet */
 	/* Its place on the GPU (share.c). */
 	struct kfd_queue *next_runnable;
 	uint64_t todo_ns;     /* until its ring is empty, if it had the GPU for itself */

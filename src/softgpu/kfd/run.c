@@ -131,20 +131,20 @@ static bool is_halted(const struct kfd_queue *q)
 
 static void read_pointers(struct kfd_queue *q)
 {
-	q->must_look = reach(q->process, q->wptr_at, &q->wptr, sizeof(q->wptr)) < 0 ||
+	q->must_read = reach(q->process, q->wptr_at, &q->wptr, sizeof(q->wptr)) < 0 ||
 		       reach(q->process, q->rptr_at, &q->rptr, sizeof(q->rptr)) < 0;
-	if (q->must_look) {
+	if (q->must_read) {
 		q->wptr = q->rptr = 0;
 	}
 }
 
-static void look_at(struct kfd_queue *q)
+static void poll_bell(struct kfd_queue *q)
 {
 	const struct rbt_kfd_ops *ops = &q->process->kfd->ops;
 	/* Read before the pointers: a pointer that was written before the doorbell is seen. */
 	uint64_t bell = ops->doorbell(ops->data, q->process->pid, q->gpu, q->id);
 
-	if (bell != q->bell || q->must_look) {
+	if (bell != q->bell || q->must_read) {
 		q->bell = bell;
 		read_pointers(q);
 	}
@@ -167,8 +167,8 @@ static void start(struct kfd_queue *q)
 
 void kfd_begin(struct kfd_queue *q)
 {
-	q->must_look = true;
-	look_at(q);
+	q->must_read = true;
+	poll_bell(q);
 	start(q);
 }
 
@@ -215,7 +215,7 @@ struct tally {
 	bool busy;
 };
 
-static void look_at_all(struct rbt_kfd *kfd, struct lists *lists, struct tally *tally)
+static void poll_all(struct rbt_kfd *kfd, struct lists *lists, struct tally *tally)
 {
 	for (struct kfd_process *p = kfd->processes; p != NULL; p = p->next) {
 		for (uint32_t i = 0; p->n_queues > 0 && i < KFD_MAX_QUEUES; i++) {
@@ -227,7 +227,7 @@ static void look_at_all(struct rbt_kfd *kfd, struct lists *lists, struct tally *
 			if (!kfd_queue_may_run(p, q)) {
 				continue;
 			}
-			look_at(q);
+			poll_bell(q);
 			tally->busy |= q->had_work;
 			if (q->in_packet) {
 				enlist(lists, q);
@@ -252,7 +252,7 @@ uint64_t rbt_kfd_run(struct rbt_kfd *kfd, uint64_t now_ns)
 	struct tally tally = {0};
 
 	kfd->now_ns = now_ns > kfd->now_ns ? now_ns : kfd->now_ns;
-	look_at_all(kfd, &lists, &tally);
+	poll_all(kfd, &lists, &tally);
 	for (uint32_t i = 0; i < kfd->config.n_gpus; i++) {
 		kfd_work(kfd, i, lists.compute[i], true, from_ns, now_ns);
 		kfd_work(kfd, i, lists.copy[i], false, from_ns, now_ns);

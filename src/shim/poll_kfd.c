@@ -11,7 +11,7 @@
 #include "shim/shim.h"
 #include "shim/submit.h"
 
-bool shim_kfd_can_look(void)
+bool shim_kfd_can_poll(void)
 {
 	static const uint64_t word = 1;
 	uint64_t copy = 0;
@@ -52,13 +52,13 @@ static void put(struct shim_kfd *k, const struct rbt_gauge *g, uint64_t now_ns)
 	}
 }
 
-void shim_kfd_look(struct shim *s, uint64_t now_ns)
+void shim_kfd_poll(struct shim *s, uint64_t now_ns)
 {
 	struct shim_kfd *k = &s->kfd;
 	struct rbt_gauge g = {0};
 	size_t n = plan(k);
 
-	if (k->slot == NULL && k->can_look) {
+	if (k->slot == NULL && k->can_poll) {
 		k->slot = shim_board_claim(shim_sys_gettid());
 	}
 	if (k->slot == NULL) {
@@ -79,7 +79,7 @@ void shim_kfd_look(struct shim *s, uint64_t now_ns)
 	put(k, &g, now_ns);
 }
 
-void shim_kfd_stop_looking(struct shim *s, uint64_t now_ns)
+void shim_kfd_stop_polling(struct shim *s, uint64_t now_ns)
 {
 	if (s->kfd.slot != NULL) {
 		put(&s->kfd, &(struct rbt_gauge){0}, now_ns);
