@@ -24,6 +24,10 @@
 #define ALARM_SHARE 16
 #define ALARM_EVERY 8
 #define SMOOTHNESS  8
+/* The pace in a pause is judged every so many requests, if as many submissions were to be expected
+ * or were made. */
+#define PACE_EVERY 32
+#define PACE_LEAST 32
 
 enum { WITHOUT, WITH };
 
@@ -199,6 +203,14 @@ static bool are_as_fast(
 		       mean_of(with, with->n - with->n / 8) + margin;
 }
 
+static uint32_t mean_pace(const struct rbt_trial_ring *ring)
+{
+	struct sorted s;
+
+	sort(ring, RBT_TRIAL_KEPT, &s);
+	return (uint32_t)mean_of(&s, s.n);
+}
+
 static uint32_t at_most(uint32_t value, uint32_t most)
 {
 	return value < most ? value : most;
@@ -219,6 +231,8 @@ static void decide(struct rbt_trial *t, enum rbt_verdict verdict, bool was_clear
 	t->verdict = verdict;
 	t->is_over = true;
 	t->n_seen = 0;
+	t->pace_then = mean_pace(&t->pace[!is_worthless]);
+	t->since = (struct rbt_trial_count){0};
 }
 
 static void judge(struct rbt_trial *t)
@@ -286,12 +300,35 @@ static uint64_t last_us(const struct rbt_trial_ring *ring)
 	return ring->n > 0 ? ring->value[(ring->n - 1) % RBT_TRIAL_KEPT] : 0;
 }
 
+/* In a pause: whether the neighbours' pace is less than half of what it was in the last trial, or
+ * more than twice as much. */
+static bool is_other_pace(struct rbt_trial *t, uint64_t n_submitted, uint64_t in_us)
+{
+	struct rbt_trial_count *since = &t->since;
+
+	since->n_submitted += n_submitted;
+	since->in_us += in_us;
+	if (++since->n_requests < PACE_EVERY) {
+		return false;
+	}
+	uint64_t n = since->n_submitted, expected = t->pace_then * since->in_us / 1000000;
+	*since = (struct rbt_trial_count){0};
+	return (n >= PACE_LEAST && n > 2 * expected) ||
+	       (expected >= PACE_LEAST && 2 * n < expected);
+}
+
 void rbt_trial_pace(struct rbt_trial *t, bool was_reserved, uint64_t n_submitted, uint64_t in_ns)
 {
 	uint64_t in_us = in_ns / 1000;
 
-	if (t->is_over || in_us == 0 || in_us > CYCLE_MOST * last_us(&t->took[was_reserved]) ||
+	if (in_us == 0 || in_us > CYCLE_MOST * last_us(&t->took[was_reserved]) ||
 		n_submitted > UINT32_MAX) {
+		return;
+	}
+	if (t->is_over) {
+		if (is_other_pace(t, n_submitted, in_us)) {
+			begin(t);
+		}
 		return;
 	}
 	push(&t->pace[was_reserved], n_submitted * 1000000 / in_us);

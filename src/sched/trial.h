@@ -46,8 +46,10 @@
  * reserve for one request in four. It begins after 512 requests, or once requests are clearly
  * slower than those with a reserve were.
  *
- * What is learnt holds for one company: the neighbours that are busy. A few companies are
- * remembered. In a new company, the program gets reserves until a trial says otherwise. If the
+ * What is learnt holds for one company, the neighbours that are busy, and for its pace. (A program
+ * that starts up submits little and loses nothing by a reserve. Its real work may be launch-bound.)
+ * If the pace doubles or halves, the next trial begins at once. A few companies are remembered. In
+ * a new company, the program gets reserves until a trial says otherwise. If the
  * company changes all the time, 96 requests are tried, and one more for every 128.
  */
 #ifndef RBT_SCHED_TRIAL_H
@@ -71,6 +73,11 @@ struct rbt_trial_ring {
 	uint32_t value[RBT_TRIAL_KEPT];
 };
 
+struct rbt_trial_count {
+	uint32_t n_requests;
+	uint64_t n_submitted, in_us;
+};
+
 /* Knowledge about one company. Arrays have one entry per kind of requests; 1: with a reserve. */
 struct rbt_trial {
 	uint64_t company; /* 0: unused entry */
@@ -81,6 +88,8 @@ struct rbt_trial {
 	uint32_t pause;  /* requests from the end of the trial to the next one */
 	uint32_t margin_us;
 	uint32_t cycle_us;             /* time from one request to the next, smoothed */
+	uint32_t pace_then;            /* the neighbours' mean pace in the last trial */
+	struct rbt_trial_count since;  /* the neighbours' submissions in the pause */
 	struct rbt_trial_ring took[2]; /* microseconds */
 	struct rbt_trial_ring pace[2]; /* of the neighbours, in submissions per second */
 };

@@ -396,6 +396,60 @@ static void test_few(void)
 	beside_reserve = 800;
 }
 
+struct asked {
+	uint64_t pace;    /* submissions of the neighbours from one request to the next */
+	uint64_t more;    /* the same without a reserve, in thousandths of that */
+	uint64_t late_ns; /* by how much requests without a reserve are late */
+};
+
+/* n requests of about 4 ms. Returns how many had no reserve. */
+static unsigned ask(struct rbt_trials *trials, unsigned n, struct asked a)
+{
+	unsigned n_spared = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct rbt_trial *t = rbt_trial_meet(trials, 1);
+		bool is_reserved = rbt_trial_choose(trials, t);
+		uint64_t jitter = (uint64_t)rand() % (a.pace / 8 + 1);
+		n_spared += !is_reserved;
+		rbt_trial_add(t, is_reserved,
+			4 * SIM_MS + (uint64_t)rand() % SIM_MS + (is_reserved ? 0 : a.late_ns));
+		rbt_trial_pace(t, is_reserved,
+			(a.pace + jitter) * (is_reserved ? 1000 : a.more) / 1000, 30 * SIM_MS);
+	}
+	return n_spared;
+}
+
+/* What was learnt while a neighbour started up, and submitted next to nothing, does not hold for its
+ * real work. A pace that merely varies is no such change. */
+static void test_pace(void)
+{
+	struct rbt_trials trials = {0};
+	const struct rbt_trial *t = rbt_trial_meet(&trials, 1);
+
+	ask(&trials, 120, (struct asked){40, 1000, 0});
+	CHECK(t->is_over && t->verdict == RBT_VERDICT_WORTH_IT);
+	ask(&trials, 400, (struct asked){3000, 1250, 0});
+	CHECK_INT(t->verdict, RBT_VERDICT_WORTHLESS);
+	/* And back: reserves cost nothing any more, so they come back. */
+	ask(&trials, 400, (struct asked){40, 1000, 0});
+	CHECK_INT(t->verdict, RBT_VERDICT_WORTH_IT);
+	CHECK_INT(ask(&trials, 400, (struct asked){60, 1000, 0}), 0);
+	CHECK_INT(ask(&trials, 400, (struct asked){30, 1000, 0}), 0);
+	/* Few submissions say little. */
+	trials = (struct rbt_trials){0};
+	ask(&trials, 400, (struct asked){1, 1000, 0});
+	CHECK(t->is_over);
+	CHECK(ask(&trials, 400, (struct asked){0, 1000, 0}) == 0);
+	/* A neighbour that changes its pace all the time does not get all reserves. */
+	trials = (struct rbt_trials){0};
+	unsigned n = 0;
+	for (unsigned i = 0; i < 1000; i++) {
+		n += ask(&trials, 100, (struct asked){i % 2 == 0 ? 40 : 4000, 1000, 4 * SIM_MS});
+	}
+	CHECK(n <= 96 + 100000 / 128);
+}
+
 /* Companies without end, each new: that is no excuse for trying all the time. */
 static void test_limit(void)
 {
@@ -460,6 +514,7 @@ int main(void)
 	test_lengths();
 	test_cost();
 	test_few();
+	test_pace();
 	test_limit();
 	test_memory();
 	test_extremes();
