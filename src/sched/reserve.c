@@ -231,12 +231,11 @@ static uint64_t spared_for_ns(const struct rbt_learn *l)
 	return l->request_ns / 2 * 3 + 4 * l->deviation_ns + WORTH_NS;
 }
 
-/* The pace is measured from one request to the next, during a trial and while the company stays the
- * same. */
+/* The pace is measured from one request to the next, while the company stays the same. */
 static void begin_pace(struct rbt_sched *s, struct rbt_sched_prog *p)
 {
 	p->pace.trial = NULL;
-	if (!p->trial->is_over && rbt_company_progress(s, p, &p->pace.n_submitted)) {
+	if (rbt_company_progress(s, p, &p->pace.n_submitted)) {
 		p->pace.trial = p->trial;
 		p->pace.was_reserved = !p->is_spared;
 		p->pace.since_ns = s->now_ns;

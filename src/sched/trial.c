@@ -5,10 +5,7 @@
 #define WEIGHT       20
 #define MARGIN_SHARE 16 /* the margin is at most this part of a request */
 /* no trial if more requests than this would fit between the beginnings of two */
-#define CYCLE_MOST 32
-#define WARM_UP    8 /* requests with a reserve before the first one without */
-/* of these, requests that do not count, because the company has just changed */
-#define IGNORED        4
+#define CYCLE_MOST     32
 #define FEW            6
 #define ENOUGH         16
 #define SPARED_MAX     96
@@ -24,10 +21,9 @@
 #define ALARM_SHARE 16
 #define ALARM_EVERY 8
 #define SMOOTHNESS  8
-/* The pace in a pause is judged every so many requests, if as many submissions were to be expected
- * or were made. */
-#define PACE_EVERY 32
-#define PACE_LEAST 32
+/* How many requests the pace is counted for, and how many submissions tell two paces apart. */
+#define PACE_REQUESTS    16
+#define PACE_SUBMISSIONS 32
 
 enum { WITHOUT, WITH };
 
@@ -57,12 +53,20 @@ static bool is_picked(uint32_t n)
 	return (hash >> 24 & 3) == n % 4;
 }
 
-static void begin(struct rbt_trial *t)
+static void forget(struct rbt_trial *t)
 {
-	t->is_over = false;
-	t->n_seen = 0;
 	for (unsigned kind = WITHOUT; kind <= WITH; kind++) {
 		t->took[kind].n = t->pace[kind].n = 0;
+	}
+}
+
+static void enter(struct rbt_trial *t, enum rbt_trial_phase phase)
+{
+	t->phase = phase;
+	t->n_seen = 0;
+	t->count = (struct rbt_trial_count){0};
+	if (phase == RBT_TRIAL_WARMS_UP) {
+		forget(t);
 	}
 }
 
@@ -73,13 +77,11 @@ bool rbt_trial_choose(struct rbt_trials *ts, struct rbt_trial *t)
 	if (++ts->n_requests % REFILL == 0) {
 		ts->n_spared -= ts->n_spared > 0;
 	}
-	if (t->is_over && t->n_seen >= t->pause) {
-		begin(t);
+	if (t->phase == RBT_TRIAL_PAUSES && t->n_seen >= t->pause) {
+		enter(t, RBT_TRIAL_WARMS_UP);
 	}
-	/* A request without a reserve is tried only if its cost can be measured. */
-	bool is_blind = t->is_over || t->pace[usual].n == 0;
 	uint32_t n = t->n_seen++;
-	if (is_blind || n < WARM_UP || !is_picked(n) || (usual && ts->n_spared >= SPARED_MAX)) {
+	if (t->phase != RBT_TRIAL_TRIES || !is_picked(n) || (usual && ts->n_spared >= SPARED_MAX)) {
 		return usual;
 	}
 	ts->n_spared += usual;
@@ -155,8 +157,8 @@ static bool is_above(struct ranks r, int64_t halves)
 }
 
 /* Returns what a reserve costs the neighbours, in microseconds per request, as far as is known.
- * Also returns whether it seems to cost anything, and whether that is clear (z >= 2). */
-static uint64_t cost_us(const struct rbt_trial *t, bool *ret_seems_so, bool *ret_is_clear)
+ * Also returns how sure that is: the comparison of their paces without a reserve and with one. */
+static uint64_t cost_us(const struct rbt_trial *t, struct ranks *ret)
 {
 	struct sorted without, with;
 
@@ -164,10 +166,7 @@ static uint64_t cost_us(const struct rbt_trial *t, bool *ret_seems_so, bool *ret
 	sort(&t->pace[WITH], RBT_TRIAL_KEPT, &with);
 	uint64_t fast = mean_of(&without, without.n), slow = mean_of(&with, with.n);
 
-	struct ranks faster = compare(&without, &with, 0);
-
-	*ret_seems_so = faster.sum > 0;
-	*ret_is_clear = is_above(faster, 4);
+	*ret = compare(&without, &with, 0);
 	return with.n > 0 && fast > slow ? t->cycle_us * (fast - slow) / fast : 0;
 }
 
@@ -229,29 +228,32 @@ static void decide(struct rbt_trial *t, enum rbt_verdict verdict, bool was_clear
 	t->pause =
 		verdict == t->verdict && t->pause * 2 > least ? at_most(t->pause * 2, most) : least;
 	t->verdict = verdict;
-	t->is_over = true;
-	t->n_seen = 0;
-	t->pace_then = mean_pace(&t->pace[!is_worthless]);
-	t->since = (struct rbt_trial_count){0};
+	t->pace_then = mean_pace(&t->pace[is_worthless ? WITHOUT : WITH]);
+	enter(t, RBT_TRIAL_PAUSES);
 }
 
 static void judge(struct rbt_trial *t)
 {
 	uint32_t n = t->took[WITHOUT].n, m = t->took[WITH].n, n_rarer = n < m ? n : m;
-	bool may_cost, costs;
 	struct sorted without, with;
+	struct ranks cost;
 
 	sort(&t->took[WITHOUT], RBT_TRIAL_KEPT, &without);
 	sort(&t->took[WITH], RBT_TRIAL_KEPT, &with);
-	uint64_t margin_us = cost_us(t, &may_cost, &costs) / WEIGHT;
+	uint64_t margin_us = cost_us(t, &cost) / WEIGHT;
 	uint64_t most_us = mean_of(&with, with.n) / MARGIN_SHARE;
 	t->margin_us = (uint32_t)(margin_us < most_us ? margin_us : most_us);
 	/* The reserve may slow the requests themselves down. */
 	struct ranks faster = compare(&with, &without, 0);
-	may_cost = may_cost || faster.sum > 0;
-	costs = costs || is_above(faster, 5);
-	bool leans = !costs && is_above(compare(&without, &with, t->margin_us), 2);
-	bool is_last = n_rarer >= (!may_cost ? FEW : leans ? ENOUGH : RBT_TRIAL_KEPT);
+	bool costs = is_above(cost, 4) || is_above(faster, 5);
+	bool leans = is_above(compare(&without, &with, t->margin_us), 2);
+	uint32_t most = RBT_TRIAL_KEPT;
+	if (cost.sum <= 0 && faster.sum <= 0) {
+		most = FEW;
+	} else if (!costs && (leans || !(is_above(cost, 2) || is_above(faster, 2)))) {
+		most = ENOUGH;
+	}
+	bool is_last = n_rarer >= most;
 	if (are_slower(&without, &with, t->margin_us)) {
 		decide(t, RBT_VERDICT_WORTH_IT, true);
 	} else if (costs && n_rarer >= ENOUGH &&
@@ -283,14 +285,14 @@ void rbt_trial_add(struct rbt_trial *t, bool was_reserved, uint64_t took_ns)
 
 	/* During a pause, the requests with a reserve from the last trial stay the basis of the
 	 * comparison. */
-	if (t->is_over ? was_reserved : t->n_seen <= IGNORED) {
+	if (t->phase == RBT_TRIAL_PAUSES && was_reserved) {
 		return;
 	}
 	push(&t->took[was_reserved], took_ns / 1000);
-	if (!t->is_over && !is_usual) {
+	if (t->phase == RBT_TRIAL_TRIES && !is_usual) {
 		judge(t);
-	} else if (t->is_over && is_alarming(t)) {
-		begin(t);
+	} else if (t->phase == RBT_TRIAL_PAUSES && is_alarming(t)) {
+		enter(t, RBT_TRIAL_WARMS_UP);
 	}
 }
 
@@ -300,21 +302,35 @@ static uint64_t last_us(const struct rbt_trial_ring *ring)
 	return ring->n > 0 ? ring->value[(ring->n - 1) % RBT_TRIAL_KEPT] : 0;
 }
 
-/* In a pause: whether the neighbours' pace is less than half of what it was in the last trial, or
- * more than twice as much. */
-static bool is_other_pace(struct rbt_trial *t, uint64_t n_submitted, uint64_t in_us)
+/* Whether a pace differs from the one of a count by a factor of two. */
+static bool is_other_pace(const struct rbt_trial_count *count, uint32_t pace)
 {
-	struct rbt_trial_count *since = &t->since;
+	uint64_t n = count->n_submitted, expected = pace * count->in_us / 1000000;
 
-	since->n_submitted += n_submitted;
-	since->in_us += in_us;
-	if (++since->n_requests < PACE_EVERY) {
-		return false;
+	return (n >= PACE_SUBMISSIONS && n > 2 * expected) ||
+	       (expected >= PACE_SUBMISSIONS && 2 * n < expected);
+}
+
+/* Outside of a trial: a warm-up ends when the pace is steady, a pause when it has changed. */
+static void check_pace(struct rbt_trial *t)
+{
+	uint32_t now = (uint32_t)(t->count.n_submitted * 1000000 / t->count.in_us);
+	bool is_other = is_other_pace(&t->count, t->pace_then);
+
+	t->count = (struct rbt_trial_count){0};
+	if (t->phase == RBT_TRIAL_PAUSES) {
+		if (is_other) {
+			enter(t, RBT_TRIAL_WARMS_UP);
+		}
+		return;
 	}
-	uint64_t n = since->n_submitted, expected = t->pace_then * since->in_us / 1000000;
-	*since = (struct rbt_trial_count){0};
-	return (n >= PACE_LEAST && n > 2 * expected) ||
-	       (expected >= PACE_LEAST && 2 * n < expected);
+	bool is_first = t->n_seen < 2 * PACE_REQUESTS;
+	t->pace_then = now;
+	if (is_first || is_other) {
+		forget(t);
+	} else {
+		enter(t, RBT_TRIAL_TRIES);
+	}
 }
 
 void rbt_trial_pace(struct rbt_trial *t, bool was_reserved, uint64_t n_submitted, uint64_t in_ns)
@@ -325,14 +341,17 @@ void rbt_trial_pace(struct rbt_trial *t, bool was_reserved, uint64_t n_submitted
 		n_submitted > UINT32_MAX) {
 		return;
 	}
-	if (t->is_over) {
-		if (is_other_pace(t, n_submitted, in_us)) {
-			begin(t);
-		}
-		return;
+	if (t->phase != RBT_TRIAL_PAUSES) {
+		push(&t->pace[was_reserved], n_submitted * 1000000 / in_us);
+		t->cycle_us = t->cycle_us == 0 ? (uint32_t)in_us
+					       : t->cycle_us - t->cycle_us / SMOOTHNESS +
+							 (uint32_t)in_us / SMOOTHNESS;
 	}
-	push(&t->pace[was_reserved], n_submitted * 1000000 / in_us);
-	t->cycle_us = t->cycle_us == 0 ? (uint32_t)in_us
-				       : t->cycle_us - t->cycle_us / SMOOTHNESS +
-						 (uint32_t)in_us / SMOOTHNESS;
+	if (t->phase != RBT_TRIAL_TRIES) {
+		t->count.n_submitted += n_submitted;
+		t->count.in_us += in_us;
+		if (++t->count.n_requests == PACE_REQUESTS) {
+			check_pace(t);
+		}
+	}
 }

@@ -29,12 +29,12 @@
  *   paces, or the requests themselves are faster without it, z <= -2.5); the cost exceeds the gain,
  *   after 16 requests (z <= -1) or after 64 (z <= 0); the mean of the faster 7/8 says the same; and
  *   no more than n / 6 + 1 of n requests without it are slower than 7/8 of the others.
- * - The reserve is kept if 64 requests show neither. 16 are enough if its cost is not clear and
- *   requests seem to be slower without it (z >= 1). Six are enough if it seems to cost nothing: the
- *   neighbours' pace is no higher without it (z <= 0), and the requests are not faster. (Of
- *   requests with gaps beside ResNet-50 training, on an H200 where lengths vary by half, 61 of the
- *   first 250 ran without a reserve before this rule, and p99 was 1.2 times that of a program
- *   alone.)
+ * - The reserve is kept if 64 requests show neither. 16 are enough if there is little to be said
+ *   for a cost (z < 1), or if the cost is not clear and requests seem to be slower without a
+ *   reserve (z >= 1). Six are enough if the reserve seems to cost nothing: the neighbours' pace is
+ *   no higher without it (z <= 0), and the requests are not faster. (Of requests with gaps beside
+ *   ResNet-50 training, on an H200 where lengths vary by half, 61 of the first 250 ran without a
+ *   reserve before these rules, and p99 was 1.2 times that of a program alone.)
  * - The reserve is kept without a trial if the neighbours' pace is unknown, because they have no
  *   board, or if requests take less than 1/32 of the time.
  *
@@ -46,11 +46,12 @@
  * reserve for one request in four. It begins after 512 requests, or once requests are clearly
  * slower than those with a reserve were.
  *
- * What is learnt holds for one company, the neighbours that are busy, and for its pace. (A program
- * that starts up submits little and loses nothing by a reserve. Its real work may be launch-bound.)
- * If the pace doubles or halves, the next trial begins at once. A few companies are remembered. In
- * a new company, the program gets reserves until a trial says otherwise. If the
- * company changes all the time, 96 requests are tried, and one more for every 128.
+ * What is learnt holds for one company, the neighbours that are busy, and for its pace. A program
+ * that starts up submits little and loses nothing by a reserve; its real work may be launch-bound.
+ * So the first requests get reserves until the pace of 16 is that of the 16 before, and a pause ends
+ * when the pace doubles or halves. A few companies are remembered. In a new company, the program
+ * gets reserves until a trial says otherwise. If the company or its pace changes all the time, 96
+ * requests are tried, and one more for every 128.
  */
 #ifndef RBT_SCHED_TRIAL_H
 #define RBT_SCHED_TRIAL_H
@@ -73,6 +74,13 @@ struct rbt_trial_ring {
 	uint32_t value[RBT_TRIAL_KEPT];
 };
 
+enum rbt_trial_phase {
+	RBT_TRIAL_WARMS_UP, /* until the neighbours' pace is known and steady */
+	RBT_TRIAL_TRIES,
+	RBT_TRIAL_PAUSES, /* there is a verdict */
+};
+
+/* The neighbours' submissions during the latest requests. */
 struct rbt_trial_count {
 	uint32_t n_requests;
 	uint64_t n_submitted, in_us;
@@ -83,13 +91,13 @@ struct rbt_trial {
 	uint64_t company; /* 0: unused entry */
 	uint32_t met;     /* when it was last looked up */
 	enum rbt_verdict verdict;
-	bool is_over;
-	uint32_t n_seen; /* requests since the trial began or ended */
+	enum rbt_trial_phase phase;
+	uint32_t n_seen; /* requests since the phase began */
 	uint32_t pause;  /* requests from the end of the trial to the next one */
 	uint32_t margin_us;
-	uint32_t cycle_us;             /* time from one request to the next, smoothed */
-	uint32_t pace_then;            /* the neighbours' mean pace in the last trial */
-	struct rbt_trial_count since;  /* the neighbours' submissions in the pause */
+	uint32_t cycle_us;  /* time from one request to the next, smoothed */
+	uint32_t pace_then; /* the pace that the counted one is compared with */
+	struct rbt_trial_count count;
 	struct rbt_trial_ring took[2]; /* microseconds */
 	struct rbt_trial_ring pace[2]; /* of the neighbours, in submissions per second */
 };

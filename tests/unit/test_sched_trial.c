@@ -65,9 +65,9 @@ static struct outcome run_launch_bound(struct sim *sim, bool always_reserve)
 	struct sim_prog *p = sim_add(sim, LATENCY, true, &eager);
 	sim_run(sim, 6 * SIM_S);
 	sim_reset(sim);
-	sim_run(sim, 30 * SIM_S);
-	double left = 1 - (double)(p->n_requests * EAGER_NS) / 30e9;
-	ret.kept = (double)neighbour->n_requests / 30 / own / left;
+	sim_run(sim, 120 * SIM_S);
+	double left = 1 - (double)(p->n_requests * EAGER_NS) / 120e9;
+	ret.kept = (double)neighbour->n_requests / 120 / own / left;
 	ret.p50_ns = sim_quantile(p, 0.5);
 	ret.p99_ns = sim_quantile(p, 0.99);
 	check_kept(sim);
@@ -328,7 +328,7 @@ static enum rbt_verdict try(enum lengths lengths, double longer, double part)
 	struct rbt_trial *t = rbt_trial_meet(&trials, 1);
 	unsigned n = 0;
 
-	while (!t->is_over && n < 2000) {
+	while (t->phase != RBT_TRIAL_PAUSES && n < 2000) {
 		bool is_reserved = rbt_trial_choose(&trials, t);
 		double took_ns = 4e6 * length(lengths, n++);
 
@@ -337,7 +337,7 @@ static enum rbt_verdict try(enum lengths lengths, double longer, double part)
 		rbt_trial_add(t, is_reserved, (uint64_t)took_ns);
 		rbt_trial_pace(t, is_reserved, (uint64_t)pace, 30 * SIM_MS);
 	}
-	CHECK(t->is_over);
+	CHECK_INT(t->phase, RBT_TRIAL_PAUSES);
 	n_tried += t->took[0].n;
 	return t->verdict;
 }
@@ -428,7 +428,7 @@ static void test_pace(void)
 	const struct rbt_trial *t = rbt_trial_meet(&trials, 1);
 
 	ask(&trials, 120, (struct asked){40, 1000, 0});
-	CHECK(t->is_over && t->verdict == RBT_VERDICT_WORTH_IT);
+	CHECK(t->phase == RBT_TRIAL_PAUSES && t->verdict == RBT_VERDICT_WORTH_IT);
 	ask(&trials, 400, (struct asked){3000, 1250, 0});
 	CHECK_INT(t->verdict, RBT_VERDICT_WORTHLESS);
 	/* And back: reserves cost nothing any more, so they come back. */
@@ -439,7 +439,7 @@ static void test_pace(void)
 	/* Few submissions say little. */
 	trials = (struct rbt_trials){0};
 	ask(&trials, 400, (struct asked){1, 1000, 0});
-	CHECK(t->is_over);
+	CHECK_INT(t->phase, RBT_TRIAL_PAUSES);
 	CHECK(ask(&trials, 400, (struct asked){0, 1000, 0}) == 0);
 	/* A neighbour that changes its pace all the time does not get all reserves. */
 	trials = (struct rbt_trials){0};
@@ -457,7 +457,7 @@ static void test_limit(void)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < 100000; i++) {
-		struct rbt_trial *t = rbt_trial_meet(&trials, 1 + i / 30);
+		struct rbt_trial *t = rbt_trial_meet(&trials, 1 + i / 60);
 		bool is_reserved = rbt_trial_choose(&trials, t);
 		n += !is_reserved;
 		rbt_trial_add(t, is_reserved, (is_reserved ? 4 : 8) * SIM_MS);
