@@ -143,8 +143,9 @@ static int daemon_start_own(void)
 	uint64_t until_ns = rbt_now_ns() + START_TIMEOUT_MS * RBT_NS_PER_MS;
 
 	/* The daemon that has the directory may be about to end, or not yet listening. Then ours
-	 * ends at once, and starting is tried again. */
-	for (;;) {
+	 * ends at once, and starting is tried again. So it is once if a daemon is killed before it
+	 * is ready, because until then nobody else starts another. */
+	for (bool is_second = false;;) {
 		int sock = daemon_connect(geteuid());
 		if (sock >= 0 || (sock != -ENOENT && sock != -ECONNREFUSED)) {
 			return sock;
@@ -153,9 +154,10 @@ static int daemon_start_own(void)
 			return -ECHILD;
 		}
 		int r = spawn_daemon();
-		if (r < 0) {
+		if (r < 0 && (r != -ECHILD || is_second)) {
 			return r;
 		}
+		is_second = is_second || r < 0;
 		sock = daemon_connect(geteuid());
 		if (sock >= 0) {
 			return sock;
