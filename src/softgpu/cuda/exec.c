@@ -107,7 +107,9 @@ static CUresult instantiate(
 
 /* 1 frees memory of memory nodes, of which there are none; 2 uploads; 4 is launched from the
  * device; 8 uses nodes' priorities. */
+#define FLAG_UPLOAD        2u
 #define FLAG_DEVICE_LAUNCH 4u
+#define FLAG_NODE_PRIORITY 8u
 #define FLAGS              0xfu
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph, unsigned long long flags)
@@ -188,7 +190,9 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, unsigned long long *ret_flags)
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (r == CUDA_SUCCESS) {
-		*ret_flags = exec->flags;
+		/* Not the flag that is over after the instantiation. NVIDIA's driver does not
+		 * return the priorities' flag either. */
+		*ret_flags = exec->flags & ~(unsigned long long)(FLAG_UPLOAD | FLAG_NODE_PRIORITY);
 	}
 	return r;
 }
