@@ -286,7 +286,7 @@ static void nothing(void *user)
 {
 }
 
-static void capture_work(uint64_t data, void *exec)
+static void capture_work(uint64_t data)
 {
 	static uint32_t from[WORDS];
 	uint64_t other = data + 128;
@@ -329,11 +329,11 @@ static void capture_work(uint64_t data, void *exec)
 	CAPTURED("cuLaunchCooperativeKernel", 9000, P(affine), 1, 1, 1, 1, 1, 1, 0, 0, P(params));
 	CAPTURED("cuLaunchKernelEx", 11060, P(&config), P(affine), P(params), 0);
 	CAPTURED("cuLaunchHostFunc", 10000, 0, P(nothing), 0);
-	CAPTURED("cuGraphLaunch", 10000, P(exec), 0);
 }
 
-/* Calls that wait for the thread's own stream are refused while it is captured. */
-static void refuse_waits(uint64_t data)
+/* Calls that wait for the thread's own stream, and launches of graphs, are refused while it is
+ * captured. */
+static void refuse_calls(uint64_t data, void *exec)
 {
 	static const struct {
 		const char *name;
@@ -354,6 +354,9 @@ static void refuse_waits(uint64_t data)
 		CHECK(PT("cuStreamEndCapture", 10000, 0, P(&graph)) != 0);
 		CHECK(graph == NULL);
 	}
+	OK(PT("cuStreamBeginCapture", 10010, 0, RELAXED));
+	CHECK_INT(PT("cuGraphLaunch", 10000, P(exec), 0), CAPTURE_UNSUPPORTED);
+	CHECK(PT("cuStreamEndCapture", 10000, 0, P(&(void *){NULL})) != 0);
 }
 
 static void test_per_thread_capture(uint64_t data)
@@ -371,7 +374,7 @@ static void test_per_thread_capture(uint64_t data)
 	OK(PT("cuStreamBeginCapture", 10010, 0, RELAXED));
 	OK(PT("cuStreamIsCapturing", 10000, 0, P(&status)));
 	CHECK_INT(status, 1);
-	capture_work(data, inner_exec);
+	capture_work(data);
 	OK(PT("cuStreamGetCaptureInfo", 10010, 0, P(&status), P(&id)));
 	CHECK(status == 1 && id != 0);
 	OK(PT("cuStreamGetCaptureInfo", 11030, 0, P(&status), 0, P(&graph), 0, P(&n)));
@@ -401,7 +404,7 @@ static void test_per_thread_capture(uint64_t data)
 	CHECK_INT(status, 1);
 	OK(PT("cuStreamEndCapture", 10000, 0, P(&graph)));
 	OK(cu.cuGraphDestroy(graph));
-	refuse_waits(data);
+	refuse_calls(data, inner_exec);
 	OK(cu.cuGraphExecDestroy(inner_exec));
 	OK(cu.cuGraphDestroy(inner));
 }

@@ -286,7 +286,7 @@ static void test_pools(void)
 	CHECK_INT(cu.cuMemPoolCreate(&pool, NULL), INVALID_VALUE);
 	CHECK_INT(cu.cuDeviceGetDefaultMemPool(NULL, 0), INVALID_VALUE);
 	CHECK_INT(cu.cuDeviceGetDefaultMemPool(&pool, 99), INVALID_DEVICE);
-	CHECK_INT(cu.cuDeviceGetMemPool(&pool, 99), INVALID_DEVICE);
+	CHECK_INT(cu.cuDeviceGetMemPool(&pool, 99), INVALID_VALUE);
 	CHECK_INT(cu.cuDeviceSetMemPool(99, standard), INVALID_VALUE);
 	if (soft) { /* hardware's driver crashes on no pool */
 		CHECK_INT(cu.cuDeviceSetMemPool(0, NULL), INVALID_VALUE);

@@ -205,7 +205,6 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 	return r != CUDA_SUCCESS ? r : check_exec(exec);
 }
 
-/* In a stream that is captured itself, the nodes become nodes there. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 {
 	struct front_stream *s;
@@ -213,6 +212,10 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 
 	if (r == CUDA_SUCCESS) {
 		r = check_exec(exec);
+	}
+	/* NVIDIA's driver does not capture the launch of a graph. */
+	if (r == CUDA_SUCCESS) {
+		r = front_capture_refuse(s);
 	}
 	for (size_t i = 0; r == CUDA_SUCCESS && i < exec->n; i++) {
 		const struct exec_item *item = &exec->items[i];
@@ -223,11 +226,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 		if (item->ctx != NULL && item->ctx != s->ctx) {
 			return CUDA_ERROR_INVALID_VALUE; /* one context a graph */
 		}
-		if (atomic_load(&s->capture) != NULL || i == 0) {
-			r = front_do_node(s, &item->op);
-		} else {
-			r = front_op_run(s, &item->op, true);
-		}
+		r = i == 0 ? front_do_node(s, &item->op) : front_op_run(s, &item->op, true);
 	}
 	return r;
 }

@@ -51,6 +51,10 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *ret_pool, CUdevice device)
 	struct front_device *dev;
 	CUresult r = front_check_device(device, &dev);
 
+	/* Here, NVIDIA's driver calls a wrong device a wrong value. */
+	if (r == CUDA_ERROR_INVALID_DEVICE) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
 	if (r == CUDA_SUCCESS && dev->pool != NULL && ret_pool != NULL) {
 		*ret_pool = dev->pool;
 		return CUDA_SUCCESS;
