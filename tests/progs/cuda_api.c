@@ -2,8 +2,50 @@
 #include "cuda_api.h"
 
 #include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
 
 #define EXIT_SKIP 77
+
+static struct {
+	const char *file;
+	int line;
+} volatile at;
+
+void cuda_api_at(const char *file, int line)
+{
+	at.file = file;
+	at.line = line;
+}
+
+static void on_crash(int number)
+{
+	dprintf(STDERR_FILENO, "%s:%d: crashed at or after this line: signal %d\n",
+		at.file != NULL ? at.file : "before the first check", at.line, number);
+	raise(number); /* ends the program when this returns */
+}
+
+static void catch_crashes(void)
+{
+	const struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND};
+	const int signals[] = {SIGSEGV, SIGBUS, SIGFPE};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		struct sigaction old;
+
+		/* A sanitizer's handler tells more. */
+		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) {
+			sigaction(signals[i], &action, NULL);
+		}
+	}
+}
+
+void cuda_api_announce(const char *test)
+{
+	if (getenv("CUDA_TEST_VERBOSE") != NULL) {
+		fprintf(stderr, "%s\n", test);
+	}
+}
 
 #ifdef CUDA_LINKED
 
@@ -19,6 +61,7 @@ struct cuda_api cu = {
 
 void cuda_api_open(void)
 {
+	catch_crashes();
 }
 
 #else
@@ -54,6 +97,7 @@ void cuda_api_open(void)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
 
+	catch_crashes();
 	if (lib == NULL) {
 		printf("skipped: %s\n", dlerror());
 		exit(EXIT_SKIP);

@@ -2,11 +2,14 @@
 /*
  * The calls of the CUDA driver interface that the test programs make, declared from its public
  * documentation and from nothing of ours: handles are void *, device addresses uint64_t, results
- * int. Nothing in the programs is about the software GPU, but
- * for what they say is.
+ * int. The programs run on NVIDIA's driver, too (tests/hw/cuda), except for the checks that are
+ * marked as the software GPU's own.
  *
- * Each is built twice: linked with libcuda (CUDA_LINKED), or finding it with dlopen(3); then
- * $CUDA_API_PROC=1 makes it ask cuGetProcAddress for every call.
+ * Each program is built twice: linked with libcuda (CUDA_LINKED), or finding it with dlopen(3). In
+ * the second form, $CUDA_API_PROC=1 makes it ask cuGetProcAddress for every call.
+ *
+ * $CUDA_TEST_VERBOSE=1 prints the name of each test before it runs. A program that crashes prints
+ * the line of its last check.
  */
 #ifndef RBT_TESTS_PROGS_CUDA_API_H
 #define RBT_TESTS_PROGS_CUDA_API_H
@@ -15,6 +18,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define CHECK_AT() cuda_api_at(__FILE__, __LINE__)
+void cuda_api_at(const char *file, int line);
 
 #include "../unit/check.h"
 
@@ -265,7 +271,7 @@ struct instantiate_params {
 	X(cuGraphNodeGetType, "cuGraphNodeGetType", (void *, int *))                               \
 	X(cuGraphKernelNodeGetParams_v2, "cuGraphKernelNodeGetParams",                             \
 		(void *, struct kernel_node *))                                                    \
-	X(cuGraphInstantiateWithFlags, "cuGraphInstantiate",                                       \
+	X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags",                              \
 		(void **, void *, unsigned long long))                                             \
 	X(cuGraphExecKernelNodeSetParams_v2, "cuGraphExecKernelNodeSetParams",                     \
 		(void *, void *, const struct kernel_node *))                                      \
@@ -422,7 +428,7 @@ struct cuda_api {
 };
 extern struct cuda_api cu;
 
-/* Fills `cu`; ends the program with 77 where there is no libcuda. */
+/* Fills `cu`; ends the program with 77 if there is no libcuda. */
 void cuda_api_open(void);
 /* That, cuInit, and a context of the first device; whether it is the software GPU. */
 int cuda_api_start(void **ret_context);
@@ -433,9 +439,20 @@ void *cuda_api_function(void *module, const char *name);
 uint64_t cuda_api_zeros(unsigned n);
 
 /* For calls that must succeed, and for what is not the test's own business. */
-#define OK(call)   CHECK_INT(call, 0)
-#define MUST(call) cuda_api_must(call, #call)
+#define OK(call) CHECK_INT(call, 0)
+#define MUST(call)                                                                                 \
+	do {                                                                                       \
+		CHECK_AT();                                                                        \
+		cuda_api_must(call, #call);                                                        \
+	} while (0)
 void cuda_api_must(int result, const char *call);
+/* For main(): calls a test. */
+#define TEST(call)                                                                                 \
+	do {                                                                                       \
+		cuda_api_announce(#call);                                                          \
+		call;                                                                              \
+	} while (0)
+void cuda_api_announce(const char *test);
 
 #define STREAM_PER_THREAD ((void *)2)
 #define NON_BLOCKING      1u

@@ -164,7 +164,7 @@ static void test_variables(void *module)
 {
 	void *tables = cuda_api_function(module, "tables");
 	uint32_t got[4], word = 5;
-	uint64_t out, table, factor;
+	uint64_t out, table, factor, none = 1;
 	size_t size = 0;
 	void *params[] = {&out};
 
@@ -172,7 +172,8 @@ static void test_variables(void *module)
 	CHECK_INT(size, 16);
 	OK(cu.cuModuleGetGlobal_v2(&factor, &size, module, "factor"));
 	CHECK_INT(size, 4);
-	CHECK_INT(cu.cuModuleGetGlobal_v2(&factor, &size, module, "nobody"), 500);
+	CHECK_INT(cu.cuModuleGetGlobal_v2(&none, &size, module, "nobody"), 500);
+	CHECK_INT(none, 0);
 	MUST(cu.cuMemAlloc_v2(&out, sizeof(got)));
 	OK(cu.cuLaunchKernel(tables, 1, 1, 1, 4, 1, 1, 0, NULL, params, NULL));
 	OK(cu.cuMemcpyDtoH_v2(got, out, sizeof(got)));
@@ -323,10 +324,16 @@ static void test_names(void)
 	OK(cu.cuGetProcAddress_v2("cuLaunchKernel", &second, 12000, 2, &status));
 	CHECK(fn != second);
 	/* A form as old as the caller. */
+	OK(cu.cuGetProcAddress_v2("cuStreamBeginCapture", &fn, 10000, 0, &status));
+	OK(cu.cuGetProcAddress_v2("cuStreamBeginCapture", &second, 10010, 0, &status));
+	CHECK(fn != NULL && second != NULL && fn != second);
+	/* The macro of this name for CUDA 12 is no form of it: that has a name of its own. */
 	OK(cu.cuGetProcAddress_v2("cuGraphInstantiate", &fn, 11000, 0, &status));
 	OK(cu.cuGetProcAddress_v2("cuGraphInstantiate", &second, 12000, 0, &status));
-	CHECK(fn != NULL && second != NULL && fn != second);
-	CHECK_INT(cu.cuGetProcAddress_v2(NULL, &fn, 12000, 0, &status), 1);
+	CHECK(fn != NULL && fn == second);
+	if (soft) { /* hardware's driver crashes */
+		CHECK_INT(cu.cuGetProcAddress_v2(NULL, &fn, 12000, 0, &status), 1);
+	}
 }
 
 int main(int argc, char **argv)
@@ -338,18 +345,18 @@ int main(int argc, char **argv)
 	}
 	kernels = argv[1];
 	soft = cuda_api_start(&context);
-	test_devices();
-	test_contexts(context);
-	test_vector_add();
+	TEST(test_devices());
+	TEST(test_contexts(context));
+	TEST(test_vector_add());
 	MUST(cu.cuModuleLoadData(&module, test_ptx));
-	test_parameters(module);
-	test_variables(module);
-	test_functions(module);
-	test_libraries();
-	test_jit();
-	test_names();
+	TEST(test_parameters(module));
+	TEST(test_variables(module));
+	TEST(test_functions(module));
+	TEST(test_libraries());
+	TEST(test_jit());
+	TEST(test_names());
 	if (soft) {
-		test_refusals();
+		TEST(test_refusals());
 	}
 	OK(cu.cuModuleUnload(module));
 	OK(cu.cuCtxDestroy_v2(context));

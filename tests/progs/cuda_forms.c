@@ -19,6 +19,7 @@ enum { GLOBAL, THREAD_LOCAL, RELAXED }; /* modes of capture */
 #define WORDS 64
 
 static void *affine;
+static bool soft;
 static uint32_t host[WORDS];
 
 static void read_back(uint64_t data)
@@ -126,7 +127,7 @@ static void test_streams(void *context)
 	OK(cu.cuEventSynchronize(events[1]));
 	OK(cu.cuEventElapsedTime_v2(&ms, events[0], events[1]));
 	CHECK(ms >= 0 && ms < 60000);
-	CHECK_INT(cu.cuEventElapsedTime_v2(NULL, events[0], events[1]), INVALID_VALUE);
+	CHECK_INT(cu.cuEventElapsedTime_v2(NULL, events[0], events[1]), INVALID_HANDLE);
 	OK(cu.cuEventDestroy_v2(events[0]));
 	OK(cu.cuEventDestroy_v2(events[1]));
 	OK(cu.cuStreamDestroy_v2(s));
@@ -164,9 +165,14 @@ static void test_capture_mode(void)
 	mode = GLOBAL;
 	OK(cu.cuThreadExchangeStreamCaptureMode(&mode));
 	CHECK_INT(mode, RELAXED);
+	/* The number is not checked. */
 	mode = 7;
-	CHECK_INT(cu.cuThreadExchangeStreamCaptureMode(&mode), INVALID_VALUE);
-	CHECK_INT(cu.cuThreadExchangeStreamCaptureMode(NULL), INVALID_VALUE);
+	OK(cu.cuThreadExchangeStreamCaptureMode(&mode));
+	CHECK_INT(mode, GLOBAL);
+	OK(cu.cuThreadExchangeStreamCaptureMode(&mode));
+	if (soft) { /* hardware's driver crashes */
+		CHECK_INT(cu.cuThreadExchangeStreamCaptureMode(NULL), INVALID_VALUE);
+	}
 }
 
 static void test_capture_info(void)
@@ -193,7 +199,11 @@ static void test_capture_info(void)
 	nodes[0] = deps[0];
 	launch(s, data, 1, 10);
 	OK(cu.cuStreamGetCaptureInfo_v3(s, &status, &again, &captured, &deps, &edges, &n));
-	CHECK(n == 1 && deps[0] != nodes[0] && edges == NULL);
+	CHECK_INT(n, 1);
+	CHECK(deps[0] != nodes[0]);
+	/* An array beside the dependencies, of plain edges. */
+	CHECK(edges != NULL);
+	CHECK(edges == NULL || (edges[0].from_port == 0 && edges[0].to_port == 0));
 	nodes[1] = deps[0];
 	/* The next comes after the first alone; then after that and the second. */
 	OK(cu.cuStreamUpdateCaptureDependencies(s, &nodes[0], 1, 1));
@@ -229,10 +239,17 @@ static any_fn *per_thread(const char *name, int version)
 	void *fn = NULL, *other = NULL;
 	int status = -1;
 
+	/* The forms for threads came with CUDA 7. */
+	if (version < 7000) {
+		version = 7000;
+	}
 	OK(cu.cuGetProcAddress_v2(name, &fn, version, 2, &status));
-	CHECK_INT(status, 0);
 	OK(cu.cuGetProcAddress_v2(name, &other, version, 1, &status));
-	CHECK(fn != NULL && fn != other);
+	if (fn == NULL || fn == other) {
+		fprintf(stderr, "no form of %s %d for threads\n", name, version);
+		CHECK(false);
+		fn = other;
+	}
 	return (any_fn *)(uintptr_t)fn;
 }
 
@@ -269,7 +286,7 @@ static void nothing(void *user)
 {
 }
 
-static void capture_work(uint64_t data, void *exec)
+static void capture_work(uint64_t data)
 {
 	static uint32_t from[WORDS];
 	uint64_t other = data + 128;
@@ -312,11 +329,11 @@ static void capture_work(uint64_t data, void *exec)
 	CAPTURED("cuLaunchCooperativeKernel", 9000, P(affine), 1, 1, 1, 1, 1, 1, 0, 0, P(params));
 	CAPTURED("cuLaunchKernelEx", 11060, P(&config), P(affine), P(params), 0);
 	CAPTURED("cuLaunchHostFunc", 10000, 0, P(nothing), 0);
-	CAPTURED("cuGraphLaunch", 10000, P(exec), 0);
 }
 
-/* Calls that wait for the thread's own stream are refused while it is captured. */
-static void refuse_waits(uint64_t data)
+/* Calls that wait for the thread's own stream, and launches of graphs, are refused while it is
+ * captured. */
+static void refuse_calls(uint64_t data, void *exec)
 {
 	static const struct {
 		const char *name;
@@ -337,6 +354,9 @@ static void refuse_waits(uint64_t data)
 		CHECK(PT("cuStreamEndCapture", 10000, 0, P(&graph)) != 0);
 		CHECK(graph == NULL);
 	}
+	OK(PT("cuStreamBeginCapture", 10010, 0, RELAXED));
+	CHECK_INT(PT("cuGraphLaunch", 10000, P(exec), 0), CAPTURE_UNSUPPORTED);
+	CHECK(PT("cuStreamEndCapture", 10000, 0, P(&(void *){NULL})) != 0);
 }
 
 static void test_per_thread_capture(uint64_t data)
@@ -354,7 +374,7 @@ static void test_per_thread_capture(uint64_t data)
 	OK(PT("cuStreamBeginCapture", 10010, 0, RELAXED));
 	OK(PT("cuStreamIsCapturing", 10000, 0, P(&status)));
 	CHECK_INT(status, 1);
-	capture_work(data, inner_exec);
+	capture_work(data);
 	OK(PT("cuStreamGetCaptureInfo", 10010, 0, P(&status), P(&id)));
 	CHECK(status == 1 && id != 0);
 	OK(PT("cuStreamGetCaptureInfo", 11030, 0, P(&status), 0, P(&graph), 0, P(&n)));
@@ -384,12 +404,13 @@ static void test_per_thread_capture(uint64_t data)
 	CHECK_INT(status, 1);
 	OK(PT("cuStreamEndCapture", 10000, 0, P(&graph)));
 	OK(cu.cuGraphDestroy(graph));
-	refuse_waits(data);
+	refuse_calls(data, inner_exec);
 	OK(cu.cuGraphExecDestroy(inner_exec));
 	OK(cu.cuGraphDestroy(inner));
 }
 
-/* Asked by name through the per-thread form, other forms are per-thread unless said otherwise. */
+/* Asked by name through the per-thread form, other forms are per-thread unless said otherwise. Of
+ * the software GPU alone: NVIDIA's header makes that form, not its library. */
 static void test_per_thread_names(void)
 {
 	void *plain = NULL, *own = NULL, *got = NULL;
@@ -549,21 +570,23 @@ int main(void)
 {
 	void *context, *module;
 
-	cuda_api_start(&context);
+	soft = cuda_api_start(&context) != 0;
 	MUST(cu.cuModuleLoadData(&module, test_ptx));
 	affine = cuda_api_function(module, "affine");
-	test_fills();
-	test_copy_rows();
-	test_streams(context);
-	test_capture_info();
-	test_capture_mode();
+	TEST(test_fills());
+	TEST(test_copy_rows());
+	TEST(test_streams(context));
+	TEST(test_capture_info());
+	TEST(test_capture_mode());
 	uint64_t data = cuda_api_zeros(WORDS);
-	test_per_thread_names();
-	test_per_thread_queries(context);
-	test_per_thread_work(data, context);
-	test_per_thread_copies(data, context);
-	test_per_thread_fills(data, context);
-	test_per_thread_capture(data);
+	if (soft) {
+		TEST(test_per_thread_names());
+	}
+	TEST(test_per_thread_queries(context));
+	TEST(test_per_thread_work(data, context));
+	TEST(test_per_thread_copies(data, context));
+	TEST(test_per_thread_fills(data, context));
+	TEST(test_per_thread_capture(data));
 	OK(cu.cuCtxDestroy_v2(context));
 	return check_result();
 }

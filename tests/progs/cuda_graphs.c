@@ -10,6 +10,7 @@
 #define THREADS 32
 
 static void *affine;
+static bool soft;
 
 static void launch(void *stream, uint64_t data, uint32_t mul, uint32_t add)
 {
@@ -66,7 +67,9 @@ static void test_capture(void)
 	OK(cu.cuStreamSynchronize(s));
 	CHECK_INT(read_first(data), expected);
 	OK(cu.cuGraphExecDestroy(exec));
-	CHECK_INT(cu.cuGraphLaunch(exec, s), 1);
+	if (soft) { /* hardware's driver may crash on a destroyed graph */
+		CHECK_INT(cu.cuGraphLaunch(exec, s), 1);
+	}
 	OK(cu.cuStreamDestroy_v2(s));
 	OK(cu.cuMemFree_v2(data));
 }
@@ -89,7 +92,6 @@ static void test_fork_and_join(void)
 	OK(cu.cuStreamWaitEvent(t, fork, 0));
 	OK(cu.cuStreamIsCapturing(t, &status));
 	CHECK_INT(status, 1);
-	CHECK_INT(cu.cuEventQuery(fork), 907);
 	launch(t, right, 1, 7);
 	launch(s, left, 2, 0);
 	OK(cu.cuEventRecord(join, t));
@@ -114,6 +116,26 @@ static void test_fork_and_join(void)
 	OK(cu.cuStreamDestroy_v2(t));
 	OK(cu.cuMemFree_v2(left));
 	OK(cu.cuMemFree_v2(right));
+}
+
+/* A query of an event that is a place in a capture, in any mode: it ends the capture. */
+static void test_captured_event(void *s, void *event)
+{
+	void *graph = &graph;
+	int status = -1;
+
+	for (int mode = 0; mode <= 2; mode++) {
+		OK(cu.cuStreamBeginCapture_v2(s, mode));
+		OK(cu.cuEventRecord(event, s));
+		CHECK_INT(cu.cuEventQuery(event), 907);
+		OK(cu.cuStreamIsCapturing(s, &status));
+		CHECK_INT(status, 2);
+		CHECK_INT(cu.cuEventRecord(event, s), 901);
+		CHECK_INT(cu.cuStreamEndCapture(s, &graph), 901);
+		CHECK(graph == NULL);
+	}
+	OK(cu.cuEventRecord(event, s));
+	OK(cu.cuEventSynchronize(event));
 }
 
 /* What a capture must refuse, and that streams work afterwards. */
@@ -154,6 +176,7 @@ static void test_capture_errors(void)
 	OK(cu.cuStreamWaitEvent(t, event, 0));
 	CHECK_INT(cu.cuStreamEndCapture(t, &graph), 903);
 	CHECK_INT(cu.cuStreamEndCapture(s, &graph), 901);
+	test_captured_event(s, event);
 	launch(s, data, 1, 1);
 	launch(t, data, 1, 1);
 	OK(cu.cuCtxSynchronize());
@@ -285,14 +308,14 @@ int main(void)
 {
 	void *context, *module;
 
-	cuda_api_start(&context);
+	soft = cuda_api_start(&context) != 0;
 	MUST(cu.cuModuleLoadData(&module, test_ptx));
 	affine = cuda_api_function(module, "affine");
-	test_capture();
-	test_fork_and_join();
-	test_capture_errors();
-	test_by_hand(context);
-	test_pageable_copies();
+	TEST(test_capture());
+	TEST(test_fork_and_join());
+	TEST(test_capture_errors());
+	TEST(test_by_hand(context));
+	TEST(test_pageable_copies());
 	OK(cu.cuCtxDestroy_v2(context));
 	return check_result();
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A module of the test programs. affine() makes x of every thread x * mul + add, after some turns
- * of a loop: two launches in the wrong order, one lost or one repeated show in the result.
+ * of a loop: two launches in the wrong order, one lost or one repeated show in the result. The loop
+ * reads memory, so that no compiler can leave it out.
  */
 #ifndef RBT_TESTS_PROGS_CUDA_KERNELS_H
 #define RBT_TESTS_PROGS_CUDA_KERNELS_H
@@ -34,6 +35,7 @@ static const char test_ptx[] =
 	"LOOP:\n"
 	"	setp.ge.u32 %p, %r8, %r3;\n"
 	"	@%p bra DONE;\n"
+	"	ld.volatile.global.u32 %r9, [%d1];\n"
 	"	add.u32 %r8, %r8, 1;\n"
 	"	bra LOOP;\n"
 	"DONE:\n"

@@ -339,17 +339,17 @@ int main(void)
 	soft = cuda_api_start(&context);
 	MUST(cu.cuModuleLoadData(&module, test_ptx));
 	affine = cuda_api_function(module, "affine");
-	test_lines();
-	test_fills();
-	test_rows();
-	test_slices();
-	test_host_memory();
-	test_pointers(context);
-	test_stream_order();
+	TEST(test_lines());
+	TEST(test_fills());
+	TEST(test_rows());
+	TEST(test_slices());
+	TEST(test_host_memory());
+	TEST(test_pointers(context));
+	TEST(test_stream_order());
 	if (soft) {
-		test_exhaustion();
+		TEST(test_exhaustion());
 	}
-	test_other_context(context);
+	TEST(test_other_context(context));
 	OK(cu.cuCtxDestroy_v2(context));
 	return check_result();
 }

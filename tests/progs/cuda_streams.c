@@ -59,7 +59,9 @@ static void test_one_stream(void)
 	OK(cu.cuStreamDestroy_v2(s));
 	OK(cu.cuCtxSynchronize());
 	CHECK_INT(read_all(data), expected + 1);
-	CHECK_INT(cu.cuStreamSynchronize(s), 400);
+	if (soft) { /* hardware's driver crashes on a destroyed stream */
+		CHECK_INT(cu.cuStreamSynchronize(s), 400);
+	}
 	OK(cu.cuCtxGetStreamPriorityRange(&least, &greatest));
 	CHECK(least == 0 && greatest < 0);
 	MUST(cu.cuStreamCreateWithPriority(&s, NON_BLOCKING, -100));
@@ -98,7 +100,9 @@ static void test_events(void)
 	OK(cu.cuEventQuery(ea));
 	OK(cu.cuEventDestroy_v2(ea));
 	OK(cu.cuEventDestroy_v2(eb));
-	CHECK_INT(cu.cuEventQuery(eb), 400);
+	if (soft) { /* hardware's driver may crash on a destroyed event */
+		CHECK_INT(cu.cuEventQuery(eb), 400);
+	}
 	OK(cu.cuStreamDestroy_v2(a));
 	OK(cu.cuStreamDestroy_v2(b));
 	OK(cu.cuMemFree_v2(data));
@@ -127,8 +131,8 @@ static void test_timing(void)
 	OK(cu.cuEventSynchronize(end));
 	OK(cu.cuEventElapsedTime(&first_ms, start, middle));
 	OK(cu.cuEventElapsedTime(&second_ms, middle, end));
-	/* Ten times the work takes about ten times as long. */
-	CHECK(first_ms > 0 && second_ms > 5 * first_ms && second_ms < 20 * first_ms);
+	/* Ten times the work takes about ten times as long; hardware's clock may rise meanwhile. */
+	CHECK(first_ms > 0 && second_ms > (soft ? 5 : 2) * first_ms && second_ms < 20 * first_ms);
 	OK(cu.cuEventRecord(plain, s));
 	OK(cu.cuEventSynchronize(plain));
 	CHECK_INT(cu.cuEventElapsedTime(&first_ms, start, plain), 400);
@@ -369,17 +373,17 @@ int main(void)
 	soft = cuda_api_start(&context) != 0;
 	MUST(cu.cuModuleLoadData(&module, test_ptx));
 	affine = cuda_api_function(module, "affine");
-	test_one_stream();
-	test_events();
-	test_timing();
-	test_legacy();
+	TEST(test_one_stream());
+	TEST(test_events());
+	TEST(test_timing());
+	TEST(test_legacy());
 	if (soft) {
-		test_non_blocking(); /* on a fast GPU the slow one may be done */
+		TEST(test_non_blocking()); /* on a fast GPU the slow one may be done */
 	}
-	test_host_functions();
-	test_threads();
-	test_other_context();
-	test_many_events();
+	TEST(test_host_functions());
+	TEST(test_threads());
+	TEST(test_other_context());
+	TEST(test_many_events());
 	OK(cu.cuCtxDestroy_v2(context));
 	return check_result();
 }

@@ -10,10 +10,16 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Runs before each check; a test program may define it, to tell where it crashed. */
+#ifndef CHECK_AT
+#define CHECK_AT() ((void)0)
+#endif
+
 static unsigned check_count, check_failures;
 
 #define CHECK(cond)                                                                                \
 	do {                                                                                       \
+		CHECK_AT();                                                                        \
 		check_count++;                                                                     \
 		if (!(cond)) {                                                                     \
 			check_failures++;                                                          \
@@ -24,6 +30,7 @@ static unsigned check_count, check_failures;
 
 #define CHECK_INT(actual, expected)                                                                \
 	do {                                                                                       \
+		CHECK_AT();                                                                        \
 		int64_t actual_ = (int64_t)(actual), expected_ = (int64_t)(expected);              \
 		check_count++;                                                                     \
 		if (actual_ != expected_) {                                                        \

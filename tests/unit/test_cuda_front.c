@@ -270,6 +270,8 @@ static void test_primary(void)
 	CHECK_INT(cuCtxDestroy_v2(first), CUDA_ERROR_INVALID_CONTEXT);
 	OK(cuDevicePrimaryCtxReset_v2(0));
 	CHECK_INT(cuMemAlloc_v2(&a, 64), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	/* A reset is no release. */
+	OK(cuDevicePrimaryCtxRelease_v2(0));
 	CHECK_INT(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
 	/* The handle is the device's for good. */
 	OK(cuDevicePrimaryCtxRetain(&second, 0));

@@ -53,6 +53,7 @@ static void leave(struct front_capture *c)
 	atomic_store(&c->stream->capture, NULL);
 	LIST_REMOVE(c, next);
 	free(c->tail);
+	free(c->edges);
 	free(c);
 }
 
@@ -374,12 +375,29 @@ CUresult front_capture_refuse_thread(void)
 	return r;
 }
 
+/* The query invalidates the capture, in any mode. An event of a capture that is over is refused,
+ * too. */
+CUresult front_capture_refuse_event(const struct front_event *event)
+{
+	if (event->capture_id == 0) {
+		return CUDA_SUCCESS;
+	}
+	pthread_mutex_lock(&front.lock);
+	struct front_capture_group *g = find_group(event->capture_id);
+
+	if (g != NULL) {
+		g->invalid = true;
+	}
+	pthread_mutex_unlock(&front.lock);
+	return CUDA_ERROR_CAPTURED_EVENT;
+}
+
+/* NVIDIA's driver does not check the number, and neither does this one. */
 CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 {
 	CUresult r = front_check_init();
 
-	if (r == CUDA_SUCCESS && (mode == NULL || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
-					 *mode > CU_STREAM_CAPTURE_MODE_RELAXED)) {
+	if (r == CUDA_SUCCESS && mode == NULL) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (r == CUDA_SUCCESS) {

@@ -11,6 +11,7 @@ struct front_capture {
 	struct front_stream *stream;
 	struct front_node **tail; /* what its next node comes after; room for one more */
 	size_t n_tail;
+	struct CUgraphEdgeData *edges; /* what a query returned last; zeros */
 };
 
 struct front_capture_group {

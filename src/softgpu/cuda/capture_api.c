@@ -58,8 +58,10 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *ret_graph)
 	struct front_graph *graph;
 	CUresult r = front_enter_stream(handle, &s);
 
+	/* The state comes first: without a capture, any call is refused for that. */
 	if (r == CUDA_SUCCESS && ret_graph == NULL) {
-		r = CUDA_ERROR_INVALID_VALUE;
+		r = atomic_load(&s->capture) == NULL ? CUDA_ERROR_ILLEGAL_STATE
+						     : CUDA_ERROR_INVALID_VALUE;
 	}
 	if (r != CUDA_SUCCESS) {
 		return r;
@@ -84,10 +86,20 @@ struct info {
 	unsigned long long id;
 	struct front_graph *graph;
 	const CUgraphNode *deps;
+	const struct CUgraphEdgeData *edges;
 	size_t n_deps;
 };
 
-static CUresult read_info(CUstream handle, struct info *ret)
+/* The edges of the next node: one per dependency, and all of them plain. Under front.lock. */
+static CUresult read_edges(struct front_capture *c, struct info *ret)
+{
+	free(c->edges);
+	c->edges = calloc(c->n_tail + 1, sizeof(*c->edges));
+	ret->edges = c->edges;
+	return c->edges == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult read_info(CUstream handle, bool with_edges, struct info *ret)
 {
 	struct front_stream *s;
 	CUresult r = front_enter_stream(handle, &s);
@@ -104,15 +116,16 @@ static CUresult read_info(CUstream handle, struct info *ret)
 		ret->graph = c->group->graph;
 		ret->deps = c->tail;
 		ret->n_deps = c->n_tail;
+		r = with_edges ? read_edges(c, ret) : CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&front.lock);
-	return CUDA_SUCCESS;
+	return r;
 }
 
 CUresult cuStreamIsCapturing(CUstream handle, int *ret_status)
 {
 	struct info info;
-	CUresult r = read_info(handle, &info);
+	CUresult r = read_info(handle, false, &info);
 
 	if (r == CUDA_SUCCESS && ret_status == NULL) {
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -123,11 +136,12 @@ CUresult cuStreamIsCapturing(CUstream handle, int *ret_status)
 	return r;
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int *ret_status, unsigned long long *ret_id,
-	CUgraph *ret_graph, const CUgraphNode **ret_deps, size_t *ret_n_deps)
+CUresult cuStreamGetCaptureInfo_v3(CUstream handle, int *ret_status, unsigned long long *ret_id,
+	CUgraph *ret_graph, const CUgraphNode **ret_deps, const struct CUgraphEdgeData **ret_edges,
+	size_t *ret_n_deps)
 {
 	struct info info;
-	CUresult r = read_info(handle, &info);
+	CUresult r = read_info(handle, ret_edges != NULL, &info);
 
 	if (r == CUDA_SUCCESS && ret_status == NULL) {
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -148,23 +162,20 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int *ret_status, unsigned lo
 	if (ret_deps != NULL) {
 		*ret_deps = info.deps;
 	}
+	if (ret_edges != NULL) {
+		*ret_edges = info.edges;
+	}
 	if (ret_n_deps != NULL) {
 		*ret_n_deps = info.n_deps;
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, int *ret_status, unsigned long long *ret_id,
-	CUgraph *ret_graph, const CUgraphNode **ret_deps, const struct CUgraphEdgeData **ret_edges,
-	size_t *ret_n_deps)
+CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int *ret_status, unsigned long long *ret_id,
+	CUgraph *ret_graph, const CUgraphNode **ret_deps, size_t *ret_n_deps)
 {
-	CUresult r = cuStreamGetCaptureInfo_v2(
-		handle, ret_status, ret_id, ret_graph, ret_deps, ret_n_deps);
-
-	if (r == CUDA_SUCCESS && ret_edges != NULL) {
-		*ret_edges = NULL; /* all edges are plain */
-	}
-	return r;
+	return cuStreamGetCaptureInfo_v3(
+		handle, ret_status, ret_id, ret_graph, ret_deps, NULL, ret_n_deps);
 }
 
 CUresult cuStreamGetCaptureInfo(CUstream handle, int *ret_status, unsigned long long *ret_id)

@@ -252,8 +252,14 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
-	CUresult r = check_handle(ctx);
+	CUresult r = front_check_init();
 
+	if (r == CUDA_SUCCESS && ctx == NULL) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	if (r == CUDA_SUCCESS) {
+		r = check_handle(ctx);
+	}
 	return r != CUDA_SUCCESS ? r : front_push(ctx);
 }
 

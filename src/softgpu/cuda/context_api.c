@@ -142,11 +142,8 @@ CUresult cuCtxGetLimit(size_t *ret_value, int limit)
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
-	if (ret_value == NULL) {
+	if (ret_value == NULL || limit < 0 || limit >= CU_LIMIT_MAX) {
 		return CUDA_ERROR_INVALID_VALUE;
-	}
-	if (limit < 0 || limit >= CU_LIMIT_MAX) {
-		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	}
 	*ret_value = ctx->limits[limit];
 	return CUDA_SUCCESS;
@@ -285,13 +282,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_ctx, CUdevice device)
 	return r;
 }
 
-/* Under the lock. */
+/* Under the lock. The flags end with the context; its references do not. */
 static void end_primary(struct front_device *dev)
 {
 	if (dev->primary != NULL && dev->primary->alive) {
 		front_context_destroy(dev->primary);
 	}
-	dev->primary_refs = 0;
+	dev->primary_flags = 0;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
@@ -358,7 +355,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *ret_flags, int *r
 	return r;
 }
 
-/* The forms before CUDA 11 refused flags on a context that is active; the later ones do not. */
+/* The forms before CUDA 11 refuse flags on a context that is active, and accept one release too
+ * many. The later forms do the opposite. */
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
 {
 	struct front_device *dev;
@@ -372,7 +370,9 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
-	return cuDevicePrimaryCtxRelease_v2(device);
+	CUresult r = cuDevicePrimaryCtxRelease_v2(device);
+
+	return r == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : r;
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device)

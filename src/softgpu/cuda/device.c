@@ -311,7 +311,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
-	if (!front_is(peer, FRONT_CONTEXT) || peer == ctx) {
+	if (!front_is(peer, FRONT_CONTEXT)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	return flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;

@@ -242,8 +242,8 @@ CUresult cuEventQuery(CUevent event)
 	uint64_t number;
 	CUresult r = enter_event(event);
 
-	if (r == CUDA_SUCCESS && event->capture_id != 0) {
-		r = CUDA_ERROR_CAPTURED_EVENT;
+	if (r == CUDA_SUCCESS) {
+		r = front_capture_refuse_event(event);
 	}
 	if (r == CUDA_SUCCESS && read_event(event, &channel, &number) &&
 		!front_is_done(event->ctx, channel, number)) {
@@ -258,8 +258,8 @@ CUresult cuEventSynchronize(CUevent event)
 	uint64_t number;
 	CUresult r = enter_event(event);
 
-	if (r == CUDA_SUCCESS && event->capture_id != 0) {
-		r = CUDA_ERROR_CAPTURED_EVENT;
+	if (r == CUDA_SUCCESS) {
+		r = front_capture_refuse_event(event);
 	}
 	if (r == CUDA_SUCCESS && read_event(event, &channel, &number)) {
 		r = front_wait(event->ctx, channel, number);
@@ -297,10 +297,8 @@ CUresult cuEventElapsedTime(float *ret_ms, CUevent start, CUevent end)
 	if (r != CUDA_SUCCESS) {
 		return r;
 	}
-	if (ret_ms == NULL) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	if (start->ctx != end->ctx) {
+	/* NVIDIA's driver calls a missing result an invalid handle, too. */
+	if (ret_ms == NULL || start->ctx != end->ctx) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	r = read_stamp(start, &start_ns);

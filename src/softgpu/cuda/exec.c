@@ -107,7 +107,9 @@ static CUresult instantiate(
 
 /* 1 frees memory of memory nodes, of which there are none; 2 uploads; 4 is launched from the
  * device; 8 uses nodes' priorities. */
+#define FLAG_UPLOAD        2u
 #define FLAG_DEVICE_LAUNCH 4u
+#define FLAG_NODE_PRIORITY 8u
 #define FLAGS              0xfu
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph, unsigned long long flags)
@@ -188,7 +190,9 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, unsigned long long *ret_flags)
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (r == CUDA_SUCCESS) {
-		*ret_flags = exec->flags;
+		/* Not the flag that is over after the instantiation. NVIDIA's driver does not
+		 * return the priorities' flag either. */
+		*ret_flags = exec->flags & ~(unsigned long long)(FLAG_UPLOAD | FLAG_NODE_PRIORITY);
 	}
 	return r;
 }
@@ -201,7 +205,6 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 	return r != CUDA_SUCCESS ? r : check_exec(exec);
 }
 
-/* In a stream that is captured itself, the nodes become nodes there. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 {
 	struct front_stream *s;
@@ -209,6 +212,10 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 
 	if (r == CUDA_SUCCESS) {
 		r = check_exec(exec);
+	}
+	/* NVIDIA's driver does not capture the launch of a graph. */
+	if (r == CUDA_SUCCESS) {
+		r = front_capture_refuse(s);
 	}
 	for (size_t i = 0; r == CUDA_SUCCESS && i < exec->n; i++) {
 		const struct exec_item *item = &exec->items[i];
@@ -219,11 +226,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 		if (item->ctx != NULL && item->ctx != s->ctx) {
 			return CUDA_ERROR_INVALID_VALUE; /* one context a graph */
 		}
-		if (atomic_load(&s->capture) != NULL || i == 0) {
-			r = front_do_node(s, &item->op);
-		} else {
-			r = front_op_run(s, &item->op, true);
-		}
+		r = i == 0 ? front_do_node(s, &item->op) : front_op_run(s, &item->op, true);
 	}
 	return r;
 }

@@ -431,6 +431,8 @@ CUresult front_capture_op(struct front_stream *s, const struct front_op *op, boo
 /* For calls that a capture forbids: on this stream, or by this thread. */
 CUresult front_capture_refuse(struct front_stream *s);
 CUresult front_capture_refuse_thread(void);
+/* For calls that wait for an event, or query it: an event of a capture is refused. */
+CUresult front_capture_refuse_event(const struct front_event *event);
 void front_capture_drop(struct front_stream *s);
 
 #endif

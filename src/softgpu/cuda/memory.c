@@ -167,6 +167,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret_address, size_t size)
 	struct front_context *ctx;
 	CUresult r = front_enter(&ctx);
 
+	if (r == CUDA_SUCCESS && ret_address != NULL && size == 0) {
+		*ret_address = 0; /* as NVIDIA's driver does */
+	}
 	if (r == CUDA_SUCCESS && (ret_address == NULL || size == 0)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}

@@ -51,6 +51,10 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *ret_pool, CUdevice device)
 	struct front_device *dev;
 	CUresult r = front_check_device(device, &dev);
 
+	/* Here, NVIDIA's driver calls a wrong device a wrong value. */
+	if (r == CUDA_ERROR_INVALID_DEVICE) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
 	if (r == CUDA_SUCCESS && dev->pool != NULL && ret_pool != NULL) {
 		*ret_pool = dev->pool;
 		return CUDA_SUCCESS;
@@ -68,12 +72,11 @@ static CUresult check_pool(CUmemoryPool pool)
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
 	struct front_device *dev;
-	CUresult r = front_check_device(device, &dev);
+	CUresult r = check_pool(pool);
 
-	if (r == CUDA_SUCCESS) {
-		r = check_pool(pool);
-	}
-	if (r == CUDA_SUCCESS && pool->dev != dev) {
+	/* A device that is not there has no pool either: this call knows no other error. */
+	if (r == CUDA_SUCCESS &&
+		(front_check_device(device, &dev) != CUDA_SUCCESS || pool->dev != dev)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (r == CUDA_SUCCESS) {

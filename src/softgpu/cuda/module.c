@@ -384,11 +384,12 @@ CUresult front_module_global(
 {
 	uint32_t i = rbt_ptx_find_variable(module->ptx, name);
 
+	if (ret != NULL) {
+		/* 0 for an unknown name, as NVIDIA's driver does. */
+		*ret = i == RBT_PTX_NO_INDEX ? 0 : module->addresses[i];
+	}
 	if (i == RBT_PTX_NO_INDEX) {
 		return CUDA_ERROR_NOT_FOUND;
-	}
-	if (ret != NULL) {
-		*ret = module->addresses[i];
 	}
 	if (ret_size != NULL) {
 		*ret_size = module->ptx->variables[i].size;

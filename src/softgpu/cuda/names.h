@@ -182,7 +182,6 @@
 	X(cuGraphHostNodeSetParams, 10000, cuGraphHostNodeSetParams) \
 	X(cuGraphInstantiate, 10000, cuGraphInstantiate) \
 	X(cuGraphInstantiate, 11000, cuGraphInstantiate_v2) \
-	X(cuGraphInstantiate, 12000, cuGraphInstantiateWithFlags) \
 	X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags) \
 	XP(cuGraphInstantiateWithParams, 12000, \
 		cuGraphInstantiateWithParams, \
