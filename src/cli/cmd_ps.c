@@ -336,7 +336,7 @@ static void json_account(struct rbt_json *j, const struct listed *l)
 	json_known(j, "pending", valid & RBT_ACCOUNT_HAS_PENDING, a->n_pending);
 	json_known(j, "preemptions", has, a->n_preemptions);
 	json_known(j, "suspends", has, a->n_suspends);
-	json_known(j, "requests_late", valid & RBT_ACCOUNT_HAS_REQUESTS, a->n_requests_late);
+	json_known(j, "requests_late", valid & RBT_ACCOUNT_HAS_LATE, a->n_requests_late);
 	json_hist(j, "off", has, &a->off);
 	json_hist(j, "suspend_call", has, &a->suspend);
 	json_hist(j, "resume_call", has, &a->resume);

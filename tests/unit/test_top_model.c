@@ -211,7 +211,7 @@ static void test_p99_forgets(void)
 			rbt_hist_add(&h, 3 * RBT_NS_PER_MS);
 		}
 	}
-	CHECK_INT(row(&m, 1)->p99_ns, 4096 * RBT_NS_PER_US);
+	CHECK(row(&m, 1)->p99_ns > 3 * RBT_NS_PER_MS && row(&m, 1)->p99_ns <= 3072 * RBT_NS_PER_US);
 	CHECK((row(&m, 1)->valid & TOP_HAS_REQUESTS) != 0 && near(row(&m, 1)->requests_per_s, 10));
 	/* Half a minute without a request, and there is none to speak of. */
 	for (uint64_t i = 41; i <= 75; i++) {

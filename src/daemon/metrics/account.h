@@ -20,8 +20,9 @@
 
 /* Counts from a board. */
 struct account_counts {
-	uint64_t n_submissions, n_requests, n_late, request_ns;
-	uint32_t request_times[RBT_BOARD_TIMES];
+	uint64_t n_submissions, n_requests, n_late;
+	bool announces;          /* its requests are told by the program itself */
+	struct rbt_hist request; /* max_ns: of the board's whole life */
 };
 
 struct account {
