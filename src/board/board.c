@@ -259,6 +259,16 @@ void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t no
 	*ret = r;
 }
 
+uint64_t rbt_board_last_seen(const struct rbt_board_reader *w)
+{
+	uint64_t last_ns = 0;
+
+	for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+		last_ns = w->active_ns[i] > last_ns ? w->active_ns[i] : last_ns;
+	}
+	return last_ns;
+}
+
 uint64_t rbt_board_submissions(const struct rbt_board_reading *r)
 {
 	uint64_t n = 0;

@@ -74,6 +74,10 @@ struct rbt_board_reader {
 void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
+/* The last activity that the reader has seen, in any slot, as of its last look; 0: none. Unlike
+ * active_ns, this is not the time of the look for a program that is still active. */
+uint64_t rbt_board_last_seen(const struct rbt_board_reader *w);
+
 /* The lengths of all requests so far. Without HAS_LENGTHS they are known to within a power of two.
  * Does not affect any look. */
 void rbt_board_read_lengths(const struct rbt_board *b, struct rbt_hist *ret);

@@ -178,6 +178,8 @@ static void print_account(const struct listed *l)
 	if ((a->valid & RBT_ACCOUNT_HAS_PENDING) != 0) {
 		printf("%26s %" PRIu64 "\n", "packets pending:", a->n_pending);
 	}
+	print_hist("seen to others off:", &a->seen_to_off);
+	print_hist("off to first done:", &a->off_to_done);
 	if ((a->valid & RBT_ACCOUNT_HAS_REQUESTS) != 0) {
 		print_hist("requests:", &a->request);
 	}
@@ -340,6 +342,8 @@ static void json_account(struct rbt_json *j, const struct listed *l)
 	json_hist(j, "off", has, &a->off);
 	json_hist(j, "suspend_call", has, &a->suspend);
 	json_hist(j, "resume_call", has, &a->resume);
+	json_hist(j, "seen_to_off", valid & RBT_ACCOUNT_HAS_SUBMISSIONS, &a->seen_to_off);
+	json_hist(j, "off_to_done", valid & RBT_ACCOUNT_HAS_DONE, &a->off_to_done);
 	json_hist(j, "request", valid & RBT_ACCOUNT_HAS_REQUESTS, &a->request);
 }
 

@@ -241,6 +241,63 @@ static void test_boards(void)
 	free(second);
 }
 
+/* The way of a request to the device: seen, the others off, the first packet done. */
+static void test_times(void)
+{
+	struct rbt_board *b = make_board();
+	struct rbt_sched_stats stats = {.displaced = 5, .reserves = 5};
+	struct rbt_program_account out;
+	struct account a;
+
+	account_start(&a, 1000 * MS);
+	account_begin_board(&a, b, 1000 * MS);
+	account_cleared(&a, &stats, b, 1001 * MS); /* for another program */
+	account_seen(&a, &stats, 1002 * MS);
+	account_cleared(&a, &stats, b, 1003 * MS);
+	CHECK_INT(b->cleared_ns, 0);
+	stats.displaced = 6;
+	account_cleared(&a, &stats, b, 1004 * MS);
+	CHECK_INT(b->cleared_ns, 1004 * MS);
+	stats.displaced = 7; /* in the same request: it has the GPU already */
+	account_cleared(&a, &stats, b, 1050 * MS);
+	CHECK_INT(rbt_hist_count(&a.seen_to_off), 1);
+	CHECK_INT(a.seen_to_off.sum_ns, 2 * MS);
+	/* The answer to an earlier question, then the one to this. */
+	b->done_ns = 1003 * MS;
+	b->done_for_ns = 1002 * MS;
+	sample(&a, b, 1060 * MS, 0);
+	CHECK_INT(rbt_hist_count(&a.off_to_done), 0);
+	b->done_ns = 1007 * MS;
+	b->done_for_ns = 1004 * MS;
+	sample(&a, b, 1070 * MS, 0);
+	sample(&a, b, 1080 * MS, 0);
+	CHECK_INT(rbt_hist_count(&a.off_to_done), 1);
+	CHECK_INT(a.off_to_done.sum_ns, 3 * MS);
+	/* The next one takes nobody off; the one after it is answered before it is asked about. */
+	account_seen(&a, &stats, 1100 * MS);
+	stats.reserves = 6;
+	account_cleared(&a, &stats, b, 1101 * MS);
+	stats.displaced = 8;
+	account_cleared(&a, &stats, b, 1150 * MS);
+	CHECK_INT(rbt_hist_count(&a.seen_to_off), 1);
+	for (uint64_t i = 0; i < 2; i++) {
+		account_seen(&a, &stats, (1200 + 100 * i) * MS);
+		stats.displaced++;
+		account_cleared(&a, &stats, b, (1201 + 100 * i) * MS);
+		b->done_ns = (i == 0 ? 1211 : 9999) * MS; /* the second is in the future */
+		b->done_for_ns = b->cleared_ns;
+	}
+	sample(&a, b, 1351 * MS, 0);
+	account_fill(&a, true, 1351 * MS, &out);
+	CHECK_INT(rbt_hist_count(&out.seen_to_off), 3);
+	CHECK_INT(rbt_hist_count(&out.off_to_done), 3);
+	CHECK_INT(out.off_to_done.sum_ns, 3 * MS + 10 * MS + 50 * MS);
+	CHECK_INT(out.off_to_done.max_ns, 50 * MS);
+	CHECK(rbt_hist_quantile_ns(&out.off_to_done, 500) < out.off_to_done.max_ns);
+	CHECK((out.valid & RBT_ACCOUNT_HAS_DONE) != 0);
+	free(b);
+}
+
 static struct metrics_snapshot *make_snapshot(size_t n)
 {
 	struct metrics_snapshot *s = calloc(1, sizeof(*s) + n * sizeof(s->programs[0]));
@@ -354,6 +411,7 @@ int main(void)
 	test_offs();
 	test_used();
 	test_boards();
+	test_times();
 	test_text();
 	test_longest();
 	test_places();

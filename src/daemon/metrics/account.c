@@ -61,7 +61,48 @@ void account_begin_board(struct account *a, struct rbt_board *board, uint64_t no
 	rbt_board_read(board, &a->watch, now_ns, &reading);
 	take_counts(board, &reading, &a->first);
 	a->last = a->first;
+	a->cleared_ns = 0;
 	a->has_board = true;
+}
+
+void account_seen(struct account *a, const struct rbt_sched_stats *stats, uint64_t seen_ns)
+{
+	a->seen_ns = seen_ns;
+	a->n_displaced = stats->displaced;
+	a->n_let_on = stats->turns + stats->reserves;
+}
+
+/* The program's word: it can only spoil its own times. */
+static void take_done(struct account *a, const struct rbt_board *board, uint64_t now_ns)
+{
+	if (a->cleared_ns == 0 ||
+		atomic_load_explicit(&board->done_for_ns, memory_order_acquire) != a->cleared_ns) {
+		return;
+	}
+	uint64_t done_ns = atomic_load_explicit(&board->done_ns, memory_order_relaxed);
+	done_ns = done_ns < now_ns ? done_ns : now_ns;
+	rbt_hist_add(&a->off_to_done, since(done_ns, a->cleared_ns));
+	a->cleared_ns = 0;
+}
+
+void account_cleared(struct account *a, const struct rbt_sched_stats *stats,
+	struct rbt_board *board, uint64_t now_ns)
+{
+	bool has_taken_off = stats->displaced > a->n_displaced;
+
+	/* Without slices a reserve begins at once; with them, shortly before a slice ends. */
+	if (a->seen_ns == 0 || (!has_taken_off && stats->turns + stats->reserves == a->n_let_on)) {
+		return;
+	}
+	if (has_taken_off) {
+		rbt_hist_add(&a->seen_to_off, since(now_ns, a->seen_ns));
+	}
+	if (has_taken_off && board != NULL) {
+		take_done(a, board, now_ns); /* of the request before */
+		a->cleared_ns = now_ns;
+		atomic_store_explicit(&board->cleared_ns, now_ns, memory_order_relaxed);
+	}
+	a->seen_ns = 0;
 }
 
 struct account_step account_sample(struct account *a, const struct rbt_sched_stats *stats,
@@ -76,6 +117,7 @@ struct account_step account_sample(struct account *a, const struct rbt_sched_sta
 
 		rbt_board_read(board, &a->watch, now_ns, &reading);
 		take_counts(board, &reading, &a->last);
+		take_done(a, board, now_ns);
 		is_busy = rbt_board_is_busy(&reading, now_ns, IDLE_NS);
 	}
 	/* Too short to judge: the next call counts this time. */
@@ -144,6 +186,9 @@ void account_fill(
 		.off = a->off,
 		.suspend = a->suspend,
 		.resume = a->resume,
+		.seen_to_off = a->seen_to_off,
+		.off_to_done = a->off_to_done,
 	};
+	ret->valid |= rbt_hist_count(&a->off_to_done) > 0 ? RBT_ACCOUNT_HAS_DONE : 0;
 	fill_requests(&counts, &ret->request);
 }
