@@ -113,7 +113,9 @@ def test_queues(s):
     assert "ring_address" not in facts["snapshot"]["queues"][0]
     p.ask("submit 5")
     p.ask("drain")
+    assert facts["latency_us"]["open"] is None and facts["latency_us"]["enable"] is None
     facts = json.loads(tool(s, "queues", p.pid, "--json", "--addresses").stdout)
+    assert all(0 < facts["latency_us"][call] < 1e7 for call in ("open", "enable", "snapshot")), facts["latency_us"]
     first = facts["snapshot"]["queues"][0]
     assert first["type"] == "aql" and first["write_pointer"] == 5 and first["pending"] == 0, first
     assert first["save_size"] == 0x8000 and first["ring_size"] == 65536

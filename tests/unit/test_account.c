@@ -338,7 +338,9 @@ static void test_text(void)
 	s->gpus[s->n_gpus++].gpu = (struct rbt_gpu){RBT_BACKEND_AMD, 7};
 	snprintf(p->name, sizeof(p->name), "a\"b\\c\nd\x01\xff\u00e9");
 	snprintf(p->user, sizeof(p->user), "ann");
-	p->account.valid = RBT_ACCOUNT_HAS_USED | RBT_ACCOUNT_HAS_REQUESTS;
+	p->account.valid = RBT_ACCOUNT_HAS_USED | RBT_ACCOUNT_HAS_REQUESTS | RBT_ACCOUNT_HAS_DONE;
+	rbt_hist_add(&p->account.off_to_done, 400000);
+	rbt_hist_add(&p->account.off_to_done, 4 * MS);
 	p->account.used_ns = UINT64_C(12000000034);
 	rbt_hist_add(&p->account.request, 3 * MS);
 	char *text = write_all(s);
@@ -356,6 +358,10 @@ static void test_text(void)
 	CHECK(strstr(text, "\nrubato_program_request_seconds_bucket" LABELS ",le=\"+Inf\"} 1\n"));
 	CHECK(strstr(text, "\nrubato_program_request_seconds_sum" LABELS "} 0.003000000\n"));
 	CHECK(strstr(text, "# TYPE rubato_program_request_seconds histogram\n"));
+	CHECK(strstr(text,
+		"\nrubato_program_off_to_done_seconds_bucket" LABELS ",le=\"0.000512\"} 1\n"));
+	CHECK(strstr(text, "\nrubato_program_off_to_done_seconds_sum" LABELS "} 0.004400000\n"));
+	CHECK(strstr(text, "rubato_program_seen_to_off_seconds") == NULL);
 	/* What nobody has is not there at all. */
 	CHECK(strstr(text, "rubato_program_pending") == NULL && strstr(text, "rubato_gpu") == NULL);
 	free(text);
