@@ -76,8 +76,8 @@ static void time_request(struct rbt_board *b, struct rbt_gauge_state *state,
 	state->polled_ns = now_ns;
 }
 
-/* Answers once per cleared_ns. Without packets there is nothing to wait for: the next packet belongs
- * to another request. */
+/* Answers once per cleared_ns. Without packets there is nothing to wait for: the next packet
+ * belongs to another request. */
 static void note_done(struct rbt_board *b, struct rbt_gauge_state *state, const struct rbt_gauge *g,
 	uint64_t now_ns)
 {
