@@ -89,6 +89,13 @@ struct rubato_kfd_stats {
 	struct rubato_kfd_count *ids, *gpus, *types; /* by key */
 };
 
+/* How long the last call of each kind took that succeeded, in ns; 0: there was none. */
+struct rubato_kfd_latency {
+	uint64_t open_ns;     /* rubato_kfd_fd() that opened the device */
+	uint64_t enable_ns;   /* rubato_kfd_attach() that began a session */
+	uint64_t snapshot_ns; /* rubato_kfd_snapshot_take() */
+};
+
 /* Opens the driver's list; nothing is opened on the device before attach() or fd(). */
 RUBATO_KFD_API int rubato_kfd_open(struct rubato_kfd **ret);
 /* Detaches from everything: all queues run. Accepts NULL. */
@@ -116,6 +123,9 @@ RUBATO_KFD_API int rubato_kfd_detach(struct rubato_kfd *kfd, pid_t pid);
 RUBATO_KFD_API int rubato_kfd_snapshot_take(
 	struct rubato_kfd *kfd, pid_t pid, struct rubato_kfd_snapshot **ret);
 RUBATO_KFD_API void rubato_kfd_snapshot_free(struct rubato_kfd_snapshot *snap); /* accepts NULL */
+
+RUBATO_KFD_API void rubato_kfd_get_latency(
+	const struct rubato_kfd *kfd, struct rubato_kfd_latency *ret);
 
 /*
  * Takes a snapshot every interval_s until duration_s is over (0: for ever) or the process has
@@ -157,6 +167,8 @@ RUBATO_KFD_API int rubato_kfd_resume(struct rubato_kfd *kfd, pid_t pid, uint32_t
 /* Words for people. */
 RUBATO_KFD_API void rubato_kfd_print_snapshot(FILE *out, const struct rubato_kfd_snapshot *snap);
 RUBATO_KFD_API void rubato_kfd_print_stats(FILE *out, const struct rubato_kfd_stats *stats);
+/* One line with the latencies that are known; none if none is. */
+RUBATO_KFD_API void rubato_kfd_print_latency(FILE *out, const struct rubato_kfd_latency *latency);
 /* A snippet in C: an array with the ids of the compute queues that every sample had (all queues of
  * the last one, if there are none), for a program that suspends them. */
 RUBATO_KFD_API void rubato_kfd_print_ids(

@@ -115,6 +115,11 @@ struct QueueSnapshot {
 	}
 };
 
+/* How long the last call of each kind took that succeeded; empty: there was none. */
+struct Latency {
+	std::optional<std::chrono::nanoseconds> open, enable, snapshot;
+};
+
 struct QueueStats {
 	size_t total_samples = 0;
 	size_t min_queues = 0;
@@ -179,6 +184,23 @@ class QueueMonitor
 	bool disable_debug_trap(pid_t pid)
 	{
 		return kfd_ != nullptr && note(rubato_kfd_detach(kfd_, pid));
+	}
+
+	Latency latency() const
+	{
+		rubato_kfd_latency raw{};
+		Latency latency;
+
+		if (kfd_ != nullptr) {
+			rubato_kfd_get_latency(kfd_, &raw);
+		}
+		auto known = [](uint64_t ns) {
+			return ns != 0 ? std::optional(std::chrono::nanoseconds(ns)) : std::nullopt;
+		};
+		latency.open = known(raw.open_ns);
+		latency.enable = known(raw.enable_ns);
+		latency.snapshot = known(raw.snapshot_ns);
+		return latency;
 	}
 
 	/* Without queues, and false, if it could not be taken. */
@@ -293,6 +315,17 @@ class QueueMonitor
 		rubato_kfd_stats raw = to_c(stats, counts);
 
 		rubato_kfd_print_stats(out, &raw);
+	}
+
+	static void print_latency(const Latency &latency, std::FILE *out = stdout)
+	{
+		auto raw = [](const std::optional<std::chrono::nanoseconds> &time) {
+			return time ? static_cast<uint64_t>(time->count()) : 0;
+		};
+		rubato_kfd_latency all{
+			raw(latency.open), raw(latency.enable), raw(latency.snapshot)};
+
+		rubato_kfd_print_latency(out, &all);
 	}
 
 	/* An array for a program in C or C++: rubato_kfd_print_ids(). */

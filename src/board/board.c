@@ -94,11 +94,42 @@ static bool is_waiting(const struct rbt_board_slot *s)
 	return n > 0 && n < (1u << 22);
 }
 
+static bool has_lengths(const struct rbt_board *b)
+{
+	return (*(const volatile uint32_t *)&b->features & RBT_BOARD_HAS_LENGTHS) != 0;
+}
+
 static uint32_t slots_used(const struct rbt_board *b)
 {
-	uint32_t n = get32(&b->n_used);
+	uint32_t n = get32(&b->n_used), most = has_lengths(b) ? RBT_BOARD_THREADS : RBT_BOARD_SLOTS;
 
-	return n < RBT_BOARD_SLOTS ? n : RBT_BOARD_SLOTS;
+	return n < most ? n : most;
+}
+
+/* An older library has only one bucket per power of two. Its requests count in the middle of their
+ * bucket. */
+static void read_coarse_lengths(const struct rbt_board *b, struct rbt_hist *ret)
+{
+	for (uint32_t i = 0; i < RBT_BOARD_TIMES; i++) {
+		uint64_t end_ns = (uint64_t)RBT_BOARD_TIME_UNIT_NS << i;
+		uint32_t n = get32(&b->request_times[i]);
+
+		ret->n[rbt_hist_bucket(i == 0 ? 0 : end_ns / 4 * 3)] += n;
+		ret->max_ns = n > 0 ? end_ns : ret->max_ns;
+	}
+}
+
+void rbt_board_read_lengths(const struct rbt_board *b, struct rbt_hist *ret)
+{
+	*ret = (struct rbt_hist){.sum_ns = get64(&b->request_ns)};
+	if (!has_lengths(b)) {
+		read_coarse_lengths(b, ret);
+		return;
+	}
+	for (uint32_t i = 0; i < RBT_HIST_BUCKETS; i++) {
+		ret->n[i] = get32(&b->lengths.n[i]);
+	}
+	ret->max_ns = get64(&b->lengths.max_ns);
 }
 
 struct rbt_board_progress rbt_board_progress(const struct rbt_board *b)
@@ -199,9 +230,10 @@ void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t no
 		.requests_open = get32(&b->requests_open),
 		.n_requests = get64(&b->n_requests),
 		.n_late = get64(&b->n_late),
-		.request_ns = get64(&b->request_ns),
 		.deadline_ns = get64(&b->deadline_ns),
 		.n_pending = get64(&b->n_pending),
+		/* An older library counts announced requests only. */
+		.announces = has_lengths(b) ? get32(&b->announces) != 0 : get64(&b->n_requests) > 0,
 	};
 
 	struct ends ends = {0};
@@ -212,9 +244,6 @@ void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t no
 	r.in_flight = ends.submitted_ns > ends.synced_ns;
 	for (size_t i = 0; i < RBT_BOARD_GAPS; i++) {
 		r.gaps[i] = get32(&b->gaps[i]);
-	}
-	for (size_t i = 0; i < RBT_BOARD_TIMES; i++) {
-		r.request_times[i] = get32(&b->request_times[i]);
 	}
 	/* Below zero: more requests have ended than begun. */
 	if (r.requests_open > INT32_MAX) {
@@ -228,6 +257,16 @@ void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t no
 	w->n_syncs = r.n_syncs;
 	next_tick(b);
 	*ret = r;
+}
+
+uint64_t rbt_board_last_seen(const struct rbt_board_reader *w)
+{
+	uint64_t last_ns = 0;
+
+	for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+		last_ns = w->active_ns[i] > last_ns ? w->active_ns[i] : last_ns;
+	}
+	return last_ns;
 }
 
 uint64_t rbt_board_submissions(const struct rbt_board_reading *r)

@@ -51,10 +51,10 @@ struct rbt_board_reading {
 	bool in_flight;     /* there may be submissions after the last synchronisation */
 	bool in_request;    /* requests are open, and no deadline has passed */
 	uint32_t requests_open;
-	uint64_t n_requests, n_late, request_ns, deadline_ns;
+	uint64_t n_requests, n_late, deadline_ns;
 	uint64_t n_pending;
+	bool announces; /* its requests are told by the program itself */
 	uint32_t gaps[RBT_BOARD_GAPS];
-	uint32_t request_times[RBT_BOARD_TIMES];
 };
 
 /* The values that one reader remembers between its looks at a board; zeroed at first. */
@@ -73,6 +73,14 @@ struct rbt_board_reader {
  */
 void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
+
+/* The last activity that the reader has seen, in any slot, as of its last look; 0: none. Unlike
+ * active_ns, this is not the time of the look for a program that is still active. */
+uint64_t rbt_board_last_seen(const struct rbt_board_reader *w);
+
+/* The lengths of all requests so far. Without HAS_LENGTHS they are known to within a power of two.
+ * Does not affect any look. */
+void rbt_board_read_lengths(const struct rbt_board *b, struct rbt_hist *ret);
 
 /* Submissions to its compute tasks so far, and launches among them. They show the daemon whether
  * the program makes progress. Does not affect any look. */

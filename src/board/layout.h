@@ -23,6 +23,9 @@
  * gap between the two. In a loop that launches and waits, doing so each time would be the greater
  * part of the shim's cost. So there it is done for one synchronisation in RBT_BOARD_GAP_SAMPLE, at
  * random, which then counts for as many.
+ *
+ * The last slots make room for the lengths of requests. Libraries that do not say so in `features`
+ * use them as slots, and count lengths in request_times.
  */
 #ifndef RBT_BOARD_LAYOUT_H
 #define RBT_BOARD_LAYOUT_H
@@ -32,12 +35,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "util/hist.h"
+
 #define RBT_BOARD_MAGIC   0x64726f42u /* "Bord" */
 #define RBT_BOARD_VERSION 2u
 #define RBT_BOARD_SIZE    4096u
 #define RBT_BOARD_SLOTS   56u /* slot 0 is shared by threads without a slot of their own */
+#define RBT_BOARD_THREADS 43u /* slots in use, if there is room for the lengths of requests */
 #define RBT_BOARD_GAPS    16u
 #define RBT_BOARD_TIMES   32u
+
+/* Bits of `features`. */
+enum { RBT_BOARD_HAS_LENGTHS = 1 };
 
 enum { RBT_BOARD_ASLEEP = 1, RBT_BOARD_AWAITS_END = 2, RBT_BOARD_AWAITS_SYNC = 3 };
 
@@ -59,10 +68,17 @@ struct rbt_board_slot {
 	_Atomic uint32_t n_synced; /* rbt_board_total() when a synchronisation last returned */
 };
 
+/* The lengths of requests, as in struct rbt_hist. */
+struct rbt_board_lengths {
+	_Atomic uint32_t n[RBT_HIST_BUCKETS];
+	_Atomic uint64_t max_ns;
+};
+
 struct rbt_board {
 	/* Written once, before the daemon maps the board. */
 	uint32_t magic, version, size, n_slots;
-	uint8_t pad0[48];
+	uint32_t features; /* RBT_BOARD_HAS_* */
+	uint8_t pad0[44];
 
 	/* Written by the daemon. */
 	_Atomic uint32_t tick; /* changes with each look; 0: no daemon looks */
@@ -71,13 +87,17 @@ struct rbt_board {
 	 * only one word to check. RBT_BOARD_AWAITS_END: until the last open request has ended.
 	 * RBT_BOARD_AWAITS_SYNC: until a synchronisation returns, or a request begins or ends. */
 	_Atomic uint32_t asleep;
-	uint8_t reserved1[56]; /* older libraries read the first 8 bytes, which must stay 0 */
+	uint8_t reserved1[8]; /* older libraries read these bytes, which must stay 0 */
+	/* When the program's neighbours were last taken off for it; 0: it is not asked when its
+	 * next packet is done. See done_ns. */
+	_Atomic uint64_t cleared_ns;
+	uint8_t pad1[40];
 
 	/* Written by the program, seldom. */
 	_Atomic uint32_t n_used;        /* slots [0, n_used) may have been in use */
 	_Atomic uint32_t requests_open; /* told by the program: begun and not ended */
 	uint8_t reserved2[16];          /* older libraries write counters here */
-	_Atomic uint64_t n_requests;    /* told by the program: ended */
+	_Atomic uint64_t n_requests;    /* ended; told by the program, or seen in its queues */
 	_Atomic uint64_t n_late;        /* of these, after their deadline */
 	_Atomic uint64_t request_ns;    /* their total length */
 	_Atomic uint64_t deadline_ns;   /* the earliest deadline of open requests; 0: none */
@@ -87,11 +107,21 @@ struct rbt_board {
 	 * below 32 us, and so on; the last counts all that are longer. */
 	_Atomic uint32_t gaps[RBT_BOARD_GAPS];
 
-	/* Lengths of requests: below 1 us, below 2 us, and so on. */
+	/* Lengths of requests: below 1 us, below 2 us, and so on. Without HAS_LENGTHS only. */
 	_Atomic uint32_t request_times[RBT_BOARD_TIMES];
-	uint8_t pad2[128];
+	/* When a read pointer of its queues was first seen to have moved after done_for_ns, which
+	 * is a value of cleared_ns. done_for_ns is written last. */
+	_Atomic uint64_t done_ns, done_for_ns;
+	_Atomic uint32_t announces; /* the program has told of a request */
+	uint8_t pad2[108];
 
-	struct rbt_board_slot slots[RBT_BOARD_SLOTS];
+	union {
+		struct rbt_board_slot slots[RBT_BOARD_SLOTS];
+		struct {
+			struct rbt_board_slot in_use[RBT_BOARD_THREADS];
+			struct rbt_board_lengths lengths; /* with HAS_LENGTHS */
+		};
+	};
 };
 
 #define RBT_BOARD_GAP_UNIT_NS  16000u
@@ -106,12 +136,17 @@ static_assert(offsetof(struct rbt_board_slot, n_polls) == 56, "board");
 static_assert(offsetof(struct rbt_board_slot, n_synced) == 60, "board");
 static_assert(offsetof(struct rbt_board, tick) == 64, "board");
 static_assert(offsetof(struct rbt_board, asleep) == 68, "board");
+static_assert(offsetof(struct rbt_board, cleared_ns) == 80, "board");
 static_assert(offsetof(struct rbt_board, n_used) == 128, "board");
 static_assert(offsetof(struct rbt_board, n_requests) == 152, "board");
 static_assert(offsetof(struct rbt_board, deadline_ns) == 176, "board");
 static_assert(offsetof(struct rbt_board, gaps) == 192, "board");
 static_assert(offsetof(struct rbt_board, request_times) == 256, "board");
+static_assert(offsetof(struct rbt_board, done_ns) == 384, "board");
 static_assert(offsetof(struct rbt_board, slots) == 512, "board");
+static_assert(offsetof(struct rbt_board, lengths) == 512 + RBT_BOARD_THREADS * 64, "board");
+static_assert(
+	sizeof(struct rbt_board_lengths) <= (RBT_BOARD_SLOTS - RBT_BOARD_THREADS) * 64, "board");
 static_assert(sizeof(struct rbt_board) == RBT_BOARD_SIZE, "board");
 static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "board");
 
@@ -136,6 +171,19 @@ static inline unsigned rbt_board_bucket(uint64_t ns, uint64_t unit_ns, unsigned 
 	unsigned bits = units == 0 ? 0 : 64u - (unsigned)__builtin_clzll(units);
 
 	return bits < n ? bits : n - 1;
+}
+
+/* Counts a request that has taken this long. Any number of threads may do so. */
+static inline void rbt_board_add_length(struct rbt_board *b, uint64_t took_ns)
+{
+	uint64_t max_ns = atomic_load_explicit(&b->lengths.max_ns, memory_order_relaxed);
+
+	atomic_fetch_add_explicit(&b->request_ns, took_ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&b->lengths.n[rbt_hist_bucket(took_ns)], 1, memory_order_relaxed);
+	while (took_ns > max_ns &&
+		!atomic_compare_exchange_weak_explicit(&b->lengths.max_ns, &max_ns, took_ns,
+			memory_order_relaxed, memory_order_relaxed)) {
+	}
 }
 
 #endif

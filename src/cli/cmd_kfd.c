@@ -87,6 +87,8 @@ static bool is_in_hand(pid_t pid)
 int kfd_attach(struct rubato_kfd *kfd, pid_t pid)
 {
 	ignore_stops();
+	/* Only for its latency: the session opens the device for itself, and reports the errors. */
+	(void)rubato_kfd_fd(kfd);
 	for (int i = 0;; i++) {
 		int r = rubato_kfd_attach(kfd, pid);
 		if (r != -EBUSY || i == HAND_TRIES || kfd_stop || !is_in_hand(pid)) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cmd_kfd.h"
+#include "cli/cmd_kfd_times.h"
 #include "util/parse.h"
 #include "util/time.h"
 
@@ -30,6 +31,8 @@ struct monitor {
 	/* Statistics instead of all samples: a day at 100 Hz would not fit. Owned. */
 	struct rubato_kfd_stats *stats;
 	struct rubato_kfd_snapshot *last;
+	struct rubato_kfd *kfd;
+	struct rbt_hist took; /* by each snapshot */
 };
 
 static void csv_line(const struct monitor *m, const struct rubato_kfd_snapshot *s, uint32_t at)
@@ -127,6 +130,9 @@ static int on_sample(struct rubato_kfd_snapshot *snap, void *data)
 	if (r < 0) {
 		return r;
 	}
+	struct rubato_kfd_latency latency;
+	rubato_kfd_get_latency(m->kfd, &latency);
+	rbt_hist_add(&m->took, latency.snapshot_ns);
 	show(m, snap);
 	rubato_kfd_snapshot_free(m->last);
 	m->last = snap;
@@ -147,13 +153,21 @@ static void advise(const struct rubato_kfd_stats *s)
 
 static void sum_up(struct monitor *m)
 {
+	struct rubato_kfd_latency latency;
+
+	rubato_kfd_get_latency(m->kfd, &latency);
 	if (m->form == FORM_JSON) {
 		rbt_json_end(&m->json, ']');
 		kfd_json_stats(&m->json, m->stats);
+		kfd_json_latency(&m->json, "latency_us", &latency);
+		kfd_hist_json(&m->took, &m->json, "snapshot_us");
 		rbt_json_end(&m->json, '}');
 	} else if (m->form != FORM_CSV) {
 		printf("\n");
 		rubato_kfd_print_stats(stdout, m->stats);
+		latency.snapshot_ns = 0; /* of the last one only */
+		rubato_kfd_print_latency(stdout, &latency);
+		kfd_hist_print(&m->took, "snapshot");
 		advise(m->stats);
 		rubato_kfd_print_ids(stdout, m->last, m->stats);
 	}
@@ -277,6 +291,7 @@ int kfd_monitor(int argc, char **argv)
 	if (code != EXIT_OK) {
 		return code;
 	}
+	m.kfd = kfd;
 	code = watch(&m, kfd);
 	rubato_kfd_close(kfd);
 	rubato_kfd_stats_free(m.stats);

@@ -34,7 +34,7 @@ struct preempt {
 	uint32_t queues[RUBATO_KFD_MAX_QUEUES], n_queues; /* queues by name; 0: by type */
 	struct rubato_kfd *kfd;
 	struct rbt_json j;
-	struct kfd_times suspend, resume;
+	struct kfd_times snapshot, suspend, resume;
 	uint64_t done, whole; /* iterations; iterations in which every queue obeyed */
 	uint64_t failed;      /* iterations in which the command failed */
 	int status;           /* of the last that failed: waitpid()'s, or -1 */
@@ -59,10 +59,16 @@ static bool is_wanted(const struct preempt *p, const struct rubato_kfd_queue *q)
 static int list(struct preempt *p, uint32_t *ids, uint32_t *gpus, uint32_t *ret_n)
 {
 	struct rubato_kfd_snapshot *snap;
+	struct rubato_kfd_latency latency;
 	int r = rubato_kfd_snapshot_take(p->kfd, p->pid, &snap);
 
 	if (r < 0) {
 		return r;
+	}
+	rubato_kfd_get_latency(p->kfd, &latency);
+	/* Before the session, the list comes from sysfs. */
+	if (latency.enable_ns != 0) {
+		kfd_times_add(&p->snapshot, latency.snapshot_ns / RBT_NS_PER_US);
 	}
 	*ret_n = 0;
 	for (uint32_t i = 0; i < snap->n_queues; i++) {
@@ -232,6 +238,9 @@ static void advise(struct preempt *p)
 
 static void sum_up(struct preempt *p)
 {
+	struct rubato_kfd_latency latency;
+
+	rubato_kfd_get_latency(p->kfd, &latency);
 	if (p->json) {
 		rbt_json_end(&p->j, ']');
 		rbt_json_u64(&p->j, "iterations", p->done);
@@ -239,6 +248,8 @@ static void sum_up(struct preempt *p)
 		if (p->command != NULL) {
 			rbt_json_u64(&p->j, "command_failed", p->failed);
 		}
+		kfd_json_latency(&p->j, "latency_us", &latency);
+		kfd_times_json(&p->snapshot, &p->j, "snapshot_us");
 		kfd_times_json(&p->suspend, &p->j, "suspend_us");
 		kfd_times_json(&p->resume, &p->j, "resume_us");
 		rbt_json_end(&p->j, '}');
@@ -246,6 +257,9 @@ static void sum_up(struct preempt *p)
 	}
 	printf("\n%" PRIu64 " preemptions, %" PRIu64 " complete (%.1f %%)\n", p->done, p->whole,
 		100.0 * (double)p->whole / (double)p->done);
+	latency.snapshot_ns = 0;
+	rubato_kfd_print_latency(stdout, &latency);
+	kfd_times_print(&p->snapshot, "snapshot");
 	kfd_times_print(&p->suspend, "suspend");
 	kfd_times_print(&p->resume, "resume");
 	advise(p);
@@ -419,6 +433,7 @@ int kfd_preempt(int argc, char **argv)
 	}
 	code = kfd_take_pid(&cmd_kfd_preempt, argv[optind], &p.pid);
 	code = code == EXIT_OK ? begin(&p) : code;
+	kfd_times_finish(&p.snapshot);
 	kfd_times_finish(&p.suspend);
 	kfd_times_finish(&p.resume);
 	return code;

@@ -5,9 +5,11 @@
 #include <stdio.h>
 
 #include "cli/cmd_kfd.h"
+#include "cli/cmd_kfd_times.h"
 #include "util/log.h"
 
-static int show(const struct rubato_kfd_snapshot *snap, bool json)
+static int show(
+	const struct rubato_kfd_snapshot *snap, const struct rubato_kfd_latency *latency, bool json)
 {
 	struct rubato_kfd_stats *stats;
 	struct rbt_json j;
@@ -22,9 +24,11 @@ static int show(const struct rubato_kfd_snapshot *snap, bool json)
 		rbt_json_u64(&j, "pid", (uint64_t)snap->pid);
 		kfd_json_snapshot(&j, "snapshot", snap, snap->time_ns);
 		kfd_json_stats(&j, stats);
+		kfd_json_latency(&j, "latency_us", latency);
 		rbt_json_end(&j, '}');
 	} else {
 		rubato_kfd_print_snapshot(stdout, snap);
+		rubato_kfd_print_latency(stdout, latency);
 		if (snap->n_queues > 0) {
 			rubato_kfd_print_stats(stdout, stats);
 			rubato_kfd_print_ids(stdout, snap, stats);
@@ -43,6 +47,7 @@ int kfd_queues(int argc, char **argv)
 		{0},
 	};
 	struct rubato_kfd_snapshot *snap;
+	struct rubato_kfd_latency latency;
 	struct rubato_kfd *kfd;
 	bool json = false, addresses = false;
 	pid_t pid;
@@ -75,7 +80,8 @@ int kfd_queues(int argc, char **argv)
 		return code;
 	}
 	int r = rubato_kfd_snapshot_take(kfd, pid, &snap);
-	code = r < 0 ? kfd_failed(&cmd_kfd_queues, pid, r) : show(snap, json);
+	rubato_kfd_get_latency(kfd, &latency);
+	code = r < 0 ? kfd_failed(&cmd_kfd_queues, pid, r) : show(snap, &latency, json);
 	if (r == 0) {
 		rubato_kfd_snapshot_free(snap);
 	}

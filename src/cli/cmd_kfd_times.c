@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "rubato/kfd.h"
+
 #define N_BUCKETS 40
 #define BAR       40u
 
@@ -113,5 +115,50 @@ void kfd_times_json(struct kfd_times *t, struct rbt_json *j, const char *key)
 	rbt_json_u64(j, "p90", kfd_times_quantile(t, 0.9));
 	rbt_json_u64(j, "p99", kfd_times_quantile(t, 0.99));
 	rbt_json_u64(j, "max", kfd_times_quantile(t, 1));
+	rbt_json_end(j, '}');
+}
+
+static void json_us(struct rbt_json *j, const char *key, uint64_t ns)
+{
+	if (ns != 0) {
+		rbt_json_u64(j, key, ns / 1000);
+	} else {
+		rbt_json_null(j, key);
+	}
+}
+
+void kfd_json_latency(struct rbt_json *j, const char *key, const struct rubato_kfd_latency *latency)
+{
+	rbt_json_object(j, key);
+	json_us(j, "open", latency->open_ns);
+	json_us(j, "enable", latency->enable_ns);
+	json_us(j, "snapshot", latency->snapshot_ns);
+	rbt_json_end(j, '}');
+}
+
+static double hist_mean_us(const struct rbt_hist *h)
+{
+	uint64_t n = rbt_hist_count(h);
+
+	return n > 0 ? (double)h->sum_ns / (double)n / 1e3 : 0;
+}
+
+void kfd_hist_print(const struct rbt_hist *h, const char *name)
+{
+	printf("%s: mean %.0f us, p50 %" PRIu64 ", p90 %" PRIu64 ", p99 %" PRIu64 ", max %" PRIu64
+	       "\n",
+		name, hist_mean_us(h), rbt_hist_quantile_ns(h, 500) / 1000,
+		rbt_hist_quantile_ns(h, 900) / 1000, rbt_hist_quantile_ns(h, 990) / 1000,
+		h->max_ns / 1000);
+}
+
+void kfd_hist_json(const struct rbt_hist *h, struct rbt_json *j, const char *key)
+{
+	rbt_json_object(j, key);
+	rbt_json_double(j, "mean", hist_mean_us(h));
+	rbt_json_u64(j, "p50", rbt_hist_quantile_ns(h, 500) / 1000);
+	rbt_json_u64(j, "p90", rbt_hist_quantile_ns(h, 900) / 1000);
+	rbt_json_u64(j, "p99", rbt_hist_quantile_ns(h, 990) / 1000);
+	rbt_json_u64(j, "max", h->max_ns / 1000);
 	rbt_json_end(j, '}');
 }

@@ -178,6 +178,8 @@ static void print_account(const struct listed *l)
 	if ((a->valid & RBT_ACCOUNT_HAS_PENDING) != 0) {
 		printf("%26s %" PRIu64 "\n", "packets pending:", a->n_pending);
 	}
+	print_hist("seen to others off:", &a->seen_to_off);
+	print_hist("off to first done:", &a->off_to_done);
 	if ((a->valid & RBT_ACCOUNT_HAS_REQUESTS) != 0) {
 		print_hist("requests:", &a->request);
 	}
@@ -336,10 +338,12 @@ static void json_account(struct rbt_json *j, const struct listed *l)
 	json_known(j, "pending", valid & RBT_ACCOUNT_HAS_PENDING, a->n_pending);
 	json_known(j, "preemptions", has, a->n_preemptions);
 	json_known(j, "suspends", has, a->n_suspends);
-	json_known(j, "requests_late", valid & RBT_ACCOUNT_HAS_REQUESTS, a->n_requests_late);
+	json_known(j, "requests_late", valid & RBT_ACCOUNT_HAS_LATE, a->n_requests_late);
 	json_hist(j, "off", has, &a->off);
 	json_hist(j, "suspend_call", has, &a->suspend);
 	json_hist(j, "resume_call", has, &a->resume);
+	json_hist(j, "seen_to_off", valid & RBT_ACCOUNT_HAS_SUBMISSIONS, &a->seen_to_off);
+	json_hist(j, "off_to_done", valid & RBT_ACCOUNT_HAS_DONE, &a->off_to_done);
 	json_hist(j, "request", valid & RBT_ACCOUNT_HAS_REQUESTS, &a->request);
 }
 

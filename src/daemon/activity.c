@@ -171,7 +171,7 @@ void activity_account(const struct program *p, struct rbt_program_account *accou
 		if (h->mine->applied.poll_us != 0 && p->reader.board != NULL) {
 			account->n_pending = atomic_load_explicit(
 				&p->reader.board->n_pending, memory_order_relaxed);
-			account->valid |= RBT_ACCOUNT_HAS_PENDING;
+			account->valid |= RBT_ACCOUNT_HAS_PENDING | RBT_ACCOUNT_HAS_DONE;
 			return;
 		}
 	}

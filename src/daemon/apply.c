@@ -223,6 +223,7 @@ static void apply(struct daemon *d)
 	if (r < 0) {
 		return; /* no program is resumed before that is known: reconcile() goes on */
 	}
+	accounting_cleared(d, rbt_now_ns());
 	LIST_FOREACH (p, &d->pending, sched.pending) {
 		apply_on(d, p);
 	}

@@ -17,6 +17,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/kick.h"
+#include "daemon/metrics/accounting.h"
 #include "daemon/peers/allowed.h"
 #include "daemon/peers/crowd.h"
 #include "daemon/peers/rights.h"
@@ -266,6 +267,19 @@ static void poll_for_ends(struct daemon *d)
 	plan_poll(d);
 }
 
+/* The program was last active at last_ns, and has submitted since. */
+static void tell_busy(struct daemon *d, struct program *p, uint64_t last_ns, uint64_t now_ns)
+{
+	uint64_t seen_ns = rbt_board_last_seen(&p->reader.watch);
+	struct rbt_sched_stats before;
+
+	p->reader.edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
+	rbt_sched_stats(d->sched.core, p->sched.prog, &before);
+	rbt_sched_busy(d->sched.core, now_ns, p->sched.prog);
+	/* Queues leave the time of the poll that saw the submission. */
+	accounting_seen(d, p, &before, seen_ns > last_ns ? seen_ns : now_ns);
+}
+
 /* Handles programs that have become busy, or whose announced request has ended. */
 static void take_woken(struct daemon *d)
 {
@@ -275,7 +289,7 @@ static void take_woken(struct daemon *d)
 	while ((board = rbt_board_waiter_next(d->sched.waiter)) != NULL) {
 		struct program *p = find_by_board(d, board);
 		struct rbt_board_reading reading;
-		uint64_t now_ns = rbt_now_ns(), last_ns = 0;
+		uint64_t now_ns = rbt_now_ns();
 
 		if (p == NULL || p->sched.prog == NULL) {
 			continue;
@@ -285,10 +299,7 @@ static void take_woken(struct daemon *d)
 			rbt_sched_synced(d->sched.core, now_ns, p->sched.prog);
 			continue;
 		}
-		for (size_t i = 0; i < RBT_BOARD_SLOTS; i++) {
-			uint64_t ns = p->reader.watch.active_ns[i];
-			last_ns = ns > last_ns ? ns : last_ns;
-		}
+		uint64_t last_ns = rbt_board_last_seen(&p->reader.watch);
 		read_board(d, p, now_ns, &reading);
 		if (p->request.awaits_end) {
 			p->request.awaits_end = false;
@@ -302,8 +313,7 @@ static void take_woken(struct daemon *d)
 			}
 			continue;
 		}
-		p->reader.edge_gap_ns = last_ns != 0 && now_ns > last_ns ? now_ns - last_ns : 0;
-		rbt_sched_busy(d->sched.core, now_ns, p->sched.prog);
+		tell_busy(d, p, last_ns, now_ns);
 	}
 	tell_requests(d);
 	if (has_begun) {

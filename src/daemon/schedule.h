@@ -28,6 +28,7 @@ struct schedule {
 	struct rbt_board_waiter *waiter;
 	struct rbt_sched_config config;
 	struct hints hints;
+	bool any_seen; /* accounting.c: a program may have a first submission to account for */
 };
 
 /* In struct program: its board. */

@@ -191,10 +191,13 @@ struct rbt_program_turns {
 
 enum {
 	RBT_ACCOUNT_HAS_SUBMISSIONS = 1 << 0, /* the program has a board */
-	RBT_ACCOUNT_HAS_REQUESTS = 1 << 1,    /* the program has announced requests */
+	/* the program has announced requests, or some were seen in its queues */
+	RBT_ACCOUNT_HAS_REQUESTS = 1 << 1,
 	/* used_ns is time on the GPU, rather than time allowed */
 	RBT_ACCOUNT_HAS_USED = 1 << 2,
 	RBT_ACCOUNT_HAS_PENDING = 1 << 3, /* the program's queues can be read from outside */
+	RBT_ACCOUNT_HAS_LATE = 1 << 4,    /* its requests are announced, maybe with deadlines */
+	RBT_ACCOUNT_HAS_DONE = 1 << 5,    /* its queues show when packets are done */
 };
 
 /* A program's account, since the daemon first knew it. An unknown value has no bit in `valid`. */
@@ -210,7 +213,12 @@ struct rbt_program_account {
 	struct rbt_hist off;     /* how long each preemption lasted */
 	struct rbt_hist suspend; /* how long the driver's suspend calls took */
 	struct rbt_hist resume;
-	struct rbt_hist request; /* announced requests, from begin to end */
+	/* requests from begin to end: as announced; otherwise, how long its queues had packets */
+	struct rbt_hist request;
+	/* For requests that took other programs off: from when the first submission was seen until
+	 * the others were off, and from then until the first packet was done. With HAS_SUBMISSIONS,
+	 * and with HAS_DONE. */
+	struct rbt_hist seen_to_off, off_to_done;
 };
 
 /* Why a program is treated as it is. An empty string: there is no such reason. */
@@ -248,7 +256,7 @@ static_assert(sizeof(struct rbt_msg_record) == 32, "wire");
 static_assert(offsetof(struct rbt_msg_renice, treat) == 16, "wire");
 static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
 static_assert(sizeof(struct rbt_program_turns) == 96, "wire");
-static_assert(sizeof(struct rbt_program_account) == 568, "wire");
+static_assert(sizeof(struct rbt_program_account) == 56 + 6 * 816, "wire");
 static_assert(sizeof(struct rbt_program_origin) == 96, "wire");
 static_assert(sizeof(struct rbt_program_reserve) == 16, "wire");
 static_assert(sizeof(struct rbt_task_state) == 64, "wire");

@@ -175,6 +175,7 @@ struct rbt_sched_stats {
 	uint64_t spared;    /* requests without a reserve, for a trial or because it gains
 	                     * nothing */
 	uint64_t requests;  /* announced */
+	uint64_t displaced; /* programs or groups that its reserves and turns have taken off */
 	uint64_t window_ns; /* the learnt window of its reserves */
 };
 

@@ -73,11 +73,22 @@ bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog 
 	return has_rank;
 }
 
+/* Returns whether that takes it off. */
+static bool update_on(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	bool was_on = u->is_on;
+
+	rbt_unit_update_on(s, u);
+	return was_on && !u->is_on;
+}
+
 /* Applies the change of a GPU's reserve from one level to another to the units in between. Idle
- * units are left alone: taking them off would only cost time. */
-static void review(struct rbt_sched *s, struct rbt_sched_gpu *gpu, unsigned before, unsigned after)
+ * units are left alone: taking them off would only cost time. Returns how many it takes off. */
+static unsigned review(
+	struct rbt_sched *s, struct rbt_sched_gpu *gpu, unsigned before, unsigned after)
 {
 	unsigned low = before < after ? before : after, high = before < after ? after : before;
+	unsigned n_off = 0;
 
 	for (uint32_t i = 0; i < gpu->n_free; i++) {
 		struct rbt_sched_unit *u = gpu->free[i];
@@ -91,14 +102,12 @@ static void review(struct rbt_sched *s, struct rbt_sched_gpu *gpu, unsigned befo
 				rbt_busy_check(s, p);
 			}
 		}
-		rbt_unit_update_on(s, u);
+		n_off += update_on(s, u);
 	}
 	if (gpu->current != NULL && after < before) {
 		rbt_turns_let_back(s, gpu->current);
 	}
-	if (gpu->current != NULL) {
-		rbt_unit_update_on(s, gpu->current);
-	}
+	return n_off + (gpu->current != NULL && update_on(s, gpu->current));
 }
 
 static void count(struct rbt_sched *s, struct rbt_sched_prog *p, bool begins)
@@ -116,7 +125,7 @@ static void count(struct rbt_sched *s, struct rbt_sched_prog *p, bool begins)
 		gpu->reserve_bits &= ~(UINT32_C(1) << level);
 		gpu->reserve_bits |= (uint32_t)(gpu->n_reserve[level] > 0) << level;
 		if (rbt_reserve_level(gpu) != before) {
-			review(s, gpu, before, rbt_reserve_level(gpu));
+			p->stats.displaced += review(s, gpu, before, rbt_reserve_level(gpu));
 		}
 	}
 }

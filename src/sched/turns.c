@@ -99,8 +99,11 @@ static void stop(struct rbt_sched *s, struct rbt_sched_unit *u)
 	s->resched |= u->mask;
 }
 
-static void evict(struct rbt_sched *s, struct rbt_sched_unit *u)
+/* Returns whether that takes it off. */
+static bool evict(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
+	bool was_on = u->is_on;
+
 	stop(s, u);
 	rbt_guard_end(s, u);
 	/* During its turn, idle or not, the unit was not kept off. */
@@ -110,25 +113,26 @@ static void evict(struct rbt_sched *s, struct rbt_sched_unit *u)
 	queue(s, u);
 	rbt_unit_update_on(s, u);
 	rbt_turns_arm(s, u);
+	return was_on && !u->is_on;
 }
 
 /* The caller has checked that every current unit gives way. */
 static void start(struct rbt_sched *s, struct rbt_sched_unit *u, uint64_t for_ns)
 {
 	struct rbt_sched_prog *p;
+	unsigned n_off = 0;
 
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		struct rbt_sched_gpu *gpu = rbt_first_gpu(s, m);
 
 		rbt_gpu_settle(s, gpu);
-		if (gpu->current != NULL) {
-			evict(s, gpu->current);
-		}
+		n_off += gpu->current != NULL && evict(s, gpu->current);
 	}
 	rbt_unit_settle(s, u);
 	unqueue(s, u);
 	LIST_FOREACH (p, &u->members, member) {
 		p->stats.turns += u->is_wanting;
+		p->stats.displaced += n_off;
 	}
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		rbt_first_gpu(s, m)->current = u;

@@ -47,7 +47,7 @@ static void put(struct shim_kfd *k, const struct rbt_gauge *g, uint64_t now_ns)
 {
 	struct rbt_board *b = shim_board_of(k->slot);
 
-	if (rbt_gauge_put(b, k->slot, g, now_ns)) {
+	if (rbt_gauge_put(b, k->slot, &k->gauge, g, now_ns)) {
 		shim_sys_futex_wake(&b->asleep);
 	}
 }
@@ -81,6 +81,7 @@ void shim_kfd_poll(struct shim *s, uint64_t now_ns)
 
 void shim_kfd_stop_polling(struct shim *s, uint64_t now_ns)
 {
+	s->kfd.gauge = (struct rbt_gauge_state){0};
 	if (s->kfd.slot != NULL) {
 		put(&s->kfd, &(struct rbt_gauge){0}, now_ns);
 		s->kfd.slot = NULL;

@@ -25,7 +25,7 @@ static _Atomic(struct rbt_board *) board;
 static atomic_bool enabled;
 static void (*_Atomic also)(uint64_t now_ns);
 static atomic_bool fork_watched;
-static _Atomic uint32_t owners[RBT_BOARD_SLOTS]; /* thread ids; slot 0 belongs to no thread */
+static _Atomic uint32_t owners[RBT_BOARD_THREADS]; /* thread ids; slot 0 belongs to no thread */
 static _Atomic uint32_t next_victim = 1;
 
 /*
@@ -34,7 +34,7 @@ static _Atomic uint32_t next_victim = 1;
  * stay wrong. So they are kept here, and the board has copies. shim_in_sync[i] belongs to the owner
  * of slot i; slot 0's is shared.
  */
-_Atomic uint32_t shim_in_sync[RBT_BOARD_SLOTS];
+_Atomic uint32_t shim_in_sync[RBT_BOARD_THREADS];
 static struct {
 	_Atomic uint32_t requests_open;
 	_Atomic uint64_t deadline_ns;
@@ -77,7 +77,7 @@ static void publish_requests(struct rbt_board *b)
 
 static void forget_ongoing(void)
 {
-	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+	for (uint32_t i = 0; i < RBT_BOARD_THREADS; i++) {
 		shim_in_sync[i] = 0;
 	}
 	ongoing.requests_open = 0;
@@ -92,7 +92,7 @@ static void after_fork_in_child(void)
 	uint32_t mine =
 		b != NULL && shim_own.slot != NULL ? (uint32_t)(shim_own.slot - b->slots) : 0;
 
-	for (uint32_t i = 1; i < RBT_BOARD_SLOTS; i++) {
+	for (uint32_t i = 1; i < RBT_BOARD_THREADS; i++) {
 		owners[i] = i == mine ? shim_sys_gettid() : 0;
 	}
 	if (b != NULL && shim_sys_map_private(b, RBT_BOARD_SIZE) == 0) {
@@ -138,8 +138,8 @@ static bool take_over(uint32_t i, uint32_t tid)
 
 static struct rbt_board_slot *find_slot(struct rbt_board *b, uint32_t tid)
 {
-	for (uint32_t n = 1; n < RBT_BOARD_SLOTS; n++) {
-		uint32_t i = 1 + (next_victim++ - 1) % (RBT_BOARD_SLOTS - 1);
+	for (uint32_t n = 1; n < RBT_BOARD_THREADS; n++) {
+		uint32_t i = 1 + (next_victim++ - 1) % (RBT_BOARD_THREADS - 1);
 		if (!take_over(i, tid)) {
 			continue;
 		}
@@ -452,6 +452,7 @@ void shim_request_begin(uint64_t deadline_ns)
 		requests[n_requests].deadline_ns = deadline_ns;
 	}
 	n_requests++;
+	atomic_store_explicit(&b->announces, 1, memory_order_relaxed);
 	ongoing.requests_open++;
 	/* A full barrier: the change is on the board before we check whether the daemon sleeps. */
 	publish_requests(b);
@@ -464,10 +465,7 @@ static void request_timed(struct rbt_board *b, uint64_t began_ns, uint64_t deadl
 	uint64_t now_ns = shim_raw_now_ns();
 	uint64_t took_ns = now_ns - began_ns;
 
-	atomic_fetch_add_explicit(&b->request_ns, took_ns, memory_order_relaxed);
-	atomic_fetch_add_explicit(&b->request_times[rbt_board_bucket(
-					  took_ns, RBT_BOARD_TIME_UNIT_NS, RBT_BOARD_TIMES)],
-		1, memory_order_relaxed);
+	rbt_board_add_length(b, took_ns);
 	if (deadline_ns != 0 && now_ns > deadline_ns) {
 		atomic_fetch_add_explicit(&b->n_late, 1, memory_order_relaxed);
 	}
@@ -537,10 +535,12 @@ static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 	for (uint32_t i = 0; i < RBT_BOARD_GAPS; i++) {
 		copy32(&to->gaps[i], &from->gaps[i]);
 	}
-	for (uint32_t i = 0; i < RBT_BOARD_TIMES; i++) {
-		copy32(&to->request_times[i], &from->request_times[i]);
+	copy32(&to->announces, &from->announces);
+	for (uint32_t i = 0; i < RBT_HIST_BUCKETS; i++) {
+		copy32(&to->lengths.n[i], &from->lengths.n[i]);
 	}
-	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+	copy64(&to->lengths.max_ns, &from->lengths.max_ns);
+	for (uint32_t i = 0; i < RBT_BOARD_THREADS; i++) {
 		/* First: it must never exceed the counters. */
 		to->slots[i].n_synced =
 			atomic_load_explicit(&from->slots[i].n_synced, memory_order_acquire);
@@ -573,7 +573,7 @@ int shim_board_share(void)
 		return -ENOMEM;
 	}
 	/* No thread writes to the old board any more. */
-	for (uint32_t i = 0; i < RBT_BOARD_SLOTS; i++) {
+	for (uint32_t i = 0; i < RBT_BOARD_THREADS; i++) {
 		publish32(&b->slots[i].in_sync, &shim_in_sync[i]);
 	}
 	publish_requests(b);

@@ -50,7 +50,7 @@ void shim_sync_also(void (*fn)(uint64_t now_ns));
 #define SHIM_ALSO_NS 1000000u
 
 /* submit.c's, for the inline code below: how many synchronisations each slot's owner is in. */
-extern _Atomic uint32_t shim_in_sync[RBT_BOARD_SLOTS] __attribute__((visibility("hidden")));
+extern _Atomic uint32_t shim_in_sync[RBT_BOARD_THREADS] __attribute__((visibility("hidden")));
 __attribute__((cold)) void shim_sync_end_slow(uint32_t depth);
 __attribute__((cold)) void shim_sync_also_now(uint64_t now_ns);
 /* Wakes a daemon that sleeps in this way. */

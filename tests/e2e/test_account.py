@@ -240,6 +240,25 @@ def test_requests_as_told(s):
     assert row["used_us"] > 0 and row["reserves"] > 0, row
 
 
+def test_from_seen_to_off(s):
+    """A request that takes a program off has the time of that; only queues would show when its first packet is done."""
+    p, (spinner, other) = hinter(s), spinners(s, (), ())
+    assert s.ps()[p.pid]["seen_to_off"]["count"] == 0
+
+    def request():
+        p.ask("begin 0")
+        eventually("both are off", lambda: all(s.ps()[q.pid]["state"] == "waiting" for q in (spinner, other)))
+        p.ask("end 0")
+        eventually("one is on", lambda: any(s.ps()[q.pid]["state"] == "running" for q in (spinner, other)))
+        return s.ps()[p.pid]["seen_to_off"]["count"] >= 3
+    eventually("three times", request)
+    row = s.ps()[p.pid]
+    assert 0 < row["seen_to_off"]["p50_us"] <= row["seen_to_off"]["max_us"] < 10e6, row
+    assert row["off_to_done"] is None, row
+    for q in spinner, other:
+        assert s.ps()[q.pid]["off_to_done"] is None
+
+
 def test_an_idle_program_uses_nothing(s):
     """Also where nobody else wants the GPU, so that the core has no reason to look."""
     p = Spinner(s, "--class", "normal")
@@ -327,6 +346,7 @@ def test_metrics_on_a_socket(s):
     assert one["rubato_program_suspend_seconds_count"] >= one["rubato_program_preemptions_total"]
     assert one["rubato_program_waiting"] in (0, 1) and one["rubato_program_suspended"] == 0
     assert "rubato_program_request_seconds_count" not in one and "rubato_program_pending" not in one
+    assert "rubato_program_off_to_done_seconds_count" not in one and "rubato_program_seen_to_off_seconds_count" in one
     unknown = of(samples, attached.pid)
     assert "rubato_program_used_seconds_total" not in unknown and "rubato_program_submissions_total" not in unknown
     assert unknown["rubato_program_known_seconds_total"] > 0

@@ -113,7 +113,9 @@ def test_queues(s):
     assert "ring_address" not in facts["snapshot"]["queues"][0]
     p.ask("submit 5")
     p.ask("drain")
+    assert facts["latency_us"]["open"] is None and facts["latency_us"]["enable"] is None
     facts = json.loads(tool(s, "queues", p.pid, "--json", "--addresses").stdout)
+    assert all(0 < facts["latency_us"][call] < 1e7 for call in ("open", "enable", "snapshot")), facts["latency_us"]
     first = facts["snapshot"]["queues"][0]
     assert first["type"] == "aql" and first["write_pointer"] == 5 and first["pending"] == 0, first
     assert first["save_size"] == 0x8000 and first["ring_size"] == 65536
@@ -188,6 +190,8 @@ def test_monitor_ends_with_statistics(s):
     os.kill(victims[0], signal.SIGINT)
     out, err = watcher.communicate(timeout=20)
     assert watcher.returncode == 0 and re.search("samples?: 4 to 4 queues", out), (out, err)
+    # From sysfs: nothing was opened.
+    assert re.search(r"^snapshot: mean \d+ us, p50 \d+, .*max \d+$", out, re.M) and "latency: " not in out, out
     # The program's end ends it too.
     watcher = start(s, "monitor", p.pid, "60", "0.1", "--addresses")
     assert watcher.stdout.readline(), "the first sample"
@@ -214,6 +218,8 @@ def test_preempt(s):
     assert facts["iterations"] == facts["complete"] == 20
     assert all(i["queues"] == i["suspended"] == i["resumed"] == 4 for i in facts["preemptions"])
     assert facts["suspend_us"]["min"] <= facts["suspend_us"]["p50"] <= facts["suspend_us"]["max"]
+    assert 0 < facts["snapshot_us"]["p50"] <= facts["snapshot_us"]["max"] < 1e7, facts["snapshot_us"]
+    assert all(0 < facts["latency_us"][call] < 1e7 for call in ("open", "enable", "snapshot")), facts["latency_us"]
     # Exact: waves went on from where they were.
     assert sum(q["restored"] for q in queues(s, p.pid)) > 0
     unharmed(s, p)
@@ -438,6 +444,7 @@ def test_cpp(s):
         print("     no kfdmonitor: there was no C++ compiler")
         return
     done = s.command(monitor, str(p.pid))
+    assert re.search(r"^latency: open \d+ us, enable \d+ us, snapshot \d+ us$", done.stdout, re.M), done
     assert done.returncode == 0 and "3 samples: 4 to 4 queues" in done.stdout, done
     unharmed(s, p)
     # As users write it: their text, unchanged.
@@ -448,7 +455,8 @@ def test_cpp(s):
     unharmed(s, p)
     # Its printing is that of the tools: the pointers move, and all else is the same.
     def still(text):
-        return [re.sub(r" +(-|\d+( bytes)?)$", "", line) for line in text.splitlines() if "sample" not in line]
+        return [re.sub(r" +(-|\d+( bytes)?)$", "", line) for line in text.splitlines()
+                if "sample" not in line and not line.startswith("latency: ")]
     with_addresses = tool(s, "queues", p.pid, "--addresses").stdout
     printed = done.stdout.split("process ", 1)[1]
     assert still("process " + printed) == still(with_addresses), (done.stdout, with_addresses)

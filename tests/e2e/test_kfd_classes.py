@@ -129,6 +129,52 @@ def test_best_effort_requests(s):
     assert all(q["restarted"] == 0 for q in s.state()["kfd"]["queues"])
 
 
+def check_times(s, p):
+    """The times of a program's requests beside a busy one; the program itself knows how long they took."""
+    eventually("polled closely", lambda: s.ps()[p.pid]["off_to_done"] is not None)
+    took = []
+
+    def measure():
+        """On a busy machine, some polls are too far apart to time a request."""
+        took.extend(json.loads(p.ask("measure 20 20 8 7"))["latency_us"])
+        took.sort()
+        mine = s.ps()[p.pid]
+        return (mine["request"] or {"count": 0})["count"] >= 10 and mine["off_to_done"]["count"] >= 3 and mine
+    mine = eventually("timed", measure)
+    request, off, done = mine["request"], mine["seen_to_off"], mine["off_to_done"]
+    print(f"     own p50 {took[len(took) // 2] / 1e3:.1f} ms, max {took[-1] / 1e3:.1f}; request {request}\n"
+          f"     seen_to_off {off}\n     off_to_done {done}")
+    # Requests with less than a poll between them count as one.
+    assert took[0] / 3 < request["p50_us"] < 3 * took[-1], (took, request)
+    assert request["p50_us"] <= request["p99_us"] <= request["max_us"], request
+    assert request["p50_us"] < request["max_us"], request
+    assert mine["requests_late"] is None, "none was announced"
+    for times in off, done:
+        assert times["count"] > 0 and 0 < times["p50_us"] <= times["max_us"] < 10e6, times
+    assert off["p50_us"] < off["max_us"], off
+    return mine
+
+
+@device(*AMD)
+def test_times(s):
+    """From a packet that is seen to the others off, to the first packet done, to the end of the request."""
+    p, busy = run(s, "--class", "latency", args=QUEUE), run(s, "--class", "best-effort")
+    assert s.ps()[p.pid]["request"] is None, "no request yet"
+    mine = check_times(s, p)
+    # What it takes to suspend the other is a part of it.
+    assert mine["seen_to_off"]["max_us"] >= s.ps()[busy.pid]["suspend_call"]["p50_us"] // 2
+    assert s.ps()[busy.pid]["seen_to_off"]["count"] == 0, "it took nobody off"
+    top = json.loads(s.rubato("top", "--once", "--json").stdout)
+    assert {"seen_to_off_p99_us", "off_to_done_p99_us", "request_p99_us"} <= set(top["programs"][0])
+
+
+@device(*AMD)
+def test_times_of_turns(s):
+    """The same for an attached program, whose queues the hand polls, and which takes turns."""
+    p, _ = attach(s, 5, args=QUEUE), run(s, "--priority", 0)
+    check_times(s, p)
+
+
 def turns_per_second(s, p):
     before, start = s.ps()[p.pid]["turns"], time.monotonic()
     time.sleep(2)

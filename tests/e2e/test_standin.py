@@ -13,6 +13,7 @@ from harness import Program, alive, binary, eventually, main
 FOLDER = os.path.dirname(binary("cudaclient"))
 KINDS = ("launches", "graphs", "copies", "memsets")
 N_SLOTS = 56
+N_THREADS = 43  # slots that are in use; the lengths of requests come after them
 
 
 DRIVER = {"LD_LIBRARY_PATH": FOLDER, "FAKE_DRIVER": os.path.join(FOLDER, "libcuda.so.1")}
@@ -50,8 +51,8 @@ def read_board(pid):
     board.update(zip(("used", "open", "edges", "bursts", "requests", "late", "request_ns", "deadline_ns"),
                      struct.unpack_from("2I6Q", page, 128)))
     board["gaps"] = struct.unpack_from("16I", page, 192)
-    board["times"] = struct.unpack_from("32I", page, 256)
-    slots = [struct.unpack_from("6Q2I", page, 512 + 64 * i) for i in range(N_SLOTS)]
+    board["times"] = struct.unpack_from("200I", page, 512 + 64 * N_THREADS)
+    slots = [struct.unpack_from("6Q2I", page, 512 + 64 * i) for i in range(N_THREADS)]
     for i, kind in enumerate(KINDS):
         board[kind] = sum(slot[i] for slot in slots)
     board.update(syncs=sum(slot[4] for slot in slots), last_ns=max(slot[5] for slot in slots),

@@ -183,6 +183,7 @@ static void do_flip(void)
 /* How often the daemon has waited for the end: so many requests were late. */
 static void do_open(void)
 {
+	board->announces = 1;
 	board->requests_open = 1;
 	board->n_requests = 1;
 	for (int i = 0; i < ROUNDS; i++) {

@@ -21,6 +21,7 @@ static int check(kfd::QueueMonitor &monitor, pid_t pid)
 {
 	using namespace std::chrono_literals;
 
+	REQUIRE(!monitor.latency().snapshot && !monitor.latency().enable);
 	auto before = monitor.get_snapshot(pid);
 	REQUIRE(before && before.queues.size() >= 2 && before.queues[0].ring_base_address == 0);
 	REQUIRE(monitor.enable_debug_trap(pid) && monitor.error() == 0);
@@ -29,6 +30,10 @@ static int check(kfd::QueueMonitor &monitor, pid_t pid)
 	REQUIRE(snapshot.get_queue_ids() == before.get_queue_ids());
 	REQUIRE(snapshot.queues[0].ring_base_address != 0 && snapshot.queues[0].pending);
 	kfd::QueueMonitor::print_snapshot(snapshot);
+	auto latency = monitor.latency();
+	REQUIRE(latency.open && latency.enable && latency.snapshot);
+	REQUIRE(*latency.enable > 0ns && *latency.enable < 60s);
+	kfd::QueueMonitor::print_latency(latency);
 
 	auto ids = snapshot.get_queue_ids();
 	int n = static_cast<int>(ids.size());

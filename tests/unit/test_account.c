@@ -19,7 +19,17 @@ static void test_hist(void)
 	CHECK_INT(rbt_hist_bucket(1000), 1);
 	CHECK_INT(rbt_hist_bucket(1999), 1);
 	CHECK_INT(rbt_hist_bucket(2000), 2);
+	CHECK_INT(rbt_hist_bucket(485 * 1000), rbt_hist_bucket(511 * 1000));
+	CHECK_INT(rbt_hist_bucket(512 * 1000), rbt_hist_bucket(511 * 1000) + 1);
 	CHECK_INT(rbt_hist_bucket(UINT64_MAX), RBT_HIST_BUCKETS - 1);
+	for (uint32_t i = 0; i < RBT_HIST_BUCKETS; i++) {
+		uint64_t from_ns = rbt_hist_begin_ns(i), to_ns = rbt_hist_begin_ns(i + 1);
+
+		CHECK_INT(rbt_hist_bucket(from_ns), i);
+		CHECK_INT(rbt_hist_bucket(to_ns - 1), i);
+		CHECK(to_ns - from_ns <= 1000 || (to_ns - from_ns) * 8 <= from_ns);
+	}
+	CHECK_INT(rbt_hist_begin_ns(RBT_HIST_BUCKETS), 1000 * (INT64_C(1) << RBT_HIST_OCTAVES));
 	for (int i = 0; i < 99; i++) {
 		rbt_hist_add(&h, 3000);
 	}
@@ -27,12 +37,39 @@ static void test_hist(void)
 	CHECK_INT(rbt_hist_count(&h), 100);
 	CHECK_INT(h.sum_ns, 99 * 3000 + 70000);
 	CHECK_INT(h.max_ns, 70000);
-	CHECK_INT(rbt_hist_quantile_ns(&h, 500), 4000);
+	CHECK_INT(rbt_hist_quantile_ns(&h, 500), 3000 + 1000 * 50 / 99);
 	CHECK_INT(rbt_hist_quantile_ns(&h, 990), 4000);
-	CHECK_INT(rbt_hist_quantile_ns(&h, 991), 70000); /* not the end of its class, 128 us */
+	CHECK_INT(rbt_hist_quantile_ns(&h, 991), 70000); /* not the end of its bucket, 72 us */
+	CHECK_INT(rbt_hist_count_before(&h, rbt_hist_bucket(64000)), 99);
+	CHECK_INT(rbt_hist_count_before(&h, rbt_hist_bucket(128000)), 100);
 	CHECK_INT(rbt_hist_quantile_ns(&h, 1000), 70000);
 	rbt_hist_add(&h, UINT64_C(1) << 60);
 	CHECK_INT(rbt_hist_quantile_ns(&h, 1000), INT64_C(1) << 60);
+}
+
+/* Durations that differ have different quantiles, and each is an eighth off at most. */
+static void test_quantiles(void)
+{
+	for (uint64_t us = 100; us < 10000000; us *= 3) {
+		struct rbt_hist h = {0}, same = {0};
+
+		for (uint64_t i = 0; i < 100; i++) {
+			rbt_hist_add(&h, us * 1000 * (100 + i) / 100);
+			rbt_hist_add(&same, us * 1000);
+		}
+		uint64_t p50_ns = rbt_hist_quantile_ns(&h, 500);
+		uint64_t p99_ns = rbt_hist_quantile_ns(&h, 990);
+
+		CHECK(p50_ns >= us * 1313 && p50_ns <= us * 1688); /* 1500 */
+		CHECK(p99_ns > p50_ns && p99_ns <= h.max_ns && h.max_ns == us * 1990);
+		CHECK(rbt_hist_quantile_ns(&same, 500) >= us * 875);
+		CHECK_INT(rbt_hist_quantile_ns(&same, 1000), us * 1000);
+	}
+	/* The two samples of a report in which p50 was the maximum. */
+	struct rbt_hist two = {0};
+	rbt_hist_add(&two, 209000);
+	rbt_hist_add(&two, 485000);
+	CHECK(rbt_hist_quantile_ns(&two, 500) <= 224000 && two.max_ns == 485000);
 }
 
 static void test_offs(void)
@@ -120,7 +157,9 @@ static void test_board(struct account *a, struct rbt_board *b)
 	CHECK_INT(out.valid, 0);
 	b->slots[0].n[RBT_BOARD_COPY] = 100;
 	b->n_requests = 7;
-	b->request_times[3] = 7;
+	b->lengths.n[3] = 7;
+	b->lengths.max_ns = 700 * MS; /* before our time */
+	b->request_ns = 1000 * MS;
 	account_begin_board(a, b, 1000 * MS);
 	account_fill(a, true, 1001 * MS, &out);
 	CHECK_INT(out.n_submissions, 0);
@@ -129,28 +168,37 @@ static void test_board(struct account *a, struct rbt_board *b)
 	b->slots[0].n[RBT_BOARD_COPY] = 103;
 	b->n_requests = 10;
 	b->n_late = 1;
-	b->request_ns = 60 * MS;
-	b->request_times[3] = 8;
-	b->request_times[15] = 1; /* 16 to 32 ms */
-	b->request_times[31] = 1; /* longer than our own classes */
+	rbt_board_add_length(b, 3000);
+	rbt_board_add_length(b, 20 * MS);
+	rbt_board_add_length(b, 38 * MS);
 	sample(a, b, 1100 * MS, 0);
 	account_fill(a, true, 1100 * MS, &out);
 	CHECK_INT(out.n_submissions, 3);
 	CHECK_INT(out.n_requests_late, 1);
 	CHECK_INT(rbt_hist_count(&out.request), 3);
 	CHECK_INT(out.request.n[3], 1);
-	CHECK_INT(out.request.n[15], 1);
-	CHECK_INT(out.request.n[RBT_HIST_BUCKETS - 1], 1);
-	CHECK_INT(out.request.max_ns, 60 * MS); /* no longer than all of them */
+	CHECK_INT(out.request.n[rbt_hist_bucket(20 * MS)], 1);
+	CHECK_INT(out.request.sum_ns, 58 * MS + 3000);
+	/* The end of its bucket: the board's longest is another one. */
+	CHECK_INT(out.request.max_ns, rbt_hist_begin_ns(rbt_hist_bucket(38 * MS) + 1));
+	CHECK_INT(out.valid & RBT_ACCOUNT_HAS_LATE, 0); /* seen, not announced */
+	b->announces = 1;
+	rbt_board_add_length(b, 800 * MS);
+	sample(a, b, 1150 * MS, 0);
+	account_fill(a, true, 1150 * MS, &out);
+	CHECK_INT(out.request.max_ns, 800 * MS);
+	CHECK((out.valid & RBT_ACCOUNT_HAS_LATE) != 0);
 }
 
-/* Nor what the one before it counted; what that one gave is kept. */
+/* Nor what the one before it counted; what that one gave is kept. The next one is an older
+ * library's. */
 static void test_next_board(struct account *a, struct rbt_board *b)
 {
 	struct rbt_program_account out;
 
 	b->slots[0].n[RBT_BOARD_COPY] = 103;
 	b->n_requests = 10;
+	b->features = 0;
 	b->request_times[3] = 8;
 	account_begin_board(a, b, 1200 * MS);
 	b->slots[0].n[RBT_BOARD_COPY] = 104;
@@ -159,7 +207,8 @@ static void test_next_board(struct account *a, struct rbt_board *b)
 	sample(a, b, 1300 * MS, 0);
 	account_fill(a, true, 1300 * MS, &out);
 	CHECK_INT(out.n_submissions, 4);
-	CHECK_INT(rbt_hist_count(&out.request), 4);
+	CHECK_INT(rbt_hist_count(&out.request), 5);
+	CHECK_INT(out.request.n[6], 1); /* the middle of 4 to 8 us */
 }
 
 /* All that is there overwritten: sums, no more. */
@@ -190,6 +239,63 @@ static void test_boards(void)
 	test_forged_board(&a, second);
 	free(first);
 	free(second);
+}
+
+/* The way of a request to the device: seen, the others off, the first packet done. */
+static void test_times(void)
+{
+	struct rbt_board *b = make_board();
+	struct rbt_sched_stats stats = {.displaced = 5, .reserves = 5};
+	struct rbt_program_account out;
+	struct account a;
+
+	account_start(&a, 1000 * MS);
+	account_begin_board(&a, b, 1000 * MS);
+	account_cleared(&a, &stats, b, 1001 * MS); /* for another program */
+	account_seen(&a, &stats, 1002 * MS);
+	account_cleared(&a, &stats, b, 1003 * MS);
+	CHECK_INT(b->cleared_ns, 0);
+	stats.displaced = 6;
+	account_cleared(&a, &stats, b, 1004 * MS);
+	CHECK_INT(b->cleared_ns, 1004 * MS);
+	stats.displaced = 7; /* in the same request: it has the GPU already */
+	account_cleared(&a, &stats, b, 1050 * MS);
+	CHECK_INT(rbt_hist_count(&a.seen_to_off), 1);
+	CHECK_INT(a.seen_to_off.sum_ns, 2 * MS);
+	/* The answer to an earlier question, then the one to this. */
+	b->done_ns = 1003 * MS;
+	b->done_for_ns = 1002 * MS;
+	sample(&a, b, 1060 * MS, 0);
+	CHECK_INT(rbt_hist_count(&a.off_to_done), 0);
+	b->done_ns = 1007 * MS;
+	b->done_for_ns = 1004 * MS;
+	sample(&a, b, 1070 * MS, 0);
+	sample(&a, b, 1080 * MS, 0);
+	CHECK_INT(rbt_hist_count(&a.off_to_done), 1);
+	CHECK_INT(a.off_to_done.sum_ns, 3 * MS);
+	/* The next one takes nobody off; the one after it is answered before it is asked about. */
+	account_seen(&a, &stats, 1100 * MS);
+	stats.reserves = 6;
+	account_cleared(&a, &stats, b, 1101 * MS);
+	stats.displaced = 8;
+	account_cleared(&a, &stats, b, 1150 * MS);
+	CHECK_INT(rbt_hist_count(&a.seen_to_off), 1);
+	for (uint64_t i = 0; i < 2; i++) {
+		account_seen(&a, &stats, (1200 + 100 * i) * MS);
+		stats.displaced++;
+		account_cleared(&a, &stats, b, (1201 + 100 * i) * MS);
+		b->done_ns = (i == 0 ? 1211 : 9999) * MS; /* the second is in the future */
+		b->done_for_ns = b->cleared_ns;
+	}
+	sample(&a, b, 1351 * MS, 0);
+	account_fill(&a, true, 1351 * MS, &out);
+	CHECK_INT(rbt_hist_count(&out.seen_to_off), 3);
+	CHECK_INT(rbt_hist_count(&out.off_to_done), 3);
+	CHECK_INT(out.off_to_done.sum_ns, 3 * MS + 10 * MS + 50 * MS);
+	CHECK_INT(out.off_to_done.max_ns, 50 * MS);
+	CHECK(rbt_hist_quantile_ns(&out.off_to_done, 500) < out.off_to_done.max_ns);
+	CHECK((out.valid & RBT_ACCOUNT_HAS_DONE) != 0);
+	free(b);
 }
 
 static struct metrics_snapshot *make_snapshot(size_t n)
@@ -232,7 +338,9 @@ static void test_text(void)
 	s->gpus[s->n_gpus++].gpu = (struct rbt_gpu){RBT_BACKEND_AMD, 7};
 	snprintf(p->name, sizeof(p->name), "a\"b\\c\nd\x01\xff\u00e9");
 	snprintf(p->user, sizeof(p->user), "ann");
-	p->account.valid = RBT_ACCOUNT_HAS_USED | RBT_ACCOUNT_HAS_REQUESTS;
+	p->account.valid = RBT_ACCOUNT_HAS_USED | RBT_ACCOUNT_HAS_REQUESTS | RBT_ACCOUNT_HAS_DONE;
+	rbt_hist_add(&p->account.off_to_done, 400000);
+	rbt_hist_add(&p->account.off_to_done, 4 * MS);
 	p->account.used_ns = UINT64_C(12000000034);
 	rbt_hist_add(&p->account.request, 3 * MS);
 	char *text = write_all(s);
@@ -250,6 +358,10 @@ static void test_text(void)
 	CHECK(strstr(text, "\nrubato_program_request_seconds_bucket" LABELS ",le=\"+Inf\"} 1\n"));
 	CHECK(strstr(text, "\nrubato_program_request_seconds_sum" LABELS "} 0.003000000\n"));
 	CHECK(strstr(text, "# TYPE rubato_program_request_seconds histogram\n"));
+	CHECK(strstr(text,
+		"\nrubato_program_off_to_done_seconds_bucket" LABELS ",le=\"0.000512\"} 1\n"));
+	CHECK(strstr(text, "\nrubato_program_off_to_done_seconds_sum" LABELS "} 0.004400000\n"));
+	CHECK(strstr(text, "rubato_program_seen_to_off_seconds") == NULL);
 	/* What nobody has is not there at all. */
 	CHECK(strstr(text, "rubato_program_pending") == NULL && strstr(text, "rubato_gpu") == NULL);
 	free(text);
@@ -301,9 +413,11 @@ static void test_places(void)
 int main(void)
 {
 	test_hist();
+	test_quantiles();
 	test_offs();
 	test_used();
 	test_boards();
+	test_times();
 	test_text();
 	test_longest();
 	test_places();

@@ -131,12 +131,24 @@ static void boards_of_older_libraries_are_read(void)
 	const uint32_t open = 2;
 	struct rbt_board_reader w = {0};
 	struct rbt_board_reading r;
+	struct rbt_hist lengths;
 
 	memcpy(at + 132, &open, sizeof(open));
 	memcpy(at + 136, junk, sizeof(junk));
 	memcpy(at + 152, &n_requests, sizeof(n_requests));
 	rbt_board_read(b, &w, 10 * MS, &r);
-	CHECK(r.requests_open == 2 && r.n_requests == 5 && r.n_late == 0 && r.request_ns == 0);
+	CHECK(r.requests_open == 2 && r.n_requests == 5 && r.n_late == 0 && !r.announces);
+	/* They count in all slots, and lengths by powers of two. */
+	b->features = 0;
+	b->n_used = RBT_BOARD_SLOTS;
+	b->slots[55].n[RBT_BOARD_LAUNCH] = 3;
+	b->request_times[3] = 2;
+	b->request_ns = 11000;
+	rbt_board_read(b, &w, 10 * MS, &r);
+	CHECK(r.n[RBT_BOARD_LAUNCH] == 3 && r.announces);
+	rbt_board_read_lengths(b, &lengths);
+	CHECK(rbt_hist_count(&lengths) == 2 && lengths.sum_ns == 11000 && lengths.max_ns == 8000);
+	CHECK_INT(lengths.n[6], 2);
 	CHECK(!rbt_board_doze(b, &w) && rbt_board_await_end(b));
 	CHECK(memcmp(at + 72, &zero, sizeof(zero)) == 0);
 	CHECK(memcmp(at + 136, junk, sizeof(junk)) == 0);
@@ -243,9 +255,9 @@ static void progress_is_the_sum(void)
 
 	b->n_used = UINT32_MAX;
 	b->slots[0].n[RBT_BOARD_LAUNCH] = 1;
-	b->slots[55].n[RBT_BOARD_GRAPH] = 2;
+	b->slots[42].n[RBT_BOARD_GRAPH] = 2;
 	b->slots[2].n[RBT_BOARD_MEMSET] = 4;
-	b->slots[55].n[RBT_BOARD_COPY] = 8;
+	b->slots[42].n[RBT_BOARD_COPY] = 8;
 	b->slots[3].n_syncs = 16;
 	b->slots[3].n_polls = 32;
 	struct rbt_board_progress sum = rbt_board_progress(b);
@@ -298,10 +310,12 @@ static void ticks_never_stop_at_zero(void)
 	CHECK(rbt_board_doze(b, &w));
 	CHECK(b->asleep == 1);
 	b->n_used = RBT_BOARD_SLOTS;
-	b->slots[55].n[0]++;
+	b->slots[55].n[0]++; /* not a slot any more */
+	CHECK(rbt_board_doze(b, &w));
+	b->slots[42].n[0]++;
 	CHECK(!rbt_board_doze(b, &w));
 	CHECK(b->asleep == 0);
-	b->slots[55].n[0]--;
+	b->slots[42].n[0]--;
 	/* For the end of a request, if there is one. */
 	CHECK(!rbt_board_await_end(b) && b->asleep == 0);
 	b->requests_open = 2;

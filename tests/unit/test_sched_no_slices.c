@@ -374,9 +374,57 @@ static void test_both_kinds(void)
 	sim_finish(&sim);
 }
 
+/* How many programs a busy one has taken off: those that ran, and only when it took its place. */
+static void check_displaced(unsigned high, unsigned low)
+{
+	struct rbt_sched_config config = {.min_share_permille = RBT_SCHED_NEVER};
+	struct rbt_sched *s;
+	struct rbt_sched_prog *upper, *lower;
+	struct rbt_sched_params params = {.weight = 1, .is_known = true, .may_reserve = true};
+	struct rbt_sched_stats stats;
+	uint64_t now_ns = SIM_S;
+
+	params.tasks[0] = (struct rbt_sched_tasks){.n_compute = 1, .no_slices = true};
+	CHECK_INT(rbt_sched_create(&config, NULL, NULL, &s), 0);
+	params.priority = low;
+	CHECK_INT(rbt_sched_add(s, now_ns, &params, &lower, &lower), 0);
+	params.priority = high;
+	CHECK_INT(rbt_sched_add(s, now_ns, &params, &upper, &upper), 0);
+	/* Its neighbour idles. */
+	rbt_sched_busy(s, now_ns += SIM_MS, upper);
+	rbt_sched_stats(s, upper, &stats);
+	CHECK(stats.displaced == 0 && stats.turns + stats.reserves == 1);
+	/* The neighbour has to wait at once: that is no news about the upper one. */
+	rbt_sched_busy(s, now_ns += SIM_MS, lower);
+	CHECK_INT(rbt_sched_decision(lower)->off, RBT_OFF_FULL);
+	rbt_sched_stats(s, upper, &stats);
+	CHECK_INT(stats.displaced, 0);
+	/* Without a poll to ask, silence is idleness. */
+	for (int i = 0; i < 1000 && rbt_sched_decision(lower)->off != RBT_ON; i++) {
+		rbt_sched_tick(s, now_ns += SIM_MS);
+	}
+	rbt_sched_busy(s, now_ns += SIM_MS, lower);
+	rbt_sched_busy(s, now_ns += SIM_US, upper);
+	CHECK_INT(rbt_sched_decision(lower)->off, RBT_OFF_FULL);
+	rbt_sched_stats(s, upper, &stats);
+	CHECK_INT(stats.displaced, 1);
+	rbt_sched_stats(s, lower, &stats);
+	CHECK_INT(stats.displaced, 0);
+	rbt_sched_destroy(s);
+}
+
+static void test_displaced(void)
+{
+	check_displaced(13, 8);
+	check_displaced(13, 2);
+	check_displaced(8, 2);
+	check_displaced(5, 0); /* by turns */
+}
+
 int main(void)
 {
 	test_classes();
+	test_displaced();
 	test_priority_is_strict();
 	test_normal_programs_share();
 	test_other_policies();

@@ -299,6 +299,75 @@ static void looks(void)
 	CHECK(!r.in_sync && r.n[RBT_BOARD_LAUNCH] == 9);
 }
 
+static void poll_after(uint64_t ms, uint64_t wptr, uint64_t rptr)
+{
+	pointers[0] = wptr;
+	pointers[1] = rptr;
+	world.clock_ns += ms * RBT_NS_PER_MS;
+	step();
+}
+
+static void requests_are_timed(void)
+{
+	start();
+	CHECK(make_queue(KFD_QUEUE_COMPUTE_AQL) == 0);
+	int link = await_link();
+	struct rbt_hist lengths;
+
+	CHECK(say(link, RBT_AGENT_WATCH, 0, 1000) == 1);
+	struct rbt_board *b = shim_board_of(table()->kfd.slot);
+	poll_after(1, 3, 0);
+	poll_after(2, 3, 1);
+	poll_after(2, 4, 2);
+	CHECK(b->n_requests == 0);
+	poll_after(3, 4, 4);
+	CHECK(b->n_requests == 1);
+	CHECK(b->request_ns == 7 * RBT_NS_PER_MS);
+	/* Between two polls. */
+	poll_after(2, 5, 5);
+	rbt_board_read_lengths(b, &lengths);
+	CHECK(rbt_hist_count(&lengths) == 2 && lengths.sum_ns == 8 * RBT_NS_PER_MS);
+	CHECK(lengths.max_ns == 7 * RBT_NS_PER_MS && b->announces == 0);
+	/* Its begin was missed, and so was its end. */
+	poll_after(100, 6, 5);
+	poll_after(1, 6, 6);
+	poll_after(1, 7, 6);
+	poll_after(100, 7, 7);
+	CHECK(b->n_requests == 2);
+	/* One that announces its requests knows better. */
+	b->announces = 1;
+	poll_after(1, 8, 7);
+	poll_after(1, 8, 8);
+	CHECK(b->n_requests == 2);
+}
+
+static void the_first_packet_is_timed(void)
+{
+	start();
+	CHECK(make_queue(KFD_QUEUE_COMPUTE_AQL) == 0);
+	int link = await_link();
+
+	CHECK(say(link, RBT_AGENT_WATCH, 0, 1000) == 1);
+	struct rbt_board *b = shim_board_of(table()->kfd.slot);
+	poll_after(1, 3, 0);
+	uint64_t cleared_ns = world.clock_ns + 1000;
+	b->cleared_ns = cleared_ns;
+	poll_after(1, 3, 0);
+	poll_after(1, 4, 0);
+	CHECK(b->done_for_ns == 0);
+	poll_after(1, 4, 1);
+	CHECK(b->done_for_ns == cleared_ns && b->done_ns == world.clock_ns);
+	poll_after(1, 4, 2);
+	CHECK(b->done_ns == world.clock_ns - RBT_NS_PER_MS);
+	/* All was done before: the next packet is another request's. */
+	poll_after(1, 4, 4);
+	b->cleared_ns = world.clock_ns + 1000;
+	poll_after(1, 4, 4);
+	poll_after(1, 5, 4);
+	poll_after(1, 5, 5);
+	CHECK(b->done_for_ns == cleared_ns);
+}
+
 static void looks_where_nothing_is(void)
 {
 	struct kfd_create_queue a = {.gpu_id = GPU_ID,
@@ -377,6 +446,8 @@ int main(void)
 		TEST(says_what_it_is_at),
 		TEST(ids_are_used_again),
 		TEST(looks),
+		TEST(requests_are_timed),
+		TEST(the_first_packet_is_timed),
 		TEST(looks_where_nothing_is),
 		TEST(without_an_agent),
 		TEST(without_a_daemon),

@@ -327,7 +327,7 @@ static void those_who_share_are_synchronised_too(void)
 	struct rbt_board_reading r = look(b);
 	CHECK(r.n[RBT_BOARD_LAUNCH] == N_THREADS * 501 && r.n_syncs == N_THREADS * 500);
 	CHECK(!r.in_flight && !r.in_sync && b->slots[0].n_syncs >= 500);
-	for (unsigned i = 0; i < RBT_BOARD_SLOTS; i++) {
+	for (unsigned i = 0; i < RBT_BOARD_THREADS; i++) {
 		CHECK(b->slots[i].n_synced == (uint32_t)rbt_board_total(&b->slots[i]));
 	}
 	for (unsigned i = 0; i < N_THREADS; i++) {

@@ -269,6 +269,25 @@ static bool in_every_sample(const struct rubato_kfd_stats *s, uint32_t id)
 	return false;
 }
 
+void rubato_kfd_print_latency(FILE *out, const struct rubato_kfd_latency *latency)
+{
+	const struct {
+		const char *name;
+		uint64_t ns;
+	} calls[] = {{"open", latency->open_ns}, {"enable", latency->enable_ns},
+		{"snapshot", latency->snapshot_ns}};
+	const char *between = "latency: ";
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if (calls[i].ns != 0) {
+			fprintf(out, "%s%s %" PRIu64 " us", between, calls[i].name,
+				calls[i].ns / 1000);
+			between = ", ";
+		}
+	}
+	fputs(between[0] == ',' ? "\n" : "", out);
+}
+
 void rubato_kfd_print_ids(
 	FILE *out, const struct rubato_kfd_snapshot *last, const struct rubato_kfd_stats *stats)
 {

@@ -36,6 +36,7 @@ struct rubato_kfd {
 	int fd; /* -1: not open yet */
 	struct entry *entries;
 	struct rbt_amd_follow follow; /* of sysfs */
+	struct rubato_kfd_latency latency;
 };
 
 static struct rubato_kfd *handles;
@@ -105,11 +106,13 @@ void rubato_kfd_close(struct rubato_kfd *kfd)
 int rubato_kfd_fd(struct rubato_kfd *kfd)
 {
 	if (kfd->fd < 0) {
+		uint64_t start_ns = rbt_now_ns();
 		int fd = rbt_amd_open();
 		if (fd < 0) {
 			return fd;
 		}
 		kfd->fd = fd;
+		kfd->latency.open_ns = rbt_now_ns() - start_ns;
 	}
 	return kfd->fd;
 }
@@ -203,11 +206,13 @@ int rubato_kfd_attach(struct rubato_kfd *kfd, pid_t pid)
 		return 0;
 	}
 	struct entry *e = calloc(1, sizeof(*e));
+	uint64_t start_ns = rbt_now_ns();
 	int r = e == NULL ? -ENOMEM : rbt_amd_session_open(pid, &e->session);
 	if (r < 0) {
 		free(e);
 		return r;
 	}
+	kfd->latency.enable_ns = rbt_now_ns() - start_ns;
 	e->next = kfd->entries;
 	kfd->entries = e;
 	return 0;
@@ -364,8 +369,18 @@ static int snapshot_sysfs(struct rubato_kfd *kfd, pid_t pid, struct rubato_kfd_s
 int rubato_kfd_snapshot_take(struct rubato_kfd *kfd, pid_t pid, struct rubato_kfd_snapshot **ret)
 {
 	struct entry *e = *find(kfd, pid);
+	uint64_t start_ns = rbt_now_ns();
+	int r = e != NULL ? snapshot_attached(e, ret) : snapshot_sysfs(kfd, pid, ret);
 
-	return e != NULL ? snapshot_attached(e, ret) : snapshot_sysfs(kfd, pid, ret);
+	if (r == 0) {
+		kfd->latency.snapshot_ns = rbt_now_ns() - start_ns;
+	}
+	return r;
+}
+
+void rubato_kfd_get_latency(const struct rubato_kfd *kfd, struct rubato_kfd_latency *ret)
+{
+	*ret = kfd->latency;
 }
 
 void rubato_kfd_snapshot_free(struct rubato_kfd_snapshot *snap)

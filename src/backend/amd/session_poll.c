@@ -29,6 +29,7 @@ struct poller {
 	bool is_stale; /* the list must be taken again */
 	struct kfd_queue_entry *list;
 	struct rbt_gauge_queue *gauges; /* one per queue */
+	struct rbt_gauge_state state;
 	uint32_t n;
 };
 
@@ -146,7 +147,7 @@ void poller_run(struct rbt_amd_session *s, uint64_t now_ns)
 		/* A pointer that cannot be read ends the call: that queue is skipped. */
 		at += n_read + (n_read < n);
 	}
-	if (rbt_gauge_put(w->board, &w->board->slots[SLOT], &g, now_ns)) {
+	if (rbt_gauge_put(w->board, &w->board->slots[SLOT], &w->state, &g, now_ns)) {
 		syscall(SYS_futex, &w->board->asleep, FUTEX_WAKE, 1, NULL, NULL, 0);
 	}
 }

@@ -112,11 +112,16 @@ static const char *number_text(bool known, const char *prefix, double v, char *b
 	return buf;
 }
 
+static const char *time_text(bool known, uint64_t ns, char *buf, size_t size)
+{
+	top_format_ns(ns, buf, size);
+	return known ? buf : NULL;
+}
+
 /* A cell's text; NULL when it is not known. */
 static const char *cell_text(const struct top_model *m, const struct top_row *r,
 	const struct top_place *p, char *buf, size_t size)
 {
-	bool has_p99 = (r->valid & TOP_HAS_P99) != 0;
 	const char *about = (r->valid & TOP_SHARE_IS_ALLOWED) != 0 ? "~" : "";
 
 	switch (p->column) {
@@ -149,8 +154,11 @@ static const char *cell_text(const struct top_model *m, const struct top_row *r,
 		return number_text(
 			(r->valid & TOP_HAS_REQUESTS) != 0, "", r->requests_per_s, buf, size);
 	case TOP_BY_P99:
-		top_format_ns(r->p99_ns, buf, size);
-		return has_p99 ? buf : NULL;
+		return time_text((r->valid & TOP_HAS_P99) != 0, r->p99_ns, buf, size);
+	case TOP_BY_OFF:
+		return time_text((r->valid & TOP_HAS_OFF) != 0, r->off_ns, buf, size);
+	case TOP_BY_DONE:
+		return time_text((r->valid & TOP_HAS_DONE) != 0, r->done_ns, buf, size);
 	case TOP_BY_TURNS:
 		return number_text((r->valid & TOP_HAS_TURNS) != 0, "", r->turns_per_s, buf, size);
 	default:

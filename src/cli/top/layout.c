@@ -22,6 +22,8 @@ static const struct column columns[TOP_N_COLUMNS] = {
 	[TOP_BY_PENDING] = {"PEND", "pending", 5, 5, true},
 	[TOP_BY_REQUESTS] = {"REQ/s", "requests", 6, 6, true},
 	[TOP_BY_P99] = {"P99", "p99", 5, 5, true},
+	[TOP_BY_OFF] = {">OFF", "off", 5, 5, true},
+	[TOP_BY_DONE] = {">DONE", "done", 5, 5, true},
 	[TOP_BY_TURNS] = {"TURN/s", "turns", 6, 6, true},
 	[TOP_BY_HISTORY] = {"HISTORY", "history", 8, 32, false},
 	[TOP_BY_COMMAND] = {"COMMAND", "command", 12, 40, false},
@@ -30,7 +32,8 @@ static const struct column columns[TOP_N_COLUMNS] = {
 /* From essential to optional. */
 static const enum top_by importance[TOP_N_COLUMNS] = {TOP_BY_COMMAND, TOP_BY_PID, TOP_BY_SHARE,
 	TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_WAIT, TOP_BY_HISTORY, TOP_BY_P99, TOP_BY_MEMORY,
-	TOP_BY_USER, TOP_BY_GPU, TOP_BY_PRIORITY, TOP_BY_REQUESTS, TOP_BY_PENDING, TOP_BY_TURNS};
+	TOP_BY_USER, TOP_BY_GPU, TOP_BY_PRIORITY, TOP_BY_REQUESTS, TOP_BY_PENDING, TOP_BY_TURNS,
+	TOP_BY_OFF, TOP_BY_DONE};
 
 /* The same for longer forms. The command gets the rest. */
 static const enum top_by lengthening[] = {
@@ -108,6 +111,8 @@ static uint32_t wanted_columns(const struct top_model *m, int width)
 	}
 	wanted &= ~((valid & TOP_HAS_REQUESTS) == 0 ? UINT32_C(1) << TOP_BY_REQUESTS : 0);
 	wanted &= ~((valid & TOP_HAS_P99) == 0 ? UINT32_C(1) << TOP_BY_P99 : 0);
+	wanted &= ~((valid & TOP_HAS_OFF) == 0 ? UINT32_C(1) << TOP_BY_OFF : 0);
+	wanted &= ~((valid & TOP_HAS_DONE) == 0 ? UINT32_C(1) << TOP_BY_DONE : 0);
 	/* A single GPU needs no column for its number. */
 	wanted &= ~(m->n_gpus < 2 && width < 120 ? UINT32_C(1) << TOP_BY_GPU : 0);
 	wanted &= ~(!any_memory ? UINT32_C(1) << TOP_BY_MEMORY : 0);

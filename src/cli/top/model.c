@@ -126,6 +126,10 @@ static void set_rates(struct top_row *row, const struct top_reading *old, uint64
 	if (b->n_requests > 0) {
 		row->valid |= TOP_HAS_REQUESTS;
 		row->requests_per_s = per_second(a->n_requests, b->n_requests, interval_ns);
+	} else if (row->now.has_account && (d->valid & RBT_ACCOUNT_HAS_REQUESTS) != 0) {
+		row->valid |= TOP_HAS_REQUESTS;
+		row->requests_per_s = per_second(
+			rbt_hist_count(&c->request), rbt_hist_count(&d->request), interval_ns);
 	}
 }
 
@@ -142,29 +146,47 @@ static bool subtract(const struct rbt_hist *now, const struct rbt_hist *base, st
 	return true;
 }
 
-static void set_p99(struct top_row *row)
+/* Returns whether there were durations lately, and if so, their 99th percentile. */
+static bool update_window(
+	struct top_window *w, bool is_known, const struct rbt_hist *now, uint64_t *ret_p99_ns)
 {
-	const struct rbt_hist *now = &row->now.account.request;
 	struct rbt_hist recent;
 
-	if (!row->now.has_account || (row->now.account.valid & RBT_ACCOUNT_HAS_REQUESTS) == 0) {
-		row->has_base = false;
-		return;
+	if (!is_known) {
+		w->has_base = false;
+		return false;
 	}
-	if (!row->has_base || !subtract(now, &row->base[0], &recent)) {
-		row->base[0] = row->base[1] = *now;
-		row->base_age = 0;
-		row->has_base = true;
-		return;
+	if (!w->has_base || !subtract(now, &w->base[0], &recent)) {
+		w->base[0] = w->base[1] = *now;
+		w->base_age = 0;
+		w->has_base = true;
+		return false;
 	}
-	if (rbt_hist_count(&recent) > 0) {
+	if (++w->base_age == BASE_SAMPLES) {
+		w->base_age = 0;
+		w->base[0] = w->base[1];
+		w->base[1] = *now;
+	}
+	*ret_p99_ns = rbt_hist_quantile_ns(&recent, 990);
+	return rbt_hist_count(&recent) > 0;
+}
+
+static void set_times(struct top_row *row)
+{
+	const struct rbt_program_account *a = &row->now.account;
+	uint32_t has = row->now.has_account ? a->valid : 0;
+
+	if (update_window(&row->requests, (has & RBT_ACCOUNT_HAS_REQUESTS) != 0, &a->request,
+		    &row->p99_ns)) {
 		row->valid |= TOP_HAS_P99;
-		row->p99_ns = rbt_hist_quantile_ns(&recent, 990);
 	}
-	if (++row->base_age == BASE_SAMPLES) {
-		row->base_age = 0;
-		row->base[0] = row->base[1];
-		row->base[1] = *now;
+	if (update_window(&row->offs, (has & RBT_ACCOUNT_HAS_SUBMISSIONS) != 0, &a->seen_to_off,
+		    &row->off_ns)) {
+		row->valid |= TOP_HAS_OFF;
+	}
+	if (update_window(&row->dones, (has & RBT_ACCOUNT_HAS_DONE) != 0, &a->off_to_done,
+		    &row->done_ns)) {
+		row->valid |= TOP_HAS_DONE;
 	}
 }
 
@@ -197,10 +219,10 @@ static void make_row(const struct top_row *old, const struct top_reading *r, str
 		if (!has_gone_back(&old->now, r)) {
 			set_rates(ret, &old->now, interval_ns);
 		} else {
-			ret->has_base = false;
+			ret->requests.has_base = ret->offs.has_base = ret->dones.has_base = false;
 		}
 	}
-	set_p99(ret);
+	set_times(ret);
 	remember(ret);
 }
 

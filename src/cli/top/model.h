@@ -73,6 +73,15 @@ enum {
 	TOP_HAS_RESERVED = 1 << 5,
 	/* The share is the time that it was let on the GPU: whether it used the time is unknown. */
 	TOP_SHARE_IS_ALLOWED = 1 << 6,
+	TOP_HAS_OFF = 1 << 7,
+	TOP_HAS_DONE = 1 << 8,
+};
+
+/* A histogram that only grows, at two earlier times: what came since is its recent part. */
+struct top_window {
+	struct rbt_hist base[2];
+	unsigned base_age; /* samples since base[1] was taken */
+	bool has_base;
 };
 
 enum top_state {
@@ -90,12 +99,12 @@ struct top_row {
 	uint32_t valid;               /* TOP_HAS_* */
 	double share, wait, reserved; /* shares of the last interval, 0 to 1 */
 	double turns_per_s, requests_per_s;
-	uint64_t p99_ns;            /* of requests, over the last 15 to 30 samples */
+	/* 99th percentiles over the last 15 to 30 samples: of requests, and of seen_to_off and
+	 * off_to_done of the account. */
+	uint64_t p99_ns, off_ns, done_ns;
 	float history[TOP_HISTORY]; /* shares, a ring; negative: unknown */
 	unsigned n_history, at;     /* index of the next entry */
-	struct rbt_hist base[2];    /* requests at two earlier times */
-	unsigned base_age;          /* samples since base[1] was taken */
-	bool has_base;
+	struct top_window requests, offs, dones;
 };
 
 /* The shares of a GPU that its programs have, by class (enum rbt_class). */
@@ -155,6 +164,8 @@ enum top_by {
 	TOP_BY_PENDING,
 	TOP_BY_REQUESTS,
 	TOP_BY_P99,
+	TOP_BY_OFF,
+	TOP_BY_DONE,
 	TOP_BY_TURNS,
 	TOP_BY_HISTORY, /* sorts by share */
 	TOP_BY_COMMAND,

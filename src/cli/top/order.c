@@ -59,6 +59,10 @@ static struct value value_of(const struct top_row *r, enum top_by by)
 		return number((r->valid & TOP_HAS_REQUESTS) != 0, r->requests_per_s);
 	case TOP_BY_P99:
 		return number((r->valid & TOP_HAS_P99) != 0, (double)r->p99_ns);
+	case TOP_BY_OFF:
+		return number((r->valid & TOP_HAS_OFF) != 0, (double)r->off_ns);
+	case TOP_BY_DONE:
+		return number((r->valid & TOP_HAS_DONE) != 0, (double)r->done_ns);
 	case TOP_BY_TURNS:
 		return number((r->valid & TOP_HAS_TURNS) != 0, r->turns_per_s);
 	default:

@@ -114,6 +114,8 @@ static void json_rates(struct rbt_json *j, const struct top_row *r)
 	json_double(j, "turns_per_s", (v & TOP_HAS_TURNS) != 0, r->turns_per_s);
 	json_double(j, "requests_per_s", (v & TOP_HAS_REQUESTS) != 0, r->requests_per_s);
 	json_double(j, "request_p99_us", (v & TOP_HAS_P99) != 0, (double)r->p99_ns / 1e3);
+	json_double(j, "seen_to_off_p99_us", (v & TOP_HAS_OFF) != 0, (double)r->off_ns / 1e3);
+	json_double(j, "off_to_done_p99_us", (v & TOP_HAS_DONE) != 0, (double)r->done_ns / 1e3);
 }
 
 static void json_gpus(struct rbt_json *j, const struct rbt_gpu_table *table, uint32_t gpus)

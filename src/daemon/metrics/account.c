@@ -12,13 +12,14 @@
  * much. */
 #define SHORT_NS RBT_NS_PER_MS
 
-static void take_counts(const struct rbt_board_reading *r, struct account_counts *ret)
+static void take_counts(
+	const struct rbt_board *b, const struct rbt_board_reading *r, struct account_counts *ret)
 {
 	ret->n_submissions = rbt_board_submissions(r);
 	ret->n_requests = r->n_requests;
 	ret->n_late = r->n_late;
-	ret->request_ns = r->request_ns;
-	memcpy(ret->request_times, r->request_times, sizeof(ret->request_times));
+	ret->announces = r->announces;
+	rbt_board_read_lengths(b, &ret->request);
 }
 
 /* A program can decrease the numbers on its own board. That spoils only its own sums. */
@@ -34,9 +35,13 @@ static void add_up(const struct account *a, struct account_counts *ret)
 	ret->n_submissions += since(a->last.n_submissions, a->first.n_submissions);
 	ret->n_requests += since(a->last.n_requests, a->first.n_requests);
 	ret->n_late += since(a->last.n_late, a->first.n_late);
-	ret->request_ns += since(a->last.request_ns, a->first.request_ns);
-	for (size_t i = 0; i < RBT_BOARD_TIMES; i++) {
-		ret->request_times[i] += a->last.request_times[i] - a->first.request_times[i];
+	ret->announces = ret->announces || a->last.announces;
+	ret->request.sum_ns += since(a->last.request.sum_ns, a->first.request.sum_ns);
+	for (size_t i = 0; i < RBT_HIST_BUCKETS; i++) {
+		ret->request.n[i] += a->last.request.n[i] - a->first.request.n[i];
+	}
+	if (a->last.request.max_ns > ret->request.max_ns) {
+		ret->request.max_ns = a->last.request.max_ns;
 	}
 }
 
@@ -54,9 +59,50 @@ void account_begin_board(struct account *a, struct rbt_board *board, uint64_t no
 	a->past = past;
 	memset(&a->watch, 0, sizeof(a->watch));
 	rbt_board_read(board, &a->watch, now_ns, &reading);
-	take_counts(&reading, &a->first);
+	take_counts(board, &reading, &a->first);
 	a->last = a->first;
+	a->cleared_ns = 0;
 	a->has_board = true;
+}
+
+void account_seen(struct account *a, const struct rbt_sched_stats *stats, uint64_t seen_ns)
+{
+	a->seen_ns = seen_ns;
+	a->n_displaced = stats->displaced;
+	a->n_let_on = stats->turns + stats->reserves;
+}
+
+/* The program's word: it can only spoil its own times. */
+static void take_done(struct account *a, const struct rbt_board *board, uint64_t now_ns)
+{
+	if (a->cleared_ns == 0 ||
+		atomic_load_explicit(&board->done_for_ns, memory_order_acquire) != a->cleared_ns) {
+		return;
+	}
+	uint64_t done_ns = atomic_load_explicit(&board->done_ns, memory_order_relaxed);
+	done_ns = done_ns < now_ns ? done_ns : now_ns;
+	rbt_hist_add(&a->off_to_done, since(done_ns, a->cleared_ns));
+	a->cleared_ns = 0;
+}
+
+void account_cleared(struct account *a, const struct rbt_sched_stats *stats,
+	struct rbt_board *board, uint64_t now_ns)
+{
+	bool has_taken_off = stats->displaced > a->n_displaced;
+
+	/* Without slices a reserve begins at once; with them, shortly before a slice ends. */
+	if (a->seen_ns == 0 || (!has_taken_off && stats->turns + stats->reserves == a->n_let_on)) {
+		return;
+	}
+	if (has_taken_off) {
+		rbt_hist_add(&a->seen_to_off, since(now_ns, a->seen_ns));
+	}
+	if (has_taken_off && board != NULL) {
+		take_done(a, board, now_ns); /* of the request before */
+		a->cleared_ns = now_ns;
+		atomic_store_explicit(&board->cleared_ns, now_ns, memory_order_relaxed);
+	}
+	a->seen_ns = 0;
 }
 
 struct account_step account_sample(struct account *a, const struct rbt_sched_stats *stats,
@@ -70,7 +116,8 @@ struct account_step account_sample(struct account *a, const struct rbt_sched_sta
 		struct rbt_board_reading reading;
 
 		rbt_board_read(board, &a->watch, now_ns, &reading);
-		take_counts(&reading, &a->last);
+		take_counts(board, &reading, &a->last);
+		take_done(a, board, now_ns);
 		is_busy = rbt_board_is_busy(&reading, now_ns, IDLE_NS);
 	}
 	/* Too short to judge: the next call counts this time. */
@@ -102,20 +149,20 @@ bool account_set_off(struct account *a, bool was_off, bool is_off, bool is_wanti
 	return is_back;
 }
 
-/* The board does not have the longest request. It is at most as long as its bucket's limit, and as
- * the sum of all requests. */
+/* The board's longest request may be from before our time. Ours is at most as long as the limit of
+ * the last bucket in use, and as the sum of all requests. */
 static void fill_requests(const struct account_counts *c, struct rbt_hist *ret)
 {
-	uint64_t longest_ns = 0;
+	uint32_t end = RBT_HIST_BUCKETS;
 
-	*ret = (struct rbt_hist){.sum_ns = c->request_ns};
-	for (uint32_t i = 0; i < RBT_BOARD_TIMES; i++) {
-		uint32_t to = i < RBT_HIST_BUCKETS ? i : RBT_HIST_BUCKETS - 1;
-
-		ret->n[to] += c->request_times[i];
-		longest_ns = c->request_times[i] > 0 ? UINT64_C(1000) << i : longest_ns;
+	*ret = c->request;
+	while (end > 0 && ret->n[end - 1] == 0) {
+		end--;
 	}
-	ret->max_ns = longest_ns < ret->sum_ns ? longest_ns : ret->sum_ns;
+	if (end < RBT_HIST_BUCKETS && ret->max_ns > rbt_hist_begin_ns(end)) {
+		ret->max_ns = rbt_hist_begin_ns(end);
+	}
+	ret->max_ns = ret->max_ns < ret->sum_ns ? ret->max_ns : ret->sum_ns;
 }
 
 void account_fill(
@@ -127,7 +174,8 @@ void account_fill(
 	*ret = (struct rbt_program_account){
 		.valid = (is_known ? RBT_ACCOUNT_HAS_USED : 0) |
 			 (a->has_board ? RBT_ACCOUNT_HAS_SUBMISSIONS : 0) |
-			 (counts.n_requests > 0 ? RBT_ACCOUNT_HAS_REQUESTS : 0),
+			 (counts.n_requests > 0 ? RBT_ACCOUNT_HAS_REQUESTS : 0) |
+			 (counts.n_requests > 0 && counts.announces ? RBT_ACCOUNT_HAS_LATE : 0),
 		.n_requests_late =
 			counts.n_late < UINT32_MAX ? (uint32_t)counts.n_late : UINT32_MAX,
 		.known_ns = since(now_ns, a->since_ns),
@@ -138,6 +186,9 @@ void account_fill(
 		.off = a->off,
 		.suspend = a->suspend,
 		.resume = a->resume,
+		.seen_to_off = a->seen_to_off,
+		.off_to_done = a->off_to_done,
 	};
+	ret->valid |= rbt_hist_count(&a->off_to_done) > 0 ? RBT_ACCOUNT_HAS_DONE : 0;
 	fill_requests(&counts, &ret->request);
 }

@@ -20,8 +20,9 @@
 
 /* Counts from a board. */
 struct account_counts {
-	uint64_t n_submissions, n_requests, n_late, request_ns;
-	uint32_t request_times[RBT_BOARD_TIMES];
+	uint64_t n_submissions, n_requests, n_late;
+	bool announces;          /* its requests are told by the program itself */
+	struct rbt_hist request; /* max_ns: of the board's whole life */
 };
 
 struct account {
@@ -35,7 +36,13 @@ struct account {
 	uint64_t n_preemptions; /* see struct rbt_program_account */
 	uint64_t n_suspends;
 	struct rbt_hist off, suspend, resume;
-	struct account_counts past;        /* of boards that were replaced */
+	/* The first submission of the present request, until its neighbours are off; 0: none, or
+	 * nothing was taken off for it. And the core's counts at that time. */
+	uint64_t seen_ns, n_displaced, n_let_on;
+	/* When its neighbours were off, until its next packet is done; 0: not measured. */
+	uint64_t cleared_ns;
+	struct rbt_hist seen_to_off, off_to_done; /* see struct rbt_program_account */
+	struct account_counts past;               /* of boards that were replaced */
 	struct account_counts first, last; /* of this board: its first and its last reading */
 	struct rbt_board_reader watch;
 };
@@ -61,6 +68,17 @@ struct account_step account_sample(struct account *a, const struct rbt_sched_sta
  * now. Returns true if it may run again after having been kept off. */
 bool account_set_off(
 	struct account *a, bool was_off, bool is_off, bool is_wanting, uint64_t now_ns);
+
+/*
+ * The way of a request to the device. account_seen(): its first submission was seen, and the core
+ * lets the program run at once; stats are the core's from before it was told. account_cleared():
+ * decisions were carried out by now_ns; stats are the core's of now. If that has taken programs off
+ * for this one, the time counts, and is left on the board (which may be NULL) for the poller.
+ * account_sample() finds its answer.
+ */
+void account_seen(struct account *a, const struct rbt_sched_stats *stats, uint64_t seen_ns);
+void account_cleared(struct account *a, const struct rbt_sched_stats *stats,
+	struct rbt_board *board, uint64_t now_ns);
 
 /* Fills in everything except the fields that only the caller knows. */
 void account_fill(

@@ -164,6 +164,34 @@ void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_boar
 	account_begin_board(&p->account, board, rbt_now_ns());
 }
 
+void accounting_seen(
+	struct daemon *d, struct program *p, const struct rbt_sched_stats *stats, uint64_t seen_ns)
+{
+	/* A program that has to wait for its turn takes no program off now. */
+	if (rbt_sched_decision(p->sched.prog)->off == RBT_ON) {
+		account_seen(&p->account, stats, seen_ns);
+		d->sched.any_seen = true;
+	}
+}
+
+void accounting_cleared(struct daemon *d, uint64_t now_ns)
+{
+	struct rbt_sched_stats stats;
+	struct program *p;
+
+	if (!d->sched.any_seen) {
+		return;
+	}
+	d->sched.any_seen = false;
+	LIST_FOREACH (p, &d->programs, entries) {
+		if (p->account.seen_ns != 0 && p->sched.prog != NULL) {
+			rbt_sched_stats(d->sched.core, p->sched.prog, &stats);
+			account_cleared(&p->account, &stats, p->reader.board, now_ns);
+			d->sched.any_seen = d->sched.any_seen || p->account.seen_ns != 0;
+		}
+	}
+}
+
 void accounting_applied(
 	struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns)
 {

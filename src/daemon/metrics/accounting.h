@@ -10,6 +10,7 @@
 
 #include "board/board.h"
 #include "proto/protocol.h"
+#include "sched/core.h"
 
 struct daemon;
 struct edge;
@@ -31,6 +32,11 @@ void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_boar
 /* After decisions for the program have been carried out. */
 void accounting_applied(
 	struct daemon *d, struct program *p, const struct edge *edge, uint64_t now_ns);
+/* A program has become busy, and the core was told; stats are the core's from before that. */
+void accounting_seen(
+	struct daemon *d, struct program *p, const struct rbt_sched_stats *stats, uint64_t seen_ns);
+/* The programs that were to be taken off are off. */
+void accounting_cleared(struct daemon *d, uint64_t now_ns);
 /* Whether programs are to be sampled now and then. */
 bool accounting_needs_tick(const struct daemon *d);
 void accounting_tick(struct daemon *d);

@@ -31,7 +31,9 @@ static const struct family {
 	enum subject subject;
 	size_t offset;
 	uint32_t needs;
-	uint32_t first, last; /* for a histogram: the first and last bucket that are shown */
+	/* For a histogram: the first and last limit that are shown, as powers of two of us. Each
+	 * limit costs a line per program, so they are coarser than the histogram's buckets. */
+	uint32_t first, last;
 } families[] = {
 #define OF_PROGRAM(field) PROGRAM, offsetof(struct metrics_program, field)
 #define OF_GPU(field)     GPU, offsetof(struct metrics_gpu, field)
@@ -74,15 +76,22 @@ static const struct family {
 	{"rubato_program_suspends_total", "Times it was suspended by command.", COUNTER, NUMBER,
 		OF_PROGRAM(account.n_suspends), 0, 0, 0},
 	{"rubato_program_requests_late_total", "Requests that ended after their deadline.", COUNTER,
-		NUMBER32, OF_PROGRAM(account.n_requests_late), RBT_ACCOUNT_HAS_REQUESTS, 0, 0},
+		NUMBER32, OF_PROGRAM(account.n_requests_late), RBT_ACCOUNT_HAS_LATE, 0, 0},
 	{"rubato_program_off_seconds", "How long each preemption lasted.", HISTOGRAM, SECONDS,
 		OF_PROGRAM(account.off), 0, 7, 26},
 	{"rubato_program_suspend_seconds", "How long the driver took to suspend it.", HISTOGRAM,
 		SECONDS, OF_PROGRAM(account.suspend), 0, 3, 20},
 	{"rubato_program_resume_seconds", "How long the driver took to resume it.", HISTOGRAM,
 		SECONDS, OF_PROGRAM(account.resume), 0, 3, 20},
-	{"rubato_program_request_seconds", "Announced requests, from begin to end.", HISTOGRAM,
-		SECONDS, OF_PROGRAM(account.request), RBT_ACCOUNT_HAS_REQUESTS, 4, 26},
+	{"rubato_program_request_seconds", "Requests, as announced or as its queues show them.",
+		HISTOGRAM, SECONDS, OF_PROGRAM(account.request), RBT_ACCOUNT_HAS_REQUESTS, 4, 26},
+	{"rubato_program_seen_to_off_seconds",
+		"From its first submission being seen until the programs taken off for it were off.",
+		HISTOGRAM, SECONDS, OF_PROGRAM(account.seen_to_off), RBT_ACCOUNT_HAS_SUBMISSIONS, 4,
+		20},
+	{"rubato_program_off_to_done_seconds",
+		"From when those programs were off until its first packet was done.", HISTOGRAM,
+		SECONDS, OF_PROGRAM(account.off_to_done), RBT_ACCOUNT_HAS_DONE, 4, 26},
 	{"rubato_gpu_used_seconds_total",
 		"Time used by programs, summed over all programs, including ended ones.", COUNTER,
 		SECONDS, OF_GPU(used_ns), RBT_ACCOUNT_HAS_USED, 0, 0},
@@ -193,17 +202,15 @@ static void put_value(struct out *o, const struct family *f, const void *at)
 static void put_hist(struct out *o, const struct family *f, const struct metrics_program *p,
 	const struct rbt_hist *h)
 {
-	uint64_t n = 0, total = rbt_hist_count(h);
+	uint64_t total = rbt_hist_count(h);
 
-	for (uint32_t i = 0; i <= f->last; i++) {
-		n += h->n[i];
-		if (i < f->first) {
-			continue;
-		}
+	for (uint32_t i = f->first; i <= f->last; i++) {
+		uint64_t us = UINT64_C(1) << i;
+
 		put(o, "%s_bucket", f->name);
 		put_program_labels(o, p);
-		put(o, ",le=\"%" PRIu64 ".%06" PRIu64 "\"} %" PRIu64 "\n",
-			(UINT64_C(1) << i) / 1000000, (UINT64_C(1) << i) % 1000000, n);
+		put(o, ",le=\"%" PRIu64 ".%06" PRIu64 "\"} %" PRIu64 "\n", us / 1000000,
+			us % 1000000, rbt_hist_count_before(h, rbt_hist_bucket(us * 1000)));
 	}
 	put(o, "%s_bucket", f->name);
 	put_program_labels(o, p);
