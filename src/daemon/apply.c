@@ -224,6 +224,8 @@ static void apply(struct daemon *d)
 		return; /* no program is resumed before that is known: reconcile() goes on */
 	}
 	LIST_FOREACH (p, &d->pending, sched.pending) {
+		/* First: a queue that stays off must not run for a moment. */
+		note(p, queues_apply(d, p));
 		apply_on(d, p);
 	}
 	now_ns = rbt_now_ns();

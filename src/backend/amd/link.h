@@ -16,6 +16,9 @@
 int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds);
 int rbt_amd_link_resume(const struct rbt_record *rec, uint32_t kinds);
 int rbt_amd_link_preempt(const struct rbt_record *rec, uint32_t queue);
+/* The same for one queue; it is off as long as it is held, whatever happens to its kind. */
+int rbt_amd_link_hold(const struct rbt_record *rec, uint32_t queue);
+int rbt_amd_link_release(const struct rbt_record *rec, uint32_t queue);
 
 /* Sends an order without waiting for the answer. */
 int rbt_amd_link_tell(const struct rbt_record *rec, enum rbt_agent_op op, uint64_t value);
