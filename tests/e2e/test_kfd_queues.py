@@ -191,6 +191,22 @@ def test_both_are_killed(s):
 
 
 @device(*AMD)
+def test_the_daemon_is_stopped(s):
+    """It continues right after its suspends have ended, and learns of that."""
+    for p in both_ways(s):
+        for what in ("--queue", 1), ():
+            s.rubato("suspend", p.pid, *what)
+            before = off(s, p.pid)
+            daemon = s.daemon()
+            os.kill(daemon, signal.SIGSTOP)
+            eventually("the hand's deadline", lambda: not off(s, p.pid))
+            os.kill(daemon, signal.SIGCONT)
+            eventually("still meant", lambda: off(s, p.pid) == before)
+            s.rubato("resume", p.pid)
+            exact(s, p)
+
+
+@device(*AMD)
 def test_the_connection_is_lost(s):
     """The program closes files that it does not know. It runs until its next connection, and the queue is off again then."""
     p = run(s, "--class", "normal")

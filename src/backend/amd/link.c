@@ -17,6 +17,8 @@
 #define REPLY_NS (300 * RBT_NS_PER_MS)
 /* The time until a suspend must be renewed. */
 #define LEASE_NS (2 * RBT_NS_PER_S)
+/* How much later than the hand the agent ends a suspend that was not renewed. */
+#define LATER_NS (500 * RBT_NS_PER_MS)
 
 /* An agent that has not answered is not waited for again until it has sent something. Otherwise all
  * other programs would wait with us each time (a stopped program that takes turns with others,
@@ -237,7 +239,7 @@ static int take_off(
 	if (is_silent(rec)) {
 		return -ETIMEDOUT;
 	}
-	int r = ask(rec, op, what, rbt_now_ns() + LEASE_NS);
+	int r = ask(rec, op, what, rbt_now_ns() + LEASE_NS + LATER_NS);
 
 	/* The agent may still carry it out: then it must be undone at once. */
 	if (r == -ETIMEDOUT) {
@@ -277,6 +279,11 @@ int rbt_amd_link_tell(const struct rbt_record *rec, enum rbt_agent_op op, uint64
 		.magic = RBT_AGENT_MAGIC, .op = op, .seq = next_seq(), .value = value};
 
 	return put(rec, &req);
+}
+
+int rbt_amd_link_renew(const struct rbt_record *rec, uint64_t deadline_ns)
+{
+	return rbt_amd_link_tell(rec, RBT_AGENT_RENEW, deadline_ns + LATER_NS);
 }
 
 int rbt_amd_link_check(const struct rbt_record *rec)

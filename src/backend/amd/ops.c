@@ -445,7 +445,7 @@ static int check_file(const struct rbt_record *rec)
 static int renew(const struct rbt_record *rec, uint64_t deadline_ns)
 {
 	/* A session lasts as long as this process, so it needs no renewal. */
-	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_RENEW, deadline_ns) : 0;
+	return has_agent(rec) ? rbt_amd_link_renew(rec, deadline_ns) : 0;
 }
 
 static int set_level(const struct rbt_record *rec, uint32_t level)
