@@ -92,7 +92,7 @@ static void show(struct monitor *m, const struct rubato_kfd_snapshot *s)
 		text_line(m, s);
 		break;
 	case FORM_JSON:
-		kfd_json_snapshot(&m->json, NULL, s, m->start_ns);
+		kfd_json_snapshot(&m->json, NULL, s, m->start_ns, NULL);
 		break;
 	case FORM_CSV:
 		for (uint32_t i = 0; i < s->n_queues; i++) {

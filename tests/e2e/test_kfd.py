@@ -446,10 +446,11 @@ def test_cpp(s):
     assert done.returncode == 0, done
     assert [q["suspends"] for q in queues(s, p.pid)] == [n + 1 for n in before]
     unharmed(s, p)
-    # Its printing is that of the tools: the pointers move, and all else is the same.
+    # Its printing is that of the monitor: the pointers move, and all else is the same.
     def still(text):
-        return [re.sub(r" +(-|\d+( bytes)?)$", "", line) for line in text.splitlines() if "sample" not in line]
-    with_addresses = tool(s, "queues", p.pid, "--addresses").stdout
+        lines = [line for line in text.splitlines() if line and not re.search(r"sample|^ *[\d.]+ s  |^advice", line)]
+        return [re.sub(r" +(-|\d+( bytes)?)$", "", line) for line in lines]
+    with_addresses = tool(s, "monitor", p.pid, "1", "0.5", "--addresses").stdout
     printed = done.stdout.split("process ", 1)[1]
     assert still("process " + printed) == still(with_addresses), (done.stdout, with_addresses)
 

@@ -262,6 +262,42 @@ def test_a_new_queue_of_an_attached_program(s):
     exact(s, p)
 
 
+def listed(s, p, *options):
+    done = s.rubato("kfd", "queues", p.pid, *options)
+    return done.stdout if "--json" not in options else json.loads(done.stdout)["snapshot"]["queues"]
+
+
+def columns(s, p, *options):
+    """Priority, percentage, suspended and new of each queue."""
+    lines = listed(s, p, *options).splitlines()
+    assert lines[1].split()[6:10] == ["PRIORITY", "PERCENT", "SUSPENDED", "NEW"], lines[1]
+    return [line.split()[4:8] for line in lines[2:6]]
+
+
+@device(*AMD)
+def test_columns_of_kfd_queues(s):
+    p, q = run(s, "--class", "normal"), client(s)
+    assert columns(s, p) == [["7", "100", "no", "-"]] * 4 and columns(s, q) == [["-"] * 4] * 4
+    assert p.ask("set 50 12") == "set"
+    eventually("as it has set them", lambda: columns(s, p) == [["12", "50", "no", "-"]] * 4)
+    s.rubato("suspend", p.pid, "--queue", 1)
+    assert [c[2] for c in columns(s, p)] == ["no", "yes", "no", "no"]
+    facts = listed(s, p, "--json")
+    assert [f["suspended"] for f in facts] == [False, True, False, False] and facts[1]["state"] == "suspended"
+    assert all((f["priority"], f["percentage"], f["new"]) == (12, 50, None) for f in facts), facts
+    assert all(f[key] is None for f in listed(s, q, "--json") for key in ("priority", "percentage", "suspended", "state", "new"))
+    # A debugger sees which queues none has listed before.
+    assert columns(s, q, "--addresses") == [["-", "-", "-", "yes"]] * 4
+    assert [f["new"] for f in listed(s, q, "--addresses", "--json")] == [False] * 4
+    tool = s.command(binary("get_queue_info"), str(p.pid))
+    assert tool.returncode == 0 and "PRIORITY  PERCENT  SUSPENDED" in tool.stdout and "yes" in tool.stdout, tool
+    s.rubato("suspend", p.pid)
+    assert [c[2] for c in columns(s, p)] == ["yes"] * 4
+    s.rubato("resume", p.pid)
+    r = run(s, *BEST_EFFORT), run(s, *BEST_EFFORT)
+    eventually("waiting", lambda: "waiting" in [c[2] for c in columns(s, r[0])])
+
+
 @device(*AMD)
 def test_what_the_program_sets_is_kept(s):
     p = run(s, "--class", "normal")

@@ -27,8 +27,8 @@
 /* The limit for treatments of all versions. */
 #define TREAT_SIZE_MAX 4096
 
-/* An entry of the file. A treatment follows, which begins with its size, and then n_queues orders for
- * single queues. */
+/* An entry of the file. A treatment follows, which begins with its size, and then n_queues orders
+ * for single queues. */
 struct entry {
 	uint32_t magic;
 	int32_t pid;
