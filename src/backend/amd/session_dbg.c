@@ -226,8 +226,8 @@ uint32_t rbt_amd_kind(uint32_t queue_type)
 		       : RBT_AMD_SDMA;
 }
 
-/* The ids of these kinds, as the kernel has them now, with or without queues that are held alone. The
- * array is new for every call, because the kernel leaves its bits in it. */
+/* The ids of these kinds, as the kernel has them now, with or without queues that are held alone.
+ * The array is new for every call, because the kernel leaves its bits in it. */
 static int list_ids(
 	struct rbt_amd_session *s, uint32_t kinds, bool with_held, uint32_t *ids, uint32_t *ret_n)
 {
