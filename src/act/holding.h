@@ -182,8 +182,8 @@ static inline bool rbt_applied_has_slices(const struct rbt_applied *a, uint32_t 
  */
 
 /* Carries out SET_SLICE, SUSPEND, RESUME, SUSPEND_TASK, RESUME_TASK, KICK, RENEW, LEVEL or
- * RESTORE_SLICES. A slice is set only for tasks whose own slice is known, and for copy tasks only if it is shorter than their own.
- * KICK takes as long as a suspend and a resume. */
+ * RESTORE_SLICES. A slice is set only for tasks whose own slice is known, and for copy tasks only
+ * if it is shorter than their own. KICK takes as long as a suspend and a resume. */
 int rbt_holding_act(struct rbt_holding *h, const struct rbt_action *action);
 /* Carries out RESUME, with the current time. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);

@@ -212,7 +212,7 @@ static void test_reset_idempotent(void)
 	end();
 }
 
-/* 100 kernels, of which 75 are still in the ring: run again from number 22 (the 23rd), 99 - 75 - 2. */
+/* 100 kernels, of which 75 are still in the ring: run again from number 99 - 75 - 2, the 23rd. */
 static void test_reset_goes_back(void)
 {
 	struct rbt_context_stats stats;

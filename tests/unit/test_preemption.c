@@ -90,6 +90,7 @@ static void test_flag(void)
 {
 	CHECK_INT(run("flag")->repeated, 1);
 	CHECK_INT(run("flag")->resubmitted, 1);
+	CHECK(run("flag")->wrong > 0);
 }
 
 /* Which mechanisms act at once, and which let the request wait. */
