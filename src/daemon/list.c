@@ -167,7 +167,8 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 			 (is_held_back(p->sched.denial) || program_missing_cap(p) != 0
 					 ? RBT_PROGRAM_HELD_BACK
 					 : 0),
-		.wanted_us = program_wanted_us(p),
+		/* Without slices, a class wants none; but a user may have set a turn's length. */
+		.wanted_us = is_without_slices(p) ? p->treat.timeslice_us : program_wanted_us(p),
 	};
 	uint64_t now_ns = rbt_now_ns();
 	size_t at = sizeof(msg);

@@ -392,6 +392,9 @@ def test_doctor(s):
     assert experimental() == [("amd", "partly")], experimental()
     lines = [line.split(None, 2)[:2] for line in s.rubato("doctor").stdout.splitlines()]
     assert ["ok", "amd"] in lines and ["--", "amd"] in lines and ["ok", "nvidia"] in lines, lines
+    # AMD's queues have no interleave levels, and nothing is said about them.
+    assert [what for _, what in lines].count("interleave") == 1 and [what for _, what in lines].count("timeslice") == 2
+    assert "--timeslice-us is the length of a turn" in s.rubato("doctor").stdout
 
 
 def test_no_device(s):
