@@ -131,7 +131,9 @@ def test_it_stays_off_in_turns(s):
             eventually("its turn", lambda: off(s, a.pid) == [1])
         assert all(1 in off(s, a.pid) for _ in range(20))
         # Without a queue that could run it has no turn to wait for.
+        eventually("it has packets", lambda: s.ps()[a.pid]["pending"] > 0)
         s.rubato("suspend", a.pid, "--queue", "0,2,3")
+        eventually("they do not count", lambda: s.ps()[a.pid]["pending"] == 0)
         eventually("the other has all turns", lambda: all(not off(s, b.pid) for _ in range(40)))
         s.rubato("resume", a.pid)
         eventually("turns again", lambda: 1 not in off(s, a.pid))
