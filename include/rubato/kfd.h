@@ -18,8 +18,10 @@
  *   -ESRCH       no such process, or it has ended
  *   -ENXIO       the process has nothing to do with KFD
  *   -EPERM       it may not be debugged by the caller
+ *   -EACCES      the caller may not open /dev/kfd
  *   -EBUSY       another debugger has it, or its GPU
- *   -ENOTCONN    its ROCm runtime has not started, or the process is not attached to
+ *   -ENOTCONN    the process is not attached to
+ *   -EAGAIN      its ROCm runtime has not started
  *   -EIO         the GPU failed
  *
  * A handle may be used from any thread, by one at a time.
@@ -157,8 +159,8 @@ RUBATO_KFD_API bool rubato_kfd_pending(const struct rubato_kfd_queue *q, uint64_
  * Suspends, resumes queues of a process that is attached to. Returns how many obeyed; ids[i] comes
  * back with RUBATO_KFD_ID_* set where one did not. Suspending saves the waves that run: nothing is
  * lost, resubmitted or run twice. grace: how long they may go on first, in units of 1024 GPU
- * clocks, 1 to 255. A suspended queue stays so until resumed or detached from, or until either
- * process ends.
+ * clocks, 1 to 255; other values are taken for the nearest of these. A suspended queue stays so
+ * until resumed or detached from, or until either process ends.
  */
 RUBATO_KFD_API int rubato_kfd_suspend(
 	struct rubato_kfd *kfd, pid_t pid, uint32_t *ids, uint32_t n, uint32_t grace);

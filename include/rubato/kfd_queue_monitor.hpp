@@ -81,6 +81,7 @@ struct QueueInfo {
 	std::optional<uint64_t> write_pointer;
 	std::optional<uint64_t> read_pointer;
 	std::optional<uint64_t> pending;
+	bool is_new = false; /* no debugger has listed it before; while debugged only */
 
 	const char *type_name() const
 	{
@@ -259,6 +260,7 @@ class QueueMonitor
 			info.read_pointer_address = q.read_pointer_address;
 			info.ctx_save_restore_address = q.save_address;
 			info.ctx_save_restore_area_size = q.save_size;
+			info.is_new = q.is_new != 0;
 			if (q.has_pointers != 0) {
 				info.write_pointer = q.write_pointer;
 				info.read_pointer = q.read_pointer;
@@ -368,6 +370,7 @@ class QueueMonitor
 			q.write_pointer = info.write_pointer.value_or(0);
 			q.read_pointer = info.read_pointer.value_or(0);
 			q.save_size = info.ctx_save_restore_area_size;
+			q.is_new = info.is_new;
 			queues.push_back(q);
 		}
 		raw.pid = snapshot.pid;
@@ -423,8 +426,9 @@ class QueueMonitor
 /*
  * Suspend, resume queues of a process that a monitor of this program debugs. The fd is that
  * monitor's (QueueMonitor::fd), or any other that the program has opened on /dev/kfd. How many
- * obeyed, or -errno (-ENOTCONN: enable_debug_trap() comes first); ids come back with RUBATO_KFD_ID_*
- * set where one did not, so a fresh array goes into every call.
+ * obeyed, or -errno (-ENOTCONN: enable_debug_trap() comes first; -EAGAIN: the target's ROCm runtime
+ * has not started); ids come back with RUBATO_KFD_ID_* set where one did not, so a fresh array goes
+ * into every call.
  */
 inline int suspend_queues(int kfd_fd, pid_t pid, uint32_t *ids, size_t n, uint32_t grace = 1)
 {

@@ -30,6 +30,9 @@ enum rbt_action_op {
 	 * the daemon does not know which. With result 0, the slices that were set before no longer
 	 * count. */
 	RBT_ACT_LAPSE,
+	/* task, value = deadline_ns. Suspends one task, whatever happens to the others. */
+	RBT_ACT_SUSPEND_TASK,
+	RBT_ACT_RESUME_TASK, /* task */
 };
 
 struct rbt_action {
@@ -38,7 +41,7 @@ struct rbt_action {
 	 * of a record have (backend/gpus.h). */
 	uint32_t gpu, minor;
 	uint32_t scope, mode; /* enum rbt_scope, enum rbt_suspend_mode */
-	uint32_t pad;
+	uint32_t task;        /* a task's handle */
 	uint64_t value;
 	uint64_t runlists;
 	uint64_t at_ns; /* when the daemon sent it, on the monotonic clock */

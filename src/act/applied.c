@@ -69,6 +69,26 @@ static void note_resume(struct rbt_applied *a, const struct rbt_action *action, 
 	a->on_ns = action->at_ns;
 }
 
+static void note_task_off(struct rbt_applied *a, const struct rbt_action *action)
+{
+	if (!rbt_applied_has_task_off(a, action->task) && a->n_tasks_off < RBT_RECORD_MAX_TASKS) {
+		a->tasks_off[a->n_tasks_off++] = action->task;
+	}
+	a->tasks_deadline_ns = action->value;
+}
+
+static void note_task_on(struct rbt_applied *a, const struct rbt_action *action, int result)
+{
+	for (uint32_t i = 0; result == 0 && i < a->n_tasks_off; i++) {
+		if (a->tasks_off[i] == action->task) {
+			a->tasks_off[i] = a->tasks_off[--a->n_tasks_off];
+			/* So that equal notes are equal bytes. */
+			a->tasks_off[a->n_tasks_off] = 0;
+			return;
+		}
+	}
+}
+
 /* RBT_UNDERWAY means that the kick was ordered and happens later. */
 static void note_kick(struct rbt_applied *a, const struct rbt_action *action, int result)
 {
@@ -107,6 +127,13 @@ void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, i
 		break;
 	case RBT_ACT_RENEW:
 		a->deadline_ns = action->value;
+		a->tasks_deadline_ns = action->value;
+		break;
+	case RBT_ACT_SUSPEND_TASK:
+		note_task_off(a, action);
+		break;
+	case RBT_ACT_RESUME_TASK:
+		note_task_on(a, action, result);
 		break;
 	case RBT_ACT_RESTORE_SLICES:
 	case RBT_ACT_LAPSE:

@@ -183,6 +183,24 @@ static int suspend(
 	return r;
 }
 
+static int act_on_task(
+	struct rbt_holding *h, const struct rbt_backend *b, const struct rbt_action *action)
+{
+	if (b->suspend_task == NULL) {
+		return -EOPNOTSUPP;
+	}
+	if (action->op == RBT_ACT_RESUME_TASK) {
+		return b->resume_task(&h->rec, action->task);
+	}
+	/* What is not noted could not be undone. */
+	if (!rbt_applied_has_task_off(&h->applied, action->task)) {
+		return -ENOSPC;
+	}
+	int r = b->suspend_task(&h->rec, action->task);
+	(void)renew(h, b, action->value);
+	return r;
+}
+
 static int carry_out(
 	struct rbt_holding *h, const struct rbt_backend *b, const struct rbt_action *action)
 {
@@ -199,6 +217,9 @@ static int carry_out(
 		return renew(h, b, action->value);
 	case RBT_ACT_KICK:
 		return kick(h, b, action->scope);
+	case RBT_ACT_SUSPEND_TASK:
+	case RBT_ACT_RESUME_TASK:
+		return act_on_task(h, b, action);
 	case RBT_ACT_LEVEL:
 		return b->set_level != NULL ? b->set_level(&h->rec, (uint32_t)action->value)
 					    : -EOPNOTSUPP;
@@ -230,6 +251,18 @@ int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope)
 	struct rbt_action action = {.op = RBT_ACT_RESUME, .scope = scope, .at_ns = rbt_now_ns()};
 
 	return rbt_holding_act(h, &action);
+}
+
+int rbt_holding_resume_tasks(struct rbt_holding *h)
+{
+	int first = 0;
+
+	for (uint32_t i = h->applied.n_tasks_off; i-- > 0;) {
+		struct rbt_action action = {
+			.op = RBT_ACT_RESUME_TASK, .task = h->applied.tasks_off[i]};
+		note_error(&first, rbt_holding_act(h, &action));
+	}
+	return first;
 }
 
 static void kick_now(struct rbt_holding *h)
@@ -319,6 +352,7 @@ static int restore_running(struct rbt_holding *h)
 	} else if (h->applied.is_off) {
 		r = rbt_holding_act(h, &action);
 	}
+	note_error(&r, rbt_holding_resume_tasks(h));
 	if (h->applied.is_unsure) {
 		kick_now(h);
 	}
@@ -389,6 +423,18 @@ static void undo_unnamed(struct rbt_holding *h, struct rbt_holding *next)
 	h->restore_failed = left.restore_failed;
 }
 
+/* A task that is gone needs no resume; another one may get its handle. */
+static void forget_gone_tasks(struct rbt_holding *h)
+{
+	for (uint32_t i = h->applied.n_tasks_off; i-- > 0;) {
+		struct rbt_action gone = {
+			.op = RBT_ACT_RESUME_TASK, .task = h->applied.tasks_off[i]};
+		if (!rbt_record_has_task(&h->rec, gone.task)) {
+			rbt_holding_apply(h, &gone, 0);
+		}
+	}
+}
+
 int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rbt_record *rec)
 {
 	struct rbt_holding *h = rbt_holdings_find(hs, id), next = {.rec = *rec};
@@ -405,5 +451,6 @@ int rbt_holdings_put(struct rbt_holdings *hs, uint32_t id, bool force, struct rb
 	h->rec = next.rec;
 	h->channel_off = next.channel_off;
 	h->force = force;
+	forget_gone_tasks(h);
 	return 0;
 }

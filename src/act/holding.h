@@ -54,6 +54,11 @@ struct rbt_applied {
 	uint64_t on_ns;            /* the time of the last resume */
 	uint32_t poll_us;          /* how often the queues are polled; 0: never */
 	uint32_t level;            /* see set_level() of the backend */
+	/* The handles of tasks that were suspended alone; and when that ends unless it is
+	 * renewed. */
+	uint32_t n_tasks_off;
+	uint32_t tasks_off[RBT_RECORD_MAX_TASKS];
+	uint64_t tasks_deadline_ns;
 };
 
 struct rbt_holding {
@@ -106,7 +111,8 @@ void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, i
 /* Another process (a dead hand, or another scheduler) may have changed anything about the holding.
  * The next restore restores everything. */
 void rbt_holding_assume_changed(struct rbt_holding *h);
-/* The same, for suspends only. */
+/* The same, for suspends only. Tasks that another process has suspended alone do not count: such a
+ * suspend ends with that process. */
 void rbt_holding_assume_off(struct rbt_holding *h);
 /* The same, for slices only. */
 void rbt_holding_assume_slices(struct rbt_holding *h);
@@ -146,6 +152,23 @@ static inline bool rbt_applied_is_off(const struct rbt_applied *a, uint32_t kind
 	return kind == RBT_TASK_COMPUTE ? a->is_off : a->others_are_off;
 }
 
+/* Whether the task was suspended alone. */
+static inline bool rbt_applied_has_task_off(const struct rbt_applied *a, uint32_t handle)
+{
+	for (uint32_t i = 0; i < a->n_tasks_off; i++) {
+		if (a->tasks_off[i] == handle) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Whether any task is off, together with others or alone. */
+static inline bool rbt_applied_has_any_off(const struct rbt_applied *a)
+{
+	return a->is_off || a->n_tasks_off > 0;
+}
+
 /* Whether slices that Rubato set are in force on the GPU. */
 static inline bool rbt_applied_has_slices(const struct rbt_applied *a, uint32_t gpu)
 {
@@ -158,12 +181,15 @@ static inline bool rbt_applied_has_slices(const struct rbt_applied *a, uint32_t 
  * (-ENOENT) is not an error.
  */
 
-/* Carries out SET_SLICE, SUSPEND, RESUME, KICK, RENEW, LEVEL or RESTORE_SLICES. A slice is set
- * only for tasks whose own slice is known, and for copy tasks only if it is shorter than their own.
- * KICK takes as long as a suspend and a resume. */
+/* Carries out SET_SLICE, SUSPEND, RESUME, SUSPEND_TASK, RESUME_TASK, KICK, RENEW, LEVEL or
+ * RESTORE_SLICES. A slice is set only for tasks whose own slice is known, and for copy tasks only
+ * if it is shorter than their own. KICK takes as long as a suspend and a resume. */
 int rbt_holding_act(struct rbt_holding *h, const struct rbt_action *action);
 /* Carries out RESUME, with the current time. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
+
+/* Resumes all tasks that were suspended alone. */
+int rbt_holding_resume_tasks(struct rbt_holding *h);
 
 /* Kicks resumed tasks, if the device needs it. Tasks that were suspended by command are kicked at
  * once, others when the owner has ordered it. Tasks that were resumed long ago are kicked in any

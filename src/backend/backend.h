@@ -156,6 +156,12 @@ struct rbt_backend {
 		enum rbt_suspend_mode mode);
 	int (*resume)(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope);
 
+	/* Optional (NULL): for devices on which one task can be suspended. It stays suspended until
+	 * it is resumed or destroyed, also while suspend() and resume() act on the record. Both are
+	 * idempotent. -ENOENT: there is no such task. */
+	int (*suspend_task)(const struct rbt_record *rec, uint32_t handle);
+	int (*resume_task)(const struct rbt_record *rec, uint32_t handle);
+
 	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a runlist visits the task.
 	 * Needs CAP_SYS_NICE. No command uses it yet: it is for scheduling policies in eBPF, whose
 	 * hooks return an interleave level. */

@@ -8,7 +8,7 @@
 
 #define KNOWN_VALID_BITS                                                                           \
 	(RBT_TASK_HAS_RUNLIST | RBT_TASK_HAS_ID | RBT_TASK_HAS_GPU | RBT_TASK_HAS_OWN_TIMESLICE |  \
-		RBT_TASK_HAS_CREATOR | RBT_TASK_IS_NEW)
+		RBT_TASK_HAS_CREATOR | RBT_TASK_IS_NEW | RBT_TASK_HAS_SETTINGS)
 
 void rbt_record_finish(struct rbt_record *rec)
 {
@@ -30,6 +30,16 @@ uint64_t rbt_task_runlists(const struct rbt_task *task)
 	bool is_known = (task->valid & RBT_TASK_HAS_RUNLIST) != 0 && task->runlist < 64;
 
 	return is_known ? UINT64_C(1) << task->runlist : 0;
+}
+
+bool rbt_record_has_task(const struct rbt_record *rec, uint32_t handle)
+{
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		if (rec->tasks[i].handle == handle) {
+			return true;
+		}
+	}
+	return false;
 }
 
 bool rbt_record_is_new(const struct rbt_record *rec)

@@ -33,6 +33,8 @@ enum {
 	 * library schedules a task before it is done with it, and a task that is taken off in
 	 * between may never run (H200, 580.159.04). */
 	RBT_TASK_IS_NEW = 1 << 5,
+	/* own_priority and own_percentage are known, and own_timeslice_us is not. */
+	RBT_TASK_HAS_SETTINGS = 1 << 6,
 };
 
 /* Flags of struct rbt_record */
@@ -56,8 +58,14 @@ struct rbt_task {
 	uint32_t valid;         /* RBT_TASK_HAS_* */
 	uint32_t first_channel; /* into the record's channels */
 	uint32_t n_channels;
-	/* The slice that the program and its driver chose. "Default" restores it. */
-	uint64_t own_timeslice_us;
+	union {
+		/* The slice that the program and its driver chose. "Default" restores it. */
+		uint64_t own_timeslice_us;
+		/* AMD: what the program has set for its queue. For display only. */
+		struct {
+			uint32_t own_priority, own_percentage;
+		};
+	};
 };
 static_assert(sizeof(struct rbt_task) == 48, "travels between processes");
 
@@ -79,6 +87,9 @@ void rbt_record_finish(struct rbt_record *rec);
 
 /* The task's runlist as a set of runlists, a bit each; empty: it is not known, or not below 64. */
 uint64_t rbt_task_runlists(const struct rbt_task *task);
+
+/* Whether the record names a task with this handle. */
+bool rbt_record_has_task(const struct rbt_record *rec, uint32_t handle);
 
 /* Whether the program is setting up one of its compute tasks; and: stop counting them as new. */
 bool rbt_record_is_new(const struct rbt_record *rec);

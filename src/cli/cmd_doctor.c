@@ -92,7 +92,8 @@ static void check_trial(
 	}
 }
 
-static void check_caps(struct report *rep, const struct rbt_device_info *info)
+static void check_caps(
+	struct report *rep, const struct rbt_backend *b, const struct rbt_device_info *info)
 {
 	static const struct {
 		uint32_t cap;
@@ -106,6 +107,10 @@ static void check_caps(struct report *rep, const struct rbt_device_info *info)
 	};
 
 	for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
+		/* Devices of this vendor have no such thing. */
+		if (caps[i].cap == RBT_CAP_INTERLEAVE && b->set_interleave == NULL) {
+			continue;
+		}
 		bool can = (info->caps & caps[i].cap) != 0;
 		say(rep, can ? GOOD : PARTLY, caps[i].name, "%s",
 			can ? caps[i].what : info->why_not);
@@ -138,7 +143,7 @@ static bool check_backend(struct report *rep, const struct rbt_backend *b)
 	if (is_tried) {
 		check_trial(rep, b, &info);
 	}
-	check_caps(rep, &info);
+	check_caps(rep, b, &info);
 	if (info.mps_active) {
 		say(rep, PARTLY, "mps",
 			"an MPS server runs: its clients share one set of tasks and one timeslice");

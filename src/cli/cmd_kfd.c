@@ -205,7 +205,35 @@ int kfd_begin(const struct command *cmd, pid_t pid, bool attach, struct rubato_k
 	return EXIT_OK;
 }
 
-static void json_queue(struct rbt_json *j, const struct rubato_kfd_queue *q)
+/* Unknown values are null. */
+static void json_known(
+	struct rbt_json *j, const struct rubato_kfd_queue *q, const struct kfd_known *known)
+{
+	const struct rbt_task_state *t = kfd_known_find(known, q->id);
+
+	if (t != NULL && (t->task.valid & RBT_TASK_HAS_SETTINGS) != 0) {
+		rbt_json_u64(j, "priority", t->task.own_priority);
+		rbt_json_u64(j, "percentage", t->task.own_percentage);
+	} else {
+		rbt_json_null(j, "priority");
+		rbt_json_null(j, "percentage");
+	}
+	if (t != NULL) {
+		rbt_json_bool(j, "suspended", t->suspended != 0);
+		rbt_json_string(j, "state", kfd_known_state(known, t));
+	} else {
+		rbt_json_null(j, "suspended");
+		rbt_json_null(j, "state");
+	}
+	if (q->has_addresses) {
+		rbt_json_bool(j, "new", q->is_new != 0);
+	} else {
+		rbt_json_null(j, "new");
+	}
+}
+
+static void json_queue(
+	struct rbt_json *j, const struct rubato_kfd_queue *q, const struct kfd_known *known)
 {
 	uint64_t pending = 0;
 
@@ -232,17 +260,20 @@ static void json_queue(struct rbt_json *j, const struct rubato_kfd_queue *q)
 			: q->type == RUBATO_KFD_COMPUTE ? "words"
 							: "bytes");
 	}
+	if (known != NULL) {
+		json_known(j, q, known);
+	}
 	rbt_json_end(j, '}');
 }
 
 void kfd_json_snapshot(struct rbt_json *j, const char *key, const struct rubato_kfd_snapshot *snap,
-	uint64_t start_ns)
+	uint64_t start_ns, const struct kfd_known *known)
 {
 	rbt_json_object(j, key);
 	rbt_json_double(j, "time_s", (double)(snap->time_ns - start_ns) / 1e9);
 	rbt_json_array(j, "queues");
 	for (uint32_t i = 0; i < snap->n_queues; i++) {
-		json_queue(j, &snap->queues[i]);
+		json_queue(j, &snap->queues[i], known);
 	}
 	rbt_json_end(j, ']');
 	rbt_json_end(j, '}');
@@ -324,10 +355,11 @@ const struct command cmd_kfd = {
 		"       rubato kfd check PID [OTHER] [OPTIONS]\n"
 		"\n"
 		"Also called queue_monitor, kfd_preemption_poc, get_queue_info and rubato-kfd-check.\n"
-		"`monitor` samples a program's queues (10 s, every 1 s) and sums up; `queues` lists\n"
-		"them once; `preempt` takes queues off the GPU and puts them back (10 times), and\n"
-		"measures the time; `check` does all that, measures classes on two programs, and\n"
-		"writes a report without names. No queue stays suspended, however the tool ends.\n"
+		"`monitor` samples a program's queues (10 s, every 1 s; 0 s: until interrupted) and\n"
+		"sums up; `queues` lists them once; `preempt` takes queues off the GPU and puts them\n"
+		"back (10 times), and measures the time; `check` does all that, measures classes on two\n"
+		"programs, and writes a report without names. No queue stays suspended, however the tool\n"
+		"ends.\n"
 		"\n"
 		"      --json               the same facts as JSON\n"
 		"  monitor, queues:\n"

@@ -44,8 +44,21 @@ int kfd_spare_others(
 /* Prints one line: the process has ended, or has called exec. */
 void kfd_say_end(const struct command *cmd, pid_t pid);
 
+/* cmd_kfd_known.c: the queues as rubatod knows them */
+struct kfd_known {
+	bool is_waiting; /* the program is kept off for a turn or a reserve */
+	uint32_t n;      /* 0: no daemon knows the program */
+	struct rbt_task_state tasks[RBT_RECORD_MAX_TASKS];
+};
+void kfd_known_read(pid_t pid, struct kfd_known *ret);
+/* NULL: the queue is not known. */
+const struct rbt_task_state *kfd_known_find(const struct kfd_known *k, uint32_t id);
+/* running, waiting or suspended */
+const char *kfd_known_state(const struct kfd_known *k, const struct rbt_task_state *t);
+
+/* known: may be NULL, then nothing is said about what rubatod knows. */
 void kfd_json_snapshot(struct rbt_json *j, const char *key, const struct rubato_kfd_snapshot *snap,
-	uint64_t start_ns);
+	uint64_t start_ns, const struct kfd_known *known);
 void kfd_json_stats(struct rbt_json *j, const struct rubato_kfd_stats *stats);
 
 #endif

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/cmd_kfd.h"
@@ -95,7 +96,7 @@ static void show(struct monitor *m, const struct rubato_kfd_snapshot *s)
 		text_line(m, s);
 		break;
 	case FORM_JSON:
-		kfd_json_snapshot(&m->json, NULL, s, m->start_ns);
+		kfd_json_snapshot(&m->json, NULL, s, m->start_ns, NULL);
 		break;
 	case FORM_CSV:
 		for (uint32_t i = 0; i < s->n_queues; i++) {
@@ -226,6 +227,16 @@ static int watch(struct monitor *m, struct rubato_kfd *kfd)
 	return r < 0 && r != -EINTR ? kfd_failed(&cmd_kfd_monitor, m->pid, r) : EXIT_OK;
 }
 
+/* 0 means until the tool is interrupted or the program ends, as in the library. */
+static int parse_duration(const char *text, uint64_t *ret_ms)
+{
+	if (strspn(text, "0.") == strlen(text) && strchr(text, '0') != NULL) {
+		*ret_ms = 0;
+		return 0;
+	}
+	return rbt_parse_seconds(text, MAX_DURATION_MS, ret_ms);
+}
+
 static int take_times(struct monitor *m, int argc, char **argv)
 {
 	if (optind >= argc) {
@@ -234,8 +245,7 @@ static int take_times(struct monitor *m, int argc, char **argv)
 	if (argc - optind > 3) {
 		return usage_error(&cmd_kfd_monitor, "unexpected argument: %s", argv[optind + 3]);
 	}
-	if (optind + 1 < argc &&
-		rbt_parse_seconds(argv[optind + 1], MAX_DURATION_MS, &m->duration_ms) < 0) {
+	if (optind + 1 < argc && parse_duration(argv[optind + 1], &m->duration_ms) < 0) {
 		return usage_error(&cmd_kfd_monitor, "a duration is a number of seconds, not %s",
 			argv[optind + 1]);
 	}

@@ -2,15 +2,75 @@
 /* Lists a program's queues once. */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cmd_kfd.h"
 #include "cli/cmd_kfd_times.h"
 #include "util/log.h"
 
+static void print_addresses(const struct rubato_kfd_queue *q)
+{
+	char pending[40] = "-";
+	uint64_t n = 0;
+
+	if (rubato_kfd_pending(q, &n)) {
+		snprintf(pending, sizeof(pending), "%" PRIu64 "%s", n,
+			q->type == RUBATO_KFD_AQL       ? ""
+			: q->type == RUBATO_KFD_COMPUTE ? " words"
+							: " bytes");
+	}
+	printf("  0x%012" PRIx64 "  0x%012" PRIx64 "  0x%012" PRIx64 "  0x%012" PRIx64 "  %8u  %7s",
+		q->ring_address, q->write_pointer_address, q->read_pointer_address, q->save_address,
+		q->save_size, pending);
+}
+
+/* A dash means unknown. */
+static void print_queue(const struct rubato_kfd_queue *q, const struct kfd_known *known)
+{
+	const struct rbt_task_state *t = kfd_known_find(known, q->id);
+	const char *state = t != NULL ? kfd_known_state(known, t) : "-";
+	char priority[16] = "-", percentage[16] = "-";
+
+	if (t != NULL && (t->task.valid & RBT_TASK_HAS_SETTINGS) != 0) {
+		snprintf(priority, sizeof(priority), "%u", t->task.own_priority);
+		snprintf(percentage, sizeof(percentage), "%u", t->task.own_percentage);
+	}
+	printf("%7u  %6u  %-7s  %9u  %8s  %7s  %-9s  %-3s", q->id, q->gpu_id,
+		rubato_kfd_type_name(q->type), q->ring_size, priority, percentage,
+		strcmp(state, "suspended") == 0 ? "yes"
+		: strcmp(state, "running") == 0 ? "no"
+						: state,
+		!q->has_addresses ? "-"
+		: q->is_new       ? "yes"
+				  : "no");
+	if (q->has_addresses) {
+		print_addresses(q);
+	}
+	putchar('\n');
+}
+
+static void print_queues(const struct rubato_kfd_snapshot *snap, const struct kfd_known *known)
+{
+	printf("process %d: %u queue%s\n", (int)snap->pid, snap->n_queues,
+		snap->n_queues == 1 ? "" : "s");
+	if (snap->n_queues == 0) {
+		return;
+	}
+	printf("  QUEUE  GPU ID  TYPE      RING (B)  PRIORITY  PERCENT  SUSPENDED  NEW%s\n",
+		snap->queues[0].has_addresses
+			? "  RING            WRITE POINTER   READ POINTER    SAVE AREA (CWSR)  SIZE  PENDING"
+			: "");
+	for (uint32_t i = 0; i < snap->n_queues; i++) {
+		print_queue(&snap->queues[i], known);
+	}
+}
+
 static int show(
 	const struct rubato_kfd_snapshot *snap, const struct rubato_kfd_latency *latency, bool json)
 {
+	static struct kfd_known known;
 	struct rubato_kfd_stats *stats;
 	struct rbt_json j;
 	int r = rubato_kfd_analyse(&(const struct rubato_kfd_snapshot *){snap}, 1, &stats);
@@ -18,16 +78,17 @@ static int show(
 	if (r < 0) {
 		return kfd_failed(&cmd_kfd_queues, snap->pid, r);
 	}
+	kfd_known_read(snap->pid, &known);
 	if (json) {
 		rbt_json_init(&j, stdout);
 		rbt_json_object(&j, NULL);
 		rbt_json_u64(&j, "pid", (uint64_t)snap->pid);
-		kfd_json_snapshot(&j, "snapshot", snap, snap->time_ns);
+		kfd_json_snapshot(&j, "snapshot", snap, snap->time_ns, &known);
 		kfd_json_stats(&j, stats);
 		kfd_json_latency(&j, "latency_us", latency);
 		rbt_json_end(&j, '}');
 	} else {
-		rubato_kfd_print_snapshot(stdout, snap);
+		print_queues(snap, &known);
 		rubato_kfd_print_latency(stdout, latency);
 		if (snap->n_queues > 0) {
 			rubato_kfd_print_stats(stdout, stats);

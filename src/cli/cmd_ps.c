@@ -110,7 +110,19 @@ static const struct rbt_task_state *first_compute(const struct listed *l)
 
 static const char *task_state(const struct listed *l, const struct rbt_task_state *t)
 {
-	return !t->suspended ? "running" : l->waiting ? "waiting" : "suspended";
+	bool is_alone = (t->suspended & RBT_TASK_OFF_ALONE) != 0;
+
+	return t->suspended == 0 ? "running" : l->waiting && !is_alone ? "waiting" : "suspended";
+}
+
+static size_t count_alone(const struct listed *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n_tasks; i++) {
+		n += (l->tasks[i].suspended & RBT_TASK_OFF_ALONE) != 0;
+	}
+	return n;
 }
 
 static void print_task(const struct view *v, const struct listed *l, const struct rbt_task_state *t)
@@ -395,6 +407,7 @@ static void json_row(struct view *v, const struct listed *l)
 		: l->waiting   ? "waiting"
 			       : "running");
 	json_known(j, "suspended_left_ms", l->suspended_left_ms != 0, l->suspended_left_ms);
+	json_known(j, "suspended_queues", l->managed, count_alone(l));
 	json_known(j, "memory_bytes", l->has_memory, l->memory_bytes);
 	json_turns(j, l);
 	json_reserve(j, l);

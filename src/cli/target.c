@@ -40,7 +40,8 @@ static int target_error(char *why, pid_t pid, int error, const char *text)
 		explain(why, "process %d: no such process", (int)pid);
 		break;
 	case ENXIO:
-		explain(why, "process %d does not use a GPU", (int)pid);
+		explain(why, "process %d%s%s", (int)pid, text[0] != '\0' ? ": " : "",
+			text[0] != '\0' ? text : " does not use a GPU");
 		break;
 	case EPERM:
 	case EACCES:
@@ -221,7 +222,14 @@ static int request_once(
 		return sock;
 	}
 	int r = daemon_request(sock, msg, size, NULL, 0, ret);
-	close(sock);
+	if (r == 0 && ret->error == -ENXIO) {
+		/* The queue may be newer than what the daemon knows of an attached program. */
+		char unused[TARGET_WHY_MAX];
+		int again = attach(sock, pid, false, unused);
+		sock = again;
+		r = again >= 0 ? daemon_request(again, msg, size, NULL, 0, ret) : 0;
+	}
+	rbt_close(&sock);
 	if (r < 0) {
 		ret->error = r;
 	}

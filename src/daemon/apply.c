@@ -225,6 +225,8 @@ static void apply(struct daemon *d)
 	}
 	accounting_cleared(d, rbt_now_ns());
 	LIST_FOREACH (p, &d->pending, sched.pending) {
+		/* First: a queue that stays off must not run for a moment. */
+		note(p, queues_apply(d, p));
 		apply_on(d, p);
 	}
 	now_ns = rbt_now_ns();

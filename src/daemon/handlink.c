@@ -55,7 +55,8 @@ static void forget_one(struct client *h)
 	rbt_holding_apply(h->mine, &no_watch, 0);
 	rbt_holding_apply(h->mine, &own_level, 0);
 	/* What the driver refused to restore is still changed; the next hand goes on with it. */
-	h->stale = h->stale || h->mine->applied.is_off || h->mine->applied.slices_changed;
+	h->stale = h->stale || rbt_applied_has_any_off(&h->mine->applied) ||
+		   h->mine->applied.slices_changed;
 }
 
 /* Everything is back at its default, or nearly: decisions are to be applied again. */
@@ -418,6 +419,25 @@ int hand_resume_others(struct daemon *d, struct client *h)
 	return act_again(d, h, &action, NULL);
 }
 
+int hand_suspend_task(struct daemon *d, struct client *h, uint32_t handle, uint64_t deadline_ns)
+{
+	struct rbt_action action = {
+		.op = RBT_ACT_SUSPEND_TASK, .task = handle, .value = deadline_ns};
+	int r = act_again(d, h, &action, NULL);
+
+	d->hand.any_off = d->hand.any_off || r != -ENOTCONN;
+	return r;
+}
+
+int hand_resume_task(struct daemon *d, struct client *h, uint32_t handle)
+{
+	struct rbt_action action = {.op = RBT_ACT_RESUME_TASK, .task = handle};
+	int r = act_again(d, h, &action, NULL);
+
+	plan_retry(d, r);
+	return r;
+}
+
 int hand_kick(struct daemon *d, struct client *h)
 {
 	struct rbt_hand_request req = {.op = RBT_HAND_ACT,
@@ -465,7 +485,7 @@ int hand_renew(struct daemon *d, uint64_t deadline_ns, bool *ret_failed)
 		return r;
 	}
 	for (size_t i = 0; i < d->mine.n; i++) {
-		if (d->mine.list[i]->applied.is_off) {
+		if (rbt_applied_has_any_off(&d->mine.list[i]->applied)) {
 			rbt_holding_apply(d->mine.list[i], &renewal, 0);
 		}
 	}

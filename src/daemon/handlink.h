@@ -42,6 +42,9 @@ int hand_resume(struct daemon *d, struct client *h);
 /* Resumes all but its compute tasks. */
 int hand_resume_others(struct daemon *d, struct client *h);
 int hand_set_level(struct daemon *d, struct client *h, uint32_t level);
+/* One task, whatever happens to the others. */
+int hand_suspend_task(struct daemon *d, struct client *h, uint32_t handle, uint64_t deadline_ns);
+int hand_resume_task(struct daemon *d, struct client *h, uint32_t handle);
 /* Makes the device look at resumed tasks; the hand does so after it has answered. */
 int hand_kick(struct daemon *d, struct client *h);
 /* 0: no more. The board is h->board_fd, if it has one. */

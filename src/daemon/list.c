@@ -117,9 +117,12 @@ static void fill_task(const struct rbt_holding *mine, uint32_t i, struct rbt_tas
 	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
 	const struct rbt_task *t = &mine->rec.tasks[i];
 
-	*ret = (struct rbt_task_state){.task = *t,
-		.suspended = rbt_applied_is_off(&mine->applied, t->kind),
-		.backend = (uint16_t)mine->rec.backend};
+	uint16_t suspended = rbt_applied_is_off(&mine->applied, t->kind) ? RBT_TASK_OFF : 0;
+	if (rbt_applied_has_task_off(&mine->applied, t->handle)) {
+		suspended |= RBT_TASK_OFF | RBT_TASK_OFF_ALONE;
+	}
+	*ret = (struct rbt_task_state){
+		.task = *t, .suspended = suspended, .backend = (uint16_t)mine->rec.backend};
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 
@@ -132,6 +135,21 @@ static void fill_memory(const struct rbt_holding *mine, struct rbt_msg_program *
 		(stats.valid & RBT_STATS_HAS_MEMORY) != 0) {
 		msg->has_memory = 1;
 		msg->memory_bytes += stats.memory_bytes;
+	}
+}
+
+/* Single suspended queues are named beside any other note. */
+static void fill_note(struct daemon *d, struct program *p, char *buf, size_t size)
+{
+	const char *note = list_note(d, p);
+	uint32_t n = p->suspend.queues.n;
+
+	note = note[0] != '\0' ? note : accounting_reserve_note(d, p);
+	if (n == 0) {
+		snprintf(buf, size, "%s", note);
+	} else {
+		snprintf(buf, size, "%u queue%s suspended%s%s", n, n == 1 ? "" : "s",
+			note[0] != '\0' ? "; " : "", note);
 	}
 }
 
@@ -149,7 +167,8 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 			 (is_held_back(p->sched.denial) || program_missing_cap(p) != 0
 					 ? RBT_PROGRAM_HELD_BACK
 					 : 0),
-		.wanted_us = program_wanted_us(p),
+		/* Without slices, a class wants none; but a user may have set a turn's length. */
+		.wanted_us = is_without_slices(p) ? p->treat.timeslice_us : program_wanted_us(p),
 	};
 	uint64_t now_ns = rbt_now_ns();
 	size_t at = sizeof(msg);
@@ -158,9 +177,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 	if (p->suspend.until_ns > now_ns) {
 		msg.suspended_left_ms = (p->suspend.until_ns - now_ns) / RBT_NS_PER_MS + 1;
 	}
-	const char *note = list_note(d, p);
-	snprintf(msg.note, sizeof(msg.note), "%s",
-		note[0] != '\0' ? note : accounting_reserve_note(d, p));
+	fill_note(d, p, msg.note, sizeof(msg.note));
 	LIST_FOREACH (h, &p->clients, entries) {
 		const struct rbt_holding *mine = h->mine;
 		for (uint32_t i = 0;

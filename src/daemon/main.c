@@ -155,13 +155,15 @@ static void renew_suspends(struct daemon *d, uint64_t now_ns)
 	d->hand.any_off = false;
 	LIST_FOREACH (p, &d->programs, entries) {
 		LIST_FOREACH (h, &p->clients, entries) {
-			d->hand.any_off = d->hand.any_off || h->mine->applied.is_off;
+			d->hand.any_off =
+				d->hand.any_off || rbt_applied_has_any_off(&h->mine->applied);
 		}
 		if (p->suspend.is_ordered && p->suspend.until_ns != 0 &&
 			p->suspend.until_ns <= now_ns) {
 			p->suspend.is_ordered = false;
 			d->dirty = true;
 		}
+		d->dirty = queues_expire(&p->suspend.queues, now_ns) || d->dirty;
 	}
 	if (!d->hand.any_off || hand_renew(d, now_ns + LEASE_NS, &failed) <= 0) {
 		return;

@@ -181,6 +181,12 @@ static int restore_by_hand(struct daemon *d, struct client *h)
 	if (a->is_off && (r = hand_resume(d, h)) < 0) {
 		first = r;
 	}
+	for (uint32_t i = a->n_tasks_off; i-- > 0;) {
+		/* A lost hand has changed the list. */
+		if (i < a->n_tasks_off && (r = hand_resume_task(d, h, a->tasks_off[i])) < 0) {
+			first = r;
+		}
+	}
 	return first;
 }
 
@@ -389,6 +395,7 @@ static void take_up(struct daemon *d, struct program *p, struct client *h)
 		p->suspend.until_ns = 0;
 		byhand_note(d, p->pid, p->start_time, false);
 	}
+	queues_take_up(d, p, h);
 	h->in_hand = false;
 	rbt_holding_apply(mine, &no_watch, 0);
 	h->stale = true;
@@ -519,7 +526,7 @@ bool program_is_plain(const struct program *p)
 {
 	const struct rbt_treatment *t = &p->treat;
 
-	return !p->suspend.is_ordered && t->timeslice_us == 0 &&
+	return !p->suspend.is_ordered && p->suspend.queues.n == 0 && t->timeslice_us == 0 &&
 	       t->priority == RBT_PRIORITY_NORMAL && t->limits.max_reserve_ms == 0 &&
 	       t->limits.min_share_permille == 0;
 }
@@ -530,7 +537,7 @@ bool program_is_changed(const struct program *p)
 
 	LIST_FOREACH (h, &p->clients, entries) {
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			if (h->mine->applied.is_off ||
+			if (rbt_applied_has_any_off(&h->mine->applied) ||
 				rbt_applied_has_slices(&h->mine->applied, gpu)) {
 				return true;
 			}

@@ -16,6 +16,7 @@
 #include "daemon/doubt.h"
 #include "daemon/loop.h"
 #include "daemon/metrics/account.h"
+#include "daemon/queues.h"
 #include "daemon/schedule.h"
 #include "proto/treatment.h"
 #include "sched/core.h"
@@ -56,10 +57,11 @@ struct program_group {
 	bool is_shared; /* between users: said by a rule */
 };
 
-/* A user's order to suspend the program. */
+/* A user's order to suspend the program, or single queues of it. */
 struct program_suspend {
 	bool is_ordered;
 	uint64_t until_ns; /* 0: until resumed */
+	struct queue_orders queues;
 };
 
 /* The program's name, for metrics. */

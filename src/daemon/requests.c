@@ -295,6 +295,7 @@ static void resume(struct program *p)
 
 	p->suspend.is_ordered = false;
 	p->suspend.until_ns = 0;
+	p->suspend.queues.n = 0;
 	LIST_FOREACH (h, &p->clients, entries) {
 		rbt_holding_assume_off(h->mine);
 	}
@@ -365,6 +366,80 @@ static void on_resume(struct daemon *d, struct peer *peer, const struct rbt_msg_
 		byhand_note(d, msg->pid, start_time, false);
 	}
 	answer_reconciled(d, peer, msg->pid, r);
+}
+
+/* Whether single queues of the program can be changed, and it has these; answers if not. */
+static bool check_queues(
+	struct peer *peer, const struct program *p, const struct rbt_msg_queues *msg)
+{
+	if (msg->n == 0 || msg->n > RBT_RECORD_MAX_TASKS ||
+		msg->for_ms > UINT64_MAX / RBT_NS_PER_MS / 2) {
+		answer(peer, -EINVAL, "duration or number of queues out of range");
+		return false;
+	}
+	if (!queues_are_possible(p)) {
+		answer(peer, -EOPNOTSUPP,
+			"the tasks of its GPU cannot be suspended one by one; without --queue all of "
+			"them are");
+		return false;
+	}
+	for (uint32_t i = 0; i < msg->n; i++) {
+		if (!queues_exist(p, msg->ids[i])) {
+			answer(peer, -ENXIO, "has no queue %u", msg->ids[i]);
+			return false;
+		}
+	}
+	if (!program_may(p, RBT_CAP_SUSPEND)) {
+		answer_untold(peer, p, RBT_CAP_SUSPEND);
+		return false;
+	}
+	return true;
+}
+
+/* Changes the orders for the queues that the message names. */
+static int change_queues(struct queue_orders *orders, const struct rbt_msg_queues *msg)
+{
+	uint64_t until_ns = msg->for_ms == 0 ? 0 : rbt_now_ns() + msg->for_ms * RBT_NS_PER_MS;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < msg->n; i++) {
+		if (msg->h.type == RBT_MSG_SUSPEND_QUEUES) {
+			r = queues_add(orders, msg->ids[i], until_ns);
+		} else {
+			(void)queues_remove(orders, msg->ids[i]);
+		}
+	}
+	return r;
+}
+
+static void on_queues(struct daemon *d, struct peer *peer, const void *buf)
+{
+	static struct rbt_msg_queues msg; /* large, as the next one */
+	static struct queue_orders before;
+
+	memcpy(&msg, buf, sizeof(msg));
+	struct program *p = find_for(d, peer, msg.pid);
+	if (p == NULL || !check_queues(peer, p, &msg)) {
+		return;
+	}
+	if (msg.h.type == RBT_MSG_RESUME_QUEUES && p->suspend.is_ordered) {
+		answer(peer, -EBUSY,
+			"is suspended as a whole; `rubato resume %d` resumes all of it",
+			(int)p->pid);
+		return;
+	}
+	uint64_t start_time = p->start_time;
+	before = p->suspend.queues;
+	int r = change_queues(&p->suspend.queues, &msg);
+	r = r < 0 ? r : reconcile_for(d, msg.pid);
+	p = program_find(d, msg.pid);
+	if (r == 0) {
+		byhand_note(d, msg.pid, start_time, false);
+	} else if (p != NULL && msg.h.type == RBT_MSG_SUSPEND_QUEUES) {
+		p->suspend.queues = before;
+		reconcile_for(d, msg.pid);
+	}
+	answer_reconciled(d, peer, msg.pid, r);
 }
 
 static void on_attach(
@@ -440,6 +515,9 @@ void request_handle(
 		on_suspend(d, peer, &msg.suspend);
 	} else if (msg.h.type == RBT_MSG_RESUME && size == sizeof(msg.pid)) {
 		on_resume(d, peer, &msg.pid);
+	} else if ((msg.h.type == RBT_MSG_SUSPEND_QUEUES || msg.h.type == RBT_MSG_RESUME_QUEUES) &&
+		   size == sizeof(struct rbt_msg_queues)) {
+		on_queues(d, peer, buf);
 	} else if (msg.h.type == RBT_MSG_LIST && size == sizeof(msg.pid)) {
 		on_list(d, peer, &msg.pid);
 	} else {

@@ -86,7 +86,7 @@ static void renew(struct hand *hand, uint64_t deadline_ns)
 	struct rbt_action action = {.op = RBT_ACT_RENEW, .value = deadline_ns};
 
 	for (size_t i = 0; i < hand->holdings.n; i++) {
-		if (hand->holdings.list[i]->applied.is_off) {
+		if (rbt_applied_has_any_off(&hand->holdings.list[i]->applied)) {
 			(void)rbt_holding_act(hand->holdings.list[i], &action);
 		}
 	}
@@ -158,6 +158,11 @@ static bool is_late(const struct rbt_applied *a, uint64_t now_ns)
 	return a->is_off && a->deadline_ns <= now_ns;
 }
 
+static bool are_tasks_late(const struct rbt_applied *a, uint64_t now_ns)
+{
+	return a->n_tasks_off > 0 && a->tasks_deadline_ns <= now_ns;
+}
+
 /* If the owner stops in the middle of turns, nobody ends the running turn, and resumed programs
  * must not run side by side at short slices. So all slices are restored before programs are
  * resumed. */
@@ -178,6 +183,38 @@ static void end_turns(struct hand *hand, uint64_t now_ns)
 	}
 }
 
+/* Resumes what is late about one holding. Returns when the next suspend of it ends. */
+static uint64_t expire_one(struct hand *hand, struct rbt_holding *h, uint64_t now_ns)
+{
+	const struct rbt_applied *a = &h->applied;
+	bool is_late_now = is_late(a, now_ns), are_late = are_tasks_late(a, now_ns);
+	uint64_t next_ns = UINT64_MAX;
+	int r = 0;
+
+	if (is_late_now || are_late) {
+		rbt_debug("suspend of client %#x ran out", h->rec.client);
+		hand->lapsed++;
+	}
+	if (is_late_now) {
+		r = rbt_holding_resume(h, RBT_SCOPE_ALL);
+	}
+	if (are_late) {
+		int r_tasks = rbt_holding_resume_tasks(h);
+		r = r < 0 ? r : r_tasks;
+	}
+	if (r < 0) {
+		hand->failed++;
+		set_deadline(h, now_ns + RETRY_NS);
+	}
+	if (a->is_off && a->deadline_ns < next_ns) {
+		next_ns = a->deadline_ns;
+	}
+	if (a->n_tasks_off > 0 && a->tasks_deadline_ns < next_ns) {
+		next_ns = a->tasks_deadline_ns;
+	}
+	return next_ns;
+}
+
 /* Resumes suspends whose deadline has passed, and kicks tasks that are due. Returns how many ms
  * poll() may wait until the next of these is due, or -1 if none is. */
 static int expire(struct hand *hand)
@@ -186,18 +223,8 @@ static int expire(struct hand *hand)
 
 	end_turns(hand, now_ns);
 	for (size_t i = 0; i < hand->holdings.n; i++) {
-		struct rbt_holding *h = hand->holdings.list[i];
-		if (is_late(&h->applied, now_ns)) {
-			rbt_debug("suspend of client %#x ran out", h->rec.client);
-			hand->lapsed++;
-			if (rbt_holding_resume(h, RBT_SCOPE_ALL) < 0) {
-				hand->failed++;
-				set_deadline(h, now_ns + RETRY_NS);
-			}
-		}
-		if (h->applied.is_off && h->applied.deadline_ns < next_ns) {
-			next_ns = h->applied.deadline_ns;
-		}
+		uint64_t end_ns = expire_one(hand, hand->holdings.list[i], now_ns);
+		next_ns = end_ns < next_ns ? end_ns : next_ns;
 	}
 	/* These include tasks that a request has just resumed: its reply has been sent already. */
 	uint64_t kick_ns = rbt_holdings_kick(&hand->holdings, now_ns);

@@ -26,6 +26,10 @@ enum rbt_agent_op {
 	/* value: the interval in µs at which queues are polled; 0: never. Not answered */
 	RBT_AGENT_WATCH,
 	RBT_AGENT_LEVEL, /* value: enum rbt_agent_level. Not answered */
+	/* queue, deadline_ns: suspends one queue, whatever happens to its kind. It stays suspended
+	 * until it is released or destroyed. Answered when it is done */
+	RBT_AGENT_HOLD_QUEUE,
+	RBT_AGENT_RELEASE_QUEUE, /* queue. Answered */
 };
 
 /* Kinds of queues, as bits. */

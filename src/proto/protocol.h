@@ -77,6 +77,11 @@ enum rbt_msg_type {
 	/* From a shim: struct rbt_msg_treat, not answered. It comes after HELLO, and replaces an
 	 * earlier one. */
 	RBT_MSG_TREAT,
+
+	/* From a tool, answered with a RESULT: struct rbt_msg_queues. All queues are suspended or
+	 * resumed, or none. */
+	RBT_MSG_SUSPEND_QUEUES,
+	RBT_MSG_RESUME_QUEUES,
 };
 
 struct rbt_msg_header {
@@ -142,6 +147,15 @@ struct rbt_msg_suspend {
 	int32_t pid;
 	uint32_t pad;
 	uint64_t for_ms; /* 0: until it is resumed */
+};
+
+/* Single queues of a program. */
+struct rbt_msg_queues {
+	struct rbt_msg_header h;
+	int32_t pid;
+	uint32_t n;      /* 1 to RBT_RECORD_MAX_TASKS */
+	uint64_t for_ms; /* of a suspend: 0: until they are resumed */
+	uint32_t ids[RBT_RECORD_MAX_TASKS];
 };
 
 struct rbt_msg_result {
@@ -242,18 +256,25 @@ struct rbt_program_reserve {
 	uint64_t n_unreserved; /* requests without a reserve, in a trial or because of why_not */
 };
 
+/* Bits of `suspended` below. */
+enum {
+	RBT_TASK_OFF = 1 << 0,
+	RBT_TASK_OFF_ALONE = 1 << 1, /* by a command that named this task */
+};
+
 struct rbt_task_state {
 	struct rbt_task task;
 	uint64_t timeslice_us;
 	uint32_t has_timeslice;
-	uint16_t suspended;
-	uint16_t backend; /* enum rbt_backend_id: the backend of task.gpu */
+	uint16_t suspended; /* RBT_TASK_OFF* */
+	uint16_t backend;   /* enum rbt_backend_id: the backend of task.gpu */
 };
 
 static_assert(sizeof(struct rbt_msg_hello) == 16, "wire");
 static_assert(offsetof(struct rbt_msg_treat, treat) == 8, "wire");
 static_assert(sizeof(struct rbt_msg_record) == 32, "wire");
 static_assert(offsetof(struct rbt_msg_renice, treat) == 16, "wire");
+static_assert(sizeof(struct rbt_msg_queues) == 24 + 4 * RBT_RECORD_MAX_TASKS, "wire");
 static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
 static_assert(sizeof(struct rbt_program_turns) == 96, "wire");
 static_assert(sizeof(struct rbt_program_account) == 56 + 6 * 816, "wire");

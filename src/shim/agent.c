@@ -145,11 +145,14 @@ static int settle_queue(struct shim *s, uint32_t id, bool off)
 	return r;
 }
 
+static bool shall_be_off(const struct shim_kfd *k, const struct shim_queue *q)
+{
+	return q->held || (shim_kfd_kind(q->type) & k->off_kinds) != 0;
+}
+
 static bool differs(const struct shim_kfd *k, const struct shim_queue *q)
 {
-	bool off = (shim_kfd_kind(q->type) & k->off_kinds) != 0;
-
-	return q->off != off || q->stale ||
+	return q->off != shall_be_off(k, q) || q->stale ||
 	       q->leveled != (wanted_priority(k, q) != q->own.queue_priority);
 }
 
@@ -198,7 +201,7 @@ static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 	for (uint32_t id = 0; id < k->n_used; id++) {
 		struct shim_queue *q = &k->queues[id];
 		if (q->used && differs(k, q)) {
-			bool off = (shim_kfd_kind(q->type) & k->off_kinds) != 0;
+			bool off = shall_be_off(k, q);
 			file = file == 1 ? obtain_file() : file;
 			int r = file == 0 ? settle_queue(s, id, off) : file;
 			if (r < 0) {
@@ -218,30 +221,74 @@ static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 	return first < 0 ? first : n_waiting > 0 ? -EAGAIN : 0;
 }
 
-/* Suspends all queues or none: if one cannot be suspended, those that ran before are resumed. */
-static int suspend(
-	struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns, uint32_t *ret_n_off)
+static bool is_queue(const struct shim_kfd *k, uint32_t id)
+{
+	return id < k->n_used && k->queues[id].used;
+}
+
+/* Undoes the last suspend. */
+static void undo(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 {
 	struct shim_kfd *k = &s->kfd;
-	uint32_t before = k->off_kinds;
+
+	k->off_kinds = k->owed_before;
+	if (k->owed_queue != 0) {
+		shim_kfd_release(k, k->owed_queue - 1);
+	}
+	(void)settle_all(s, now_ns, ret_n_off);
+}
+
+/* Notes what a request wants off, and how to undo that. Returns 0 or -errno. */
+static int want_off(struct shim_kfd *k, const struct rbt_agent_request *req, uint64_t now_ns)
+{
+	bool is_one = req->op == RBT_AGENT_HOLD_QUEUE;
 
 	/* The request is old: the program was stopped meanwhile. */
 	if (req->value <= now_ns) {
 		return -ETIMEDOUT;
 	}
-	k->off_kinds |= req->kinds;
+	if (is_one && !is_queue(k, req->kinds)) {
+		return -ENOENT;
+	}
+	k->owed_before = k->off_kinds;
+	k->owed_queue = is_one && !k->queues[req->kinds].held ? req->kinds + 1 : 0;
+	if (k->owed_queue != 0) {
+		k->queues[req->kinds].held = true;
+		k->n_held++;
+	} else if (!is_one) {
+		k->off_kinds |= req->kinds;
+	}
 	k->deadline_ns = req->value;
-	int r = settle_all(s, now_ns, ret_n_off);
+	return 0;
+}
+
+/* Suspends all queues or none: if one cannot be suspended, those that ran before are resumed. */
+static int suspend(
+	struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns, uint32_t *ret_n_off)
+{
+	struct shim_kfd *k = &s->kfd;
+	int r = want_off(k, req, now_ns);
+
+	if (r < 0) {
+		return r;
+	}
+	r = settle_all(s, now_ns, ret_n_off);
 	k->owes = r == -EAGAIN;
 	if (k->owes) {
 		k->owed_seq = req->seq;
-		k->owed_before = before;
 		k->owed_until_ns = now_ns + OWED_NS;
 	} else if (r < 0) {
-		k->off_kinds = before;
-		(void)settle_all(s, now_ns, ret_n_off);
+		undo(s, now_ns, ret_n_off);
 	}
 	return r == -ESTALE ? -EBUSY : r;
+}
+
+static int resume(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
+{
+	s->kfd.owes = false;
+	int r = settle_all(s, now_ns, ret_n_off);
+	/* These are about queues that are still to be off. */
+	return r == -EAGAIN || r == -ESTALE ? 0 : r;
 }
 
 /* If there is no room for the reply, the hand has stopped waiting for it. */
@@ -259,8 +306,7 @@ static void answer_owed(struct shim *s, int r, uint32_t n_off, uint64_t now_ns)
 		return;
 	}
 	if (r < 0) {
-		k->off_kinds = k->owed_before;
-		(void)settle_all(s, now_ns, &n_off);
+		undo(s, now_ns, &n_off);
 	}
 	k->owes = false;
 	if (shim_fd_valid(&shim_owned.link)) {
@@ -275,7 +321,7 @@ static int preempt(struct shim *s, uint32_t id)
 {
 	const struct shim_kfd *k = &s->kfd;
 
-	if (id >= k->n_used || !k->queues[id].used) {
+	if (!is_queue(k, id)) {
 		return -ENOENT;
 	}
 	if (k->queues[id].off) {
@@ -300,16 +346,18 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 	*ret = (struct rbt_agent_reply){.magic = RBT_AGENT_MAGIC, .seq = req->seq};
 	switch (req->op) {
 	case RBT_AGENT_SUSPEND:
+	case RBT_AGENT_HOLD_QUEUE:
 		ret->error = suspend(s, req, now_ns, &ret->n);
 		return ret->error != -EAGAIN;
 	case RBT_AGENT_RESUME:
-		k->owes = false;
 		k->off_kinds &= ~req->kinds;
-		ret->error = settle_all(s, now_ns, &ret->n);
-		/* These are about queues that are still to be off. */
-		if (ret->error == -EAGAIN || ret->error == -ESTALE) {
-			ret->error = 0;
+		ret->error = resume(s, now_ns, &ret->n);
+		return true;
+	case RBT_AGENT_RELEASE_QUEUE:
+		if (is_queue(k, req->kinds)) {
+			shim_kfd_release(k, req->kinds);
 		}
+		ret->error = resume(s, now_ns, &ret->n);
 		return true;
 	case RBT_AGENT_PREEMPT:
 		ret->error = preempt(s, req->kinds);
@@ -354,10 +402,18 @@ static bool listen(struct shim *s, uint64_t now_ns)
 	return true;
 }
 
+static void want_all_on(struct shim_kfd *k)
+{
+	k->off_kinds = 0;
+	for (uint32_t id = 0; id < k->n_used && k->n_held > 0; id++) {
+		shim_kfd_release(k, id);
+	}
+}
+
 /* The hand or daemon has gone: all queues get what the program has set. */
 static void let_go(struct shim_kfd *k)
 {
-	k->off_kinds = 0;
+	want_all_on(k);
 	k->owes = false;
 	k->level = RBT_AGENT_LEVEL_OWN;
 	k->poll_us = 0;
@@ -385,7 +441,7 @@ static uint64_t next_step(const struct shim_kfd *k, uint64_t now_ns)
 	uint64_t at_ns = earlier(UINT64_MAX, k->retry_ns);
 
 	at_ns = earlier(at_ns, k->poll_ns);
-	if (k->off_kinds != 0) {
+	if (k->off_kinds != 0 || k->n_held > 0) {
 		at_ns = earlier(at_ns, k->deadline_ns);
 		at_ns = earlier(at_ns, now_ns + OFF_LOOK_NS);
 	}
@@ -409,10 +465,12 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 	if (k->lossy && !k->partial) {
 		k->partial = k->dirty = s->touched = true;
 	}
-	if (k->off_kinds != 0) {
+	if (k->off_kinds != 0 || k->n_held > 0) {
 		uint64_t lease_ns = now_ns + RBT_AGENT_LEASE_NS;
 		k->deadline_ns = k->deadline_ns < lease_ns ? k->deadline_ns : lease_ns;
-		k->off_kinds = now_ns < k->deadline_ns ? k->off_kinds : 0;
+		if (now_ns >= k->deadline_ns) {
+			want_all_on(k);
+		}
 	}
 	int r = settle_all(s, now_ns, &n_off);
 	answer_owed(s, r, n_off, now_ns);

@@ -34,6 +34,7 @@ struct shim_queue {
 	bool off;     /* by us; the program's own call puts it back on */
 	bool leveled; /* its priority is set by us */
 	bool stale;   /* the agent may have set it back to an earlier state */
+	bool held;    /* shall be off, whatever happens to its kind */
 	uint32_t gpu_id, type, creator_tid;
 	uint64_t serial;             /* order of recording */
 	struct kfd_update_queue own; /* the program's settings */
@@ -74,6 +75,7 @@ struct shim_kfd {
 
 	/* Orders from the hand. */
 	uint32_t off_kinds; /* RBT_AGENT_* */
+	uint32_t n_held;    /* queues with `held` */
 	uint32_t level;     /* enum rbt_agent_level */
 	uint64_t deadline_ns;
 	uint64_t retry_ns; /* a queue did not obey: time of the next attempt; 0: all did */
@@ -84,6 +86,7 @@ struct shim_kfd {
 	 * queues. */
 	bool owes;
 	uint32_t owed_seq, owed_before; /* off_kinds */
+	uint32_t owed_queue;            /* was not held before: its number plus 1; 0: none */
 	uint64_t owed_until_ns;
 
 	bool can_poll;               /* at queues */
@@ -99,6 +102,8 @@ struct shim_kfd {
 int rbt_shim_call_kfd(int fd, unsigned long request, void *arg);
 void shim_kfd_learn(struct shim *s, const struct shim_event *ev);
 uint32_t shim_kfd_kind(uint32_t type); /* RBT_AGENT_* */
+/* The queue is not held any more, as by RBT_AGENT_HOLD_QUEUE. */
+void shim_kfd_release(struct shim_kfd *k, uint32_t id);
 
 /* send_kfd.c: as for clients in send.c */
 bool shim_kfd_has_queues(const struct shim *s);

@@ -23,6 +23,12 @@ uint32_t shim_kfd_kind(uint32_t type)
 									  : RBT_AGENT_REST;
 }
 
+void shim_kfd_release(struct shim_kfd *k, uint32_t id)
+{
+	k->n_held -= k->queues[id].held;
+	k->queues[id].held = false;
+}
+
 /* Compares number and size: other devices, such as consoles, have calls of type 'K' too. */
 static bool is_call(unsigned long request, unsigned nr, size_t size)
 {
@@ -137,6 +143,7 @@ static void queue_made(struct shim *s, const struct shim_event *ev, uint32_t id)
 
 	/* The end of an earlier queue with this id was missed. */
 	s->kfd.n_queues += !q->used;
+	shim_kfd_release(&s->kfd, id);
 	*q = (struct shim_queue){
 		.used = true,
 		.gpu_id = ev->queue.gpu_id,
@@ -161,6 +168,7 @@ static void queue_gone(struct shim *s, const struct shim_event *ev, uint32_t id)
 	if (!q->used || q->serial > ev->serial_before) {
 		return;
 	}
+	shim_kfd_release(&s->kfd, id);
 	memset(q, 0, sizeof(*q));
 	s->kfd.n_queues--;
 	s->kfd.dirty = s->touched = true;
@@ -198,6 +206,10 @@ void shim_kfd_learn(struct shim *s, const struct shim_event *ev)
 		queue_gone(s, ev, id);
 	} else if (s->kfd.queues[id].used) {
 		struct shim_queue *q = &s->kfd.queues[id];
+		if (q->own.queue_priority != ev->queue.own.queue_priority ||
+			q->own.queue_percentage != ev->queue.own.queue_percentage) {
+			s->kfd.dirty = s->touched = true; /* the daemon shows these */
+		}
 		q->own = ev->queue.own;
 		/* The driver obeyed the program: a queue that shall be off must be taken off
 		 * again. */

@@ -26,7 +26,8 @@ static size_t plan(struct shim_kfd *k)
 
 	for (uint32_t id = 0; id < k->n_used; id++) {
 		const struct shim_queue *q = &k->queues[id];
-		if (!q->used || q->wptr_at == 0 || q->rptr_at == 0) {
+		/* The packets of a queue that is held do not make the program busy. */
+		if (!q->used || q->held || q->wptr_at == 0 || q->rptr_at == 0) {
 			continue;
 		}
 		k->look.from[2 * n] = (struct iovec){(void *)(uintptr_t)q->wptr_at, 8};

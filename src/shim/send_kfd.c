@@ -22,9 +22,11 @@ static void describe(const struct shim_queue *q, uint32_t at, struct rbt_task *r
 								    : RBT_TASK_COPY,
 		.id = q->own.queue_id,
 		.creator_tid = q->creator_tid,
-		.valid = RBT_TASK_HAS_ID | RBT_TASK_HAS_CREATOR,
+		.valid = RBT_TASK_HAS_ID | RBT_TASK_HAS_CREATOR | RBT_TASK_HAS_SETTINGS,
 		.first_channel = at,
 		.n_channels = 1,
+		.own_priority = q->own.queue_priority,
+		.own_percentage = q->own.queue_percentage & 0xff,
 	};
 }
 

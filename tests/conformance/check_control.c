@@ -154,6 +154,38 @@ void check_suspend(struct context *ctx)
 	expect_state(ctx, "resume-all-after-compute-state", 0, 0);
 }
 
+/* A task that is suspended alone stays so while the others come and go. */
+void check_suspend_task(struct context *ctx)
+{
+	const struct rbt_backend *be = ctx->opt.backend;
+	const struct rbt_record *rec = &ctx->records[0];
+	const struct rbt_task *task = &rec->tasks[0];
+
+	if (be->suspend_task == NULL) {
+		skip("suspend-task", "this backend has none");
+		return;
+	}
+	expect("suspend-task", be->suspend_task(rec, task->handle), 0);
+	expect_state(ctx, "suspend-task-state", task->n_channels, 0);
+	expect("suspend-task-again", be->suspend_task(rec, task->handle), 0);
+	expect("suspend-task-all", suspend_all(ctx, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	expect_state(ctx, "suspend-task-all-state", count_channels(ctx, RBT_SCOPE_ALL), 0);
+	expect("suspend-task-resume-all", resume_all(ctx, RBT_SCOPE_ALL), 0);
+	expect_state(ctx, "suspend-task-resume-all-state", task->n_channels, 0);
+	expect("resume-task", be->resume_task(rec, task->handle), 0);
+	expect_state(ctx, "resume-task-state", 0, 0);
+	expect("resume-task-again", be->resume_task(rec, task->handle), 0);
+	expect("suspend-task-missing", be->suspend_task(rec, 1000), -ENOENT);
+	expect("resume-task-missing", be->resume_task(rec, 1000), 0);
+	/* A task whose others are off stays off. */
+	expect("suspend-task-within", be->suspend_task(rec, task->handle), 0);
+	expect("suspend-task-within-all", suspend_all(ctx, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	expect("resume-task-within", be->resume_task(rec, task->handle), 0);
+	expect_state(ctx, "resume-task-within-state", count_channels(ctx, RBT_SCOPE_ALL), 0);
+	expect("resume-task-within-all", resume_all(ctx, RBT_SCOPE_ALL), 0);
+	expect_state(ctx, "resume-task-within-all-state", 0, 0);
+}
+
 /* A driver takes a limited number of channels a call; a program may have more. */
 void check_many_channels(struct context *ctx)
 {

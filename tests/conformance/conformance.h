@@ -68,6 +68,7 @@ void check_probe(struct context *ctx);
 void check_discover(struct context *ctx);
 void check_timeslice(struct context *ctx);
 void check_suspend(struct context *ctx);
+void check_suspend_task(struct context *ctx);
 void check_many_channels(struct context *ctx);
 void check_interleave(struct context *ctx);
 void check_preempt(struct context *ctx);

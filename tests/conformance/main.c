@@ -95,6 +95,7 @@ static void run_checks(struct context *ctx)
 	if (ctx->n_records > 0) {
 		check_timeslice(ctx);
 		check_suspend(ctx);
+		check_suspend_task(ctx);
 		check_interleave(ctx);
 		check_preempt(ctx);
 		check_stats(ctx);

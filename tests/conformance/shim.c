@@ -110,6 +110,7 @@ static void run_checks(struct context *ctx, uint64_t tasks)
 	expect("run-gpu", rec->tasks[0].valid & RBT_TASK_HAS_GPU ? 0 : -ENODEV, 0);
 	check_timeslice(ctx);
 	check_suspend(ctx);
+	check_suspend_task(ctx);
 	check_preempt(ctx);
 	check_stats(ctx);
 	check_end(ctx);

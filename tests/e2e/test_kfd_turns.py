@@ -289,6 +289,10 @@ def test_no_other_gpus(s):
     assert done.stderr.count("\n") == 1 and "no timeslice" in done.stderr, done.stderr
     p = run(s, "--timeslice-us", "5000")
     eventually("known", lambda: are_linked(s, p) and s.ps()[p.pid]["note"] == "")
+    # The length of its turns is what it wants; a class alone has no slice here.
+    q = run(s, *BEST_EFFORT)
+    eventually("known", lambda: are_linked(s, q))
+    assert [s.ps()[x.pid]["wanted_timeslice_us"] for x in (p, q)] == [5000, None]
 
 
 @device(*AMD)

@@ -43,6 +43,13 @@ static int check(kfd::QueueMonitor &monitor, pid_t pid)
 	REQUIRE(unknown == (1000 | RUBATO_KFD_ID_INVALID));
 	ids = snapshot.get_queue_ids();
 	REQUIRE(kfd::resume_queues(monitor.fd(), pid, ids.data(), ids.size()) == n);
+	/* Grace outside of the device's limits is the nearest within them. */
+	for (uint32_t grace : {0u, 256u, UINT32_MAX}) {
+		ids = snapshot.get_queue_ids();
+		REQUIRE(kfd::suspend_queues(monitor.fd(), pid, ids.data(), ids.size(), grace) == n);
+		ids = snapshot.get_queue_ids();
+		REQUIRE(kfd::resume_queues(monitor.fd(), pid, ids.data(), ids.size()) == n);
+	}
 	REQUIRE(kfd::resume_queues(-1, pid, ids.data(), ids.size()) == -EBADF);
 	/* Any file of /dev/kfd is as good, and no other. */
 	int own = open("/dev/kfd", O_RDWR | O_CLOEXEC),

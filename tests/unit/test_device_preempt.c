@@ -212,19 +212,19 @@ static void test_reset_idempotent(void)
 	end();
 }
 
-/* 99 kernels, of which 75 are still in the ring: run again from number 22 (the 23rd). */
+/* 100 kernels, of which 75 are still in the ring: run again from number 99 - 75 - 2, the 23rd. */
 static void test_reset_goes_back(void)
 {
 	struct rbt_context_stats stats;
 
 	begin(RBT_MECHANISM_RESET);
-	for (unsigned k = 0; k < 99; k++) {
+	for (unsigned k = 0; k < 100; k++) {
 		put("mix", 300);
 	}
-	while (kernels_begun < 24) {
+	while (kernels_begun < 25) {
 		CHECK(rbt_device_step(world.dev, 10));
 	}
-	CHECK_INT(device_done(&p, 0), 23);
+	CHECK_INT(device_done(&p, 0), 24);
 	rbt_context_preempt(p.ctx);
 	stats = device_stats(&p);
 	CHECK_INT(stats.pending_cleared, 75);
@@ -232,10 +232,10 @@ static void test_reset_goes_back(void)
 	CHECK(rbt_device_step(world.dev, 10));
 	CHECK_INT(first_again, 23);
 	rbt_context_preempt(p.ctx);
-	CHECK_INT(device_done(&p, 0), 23);
+	CHECK_INT(device_done(&p, 0), 24);
 	CHECK(device_world_run(&world, 100000000));
-	CHECK_INT(device_done(&p, 0), 99);
-	CHECK_INT(device_stats(&p).launches, 99);
+	CHECK_INT(device_done(&p, 0), 100);
+	CHECK_INT(device_stats(&p).launches, 100);
 	CHECK_INT(wrong_mix(300), 0);
 	end();
 }

@@ -19,6 +19,7 @@ static struct {
 	unsigned kicks;
 	enum rbt_scope scope; /* of the last kick */
 	bool is_off, is_kicked;
+	uint32_t tasks_off; /* a bit per handle */
 } seen;
 
 /* What the driver answers. */
@@ -49,6 +50,18 @@ static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope sco
 	return answer;
 }
 
+static int suspend_task(const struct rbt_record *rec, uint32_t handle)
+{
+	seen.tasks_off |= 1u << handle;
+	return answer;
+}
+
+static int resume_task(const struct rbt_record *rec, uint32_t handle)
+{
+	seen.tasks_off &= ~(answer == 0 ? 1u << handle : 0);
+	return answer;
+}
+
 static int kick(const struct rbt_record *rec, enum rbt_scope scope)
 {
 	seen.kicks++;
@@ -64,7 +77,9 @@ const struct rbt_backend *rbt_backend_by_id(uint32_t id)
 		.set_timeslice = set_timeslice,
 		.suspend = suspend,
 		.resume = resume,
-		.kick = kick};
+		.kick = kick,
+		.suspend_task = suspend_task,
+		.resume_task = resume_task};
 
 	return id == RBT_BACKEND_NVIDIA ? &backend : NULL;
 }
@@ -289,7 +304,10 @@ static void test_tables_agree(void)
 		{.op = RBT_ACT_SUSPEND, .scope = RBT_SCOPE_ALL, .value = 12},
 		{.op = RBT_ACT_RESUME, .scope = RBT_SCOPE_ALL, .at_ns = 13},
 		{.op = RBT_ACT_SET_SLICE, .value = 0, .runlists = 0x100},
-		{.op = RBT_ACT_SET_SLICE, .value = 0}, {.op = RBT_ACT_RESTORE_SLICES}};
+		{.op = RBT_ACT_SET_SLICE, .value = 0}, {.op = RBT_ACT_RESTORE_SLICES},
+		{.op = RBT_ACT_SUSPEND_TASK, .task = 1, .value = 14},
+		{.op = RBT_ACT_SUSPEND_TASK, .task = 2, .value = 15},
+		{.op = RBT_ACT_RESUME_TASK, .task = 1}};
 	static const int answers[] = {0, -EIO, -EPERM};
 	const size_t n = sizeof(actions) / sizeof(actions[0]);
 
@@ -307,6 +325,51 @@ static void test_tables_agree(void)
 		rbt_holdings_finish(&hs);
 		rbt_holdings_finish(&ours);
 	}
+}
+
+static int act_on(struct rbt_holding *h, enum rbt_action_op op, uint32_t task)
+{
+	struct rbt_action action = {.op = op, .task = task, .value = 99};
+
+	return rbt_holding_act(h, &action);
+}
+
+/* Tasks that are suspended alone stay so while the others come and go, and are restored. */
+static void test_single_tasks(void)
+{
+	struct rbt_holdings hs = {0};
+	struct rbt_holding *h = new_context(&hs);
+	const struct rbt_applied *a = &h->applied;
+
+	CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, 1), 0);
+	CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, 2), 0);
+	CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, 1), 0);
+	CHECK(a->n_tasks_off == 2 && a->tasks_deadline_ns == 99 && rbt_applied_has_any_off(a));
+	CHECK(!a->is_off && rbt_applied_state(a) == 0);
+	CHECK_INT(take_off(h, RBT_SCOPE_ALL, RBT_SUSPEND_FULL), 0);
+	CHECK_INT(rbt_holding_resume(h, RBT_SCOPE_ALL), 0);
+	CHECK(seen.tasks_off == 6 && rbt_applied_has_task_off(a, 1));
+	answer = -EIO;
+	CHECK_INT(act_on(h, RBT_ACT_RESUME_TASK, 1), -EIO);
+	CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, 3), -EIO);
+	CHECK(a->n_tasks_off == 3); /* never less than what may be in force */
+	CHECK(rbt_holding_restore(h) < 0 && a->n_tasks_off == 3);
+	answer = 0;
+	CHECK_INT(rbt_holding_restore(h), 0);
+	CHECK(seen.tasks_off == 0 && !rbt_applied_has_any_off(a));
+	/* More than can be noted is refused, not forgotten. */
+	for (uint32_t i = 0; i < RBT_RECORD_MAX_TASKS; i++) {
+		CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, i % 30), 0);
+	}
+	h->applied.n_tasks_off = RBT_RECORD_MAX_TASKS;
+	CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, 31), -ENOSPC);
+	/* What the next record does not name is gone. */
+	h->applied.n_tasks_off = 2;
+	struct rbt_record rec = RBT_RECORD_INIT;
+	rec.backend = RBT_BACKEND_NVIDIA;
+	CHECK_INT(rbt_holdings_put(&hs, 1, false, &rec), 0);
+	CHECK(a->n_tasks_off == 0);
+	rbt_holdings_finish(&hs);
 }
 
 /* Never less than what may be in force. */
@@ -470,6 +533,7 @@ static void test_refusals_are_named_a_few_times(void)
 int main(void)
 {
 	test_tables_agree();
+	test_single_tasks();
 	test_refused();
 	test_underway();
 	test_scopes();

@@ -240,6 +240,18 @@ static void test_times(void)
 	kfd_times_finish(&t);
 }
 
+/* Each says what it is, and what helps: a missing session, a runtime that has not started, the
+ * rights over a process, the rights on the device. */
+static void test_errors(void)
+{
+	CHECK(strstr(rubato_kfd_strerror(-ENOTCONN), "attach to it first") != NULL);
+	CHECK(strstr(rubato_kfd_strerror(-ENOTCONN), "runtime") == NULL);
+	CHECK(strstr(rubato_kfd_strerror(-EAGAIN), "runtime has not started") != NULL);
+	CHECK(strstr(rubato_kfd_strerror(-EPERM), "ptrace_scope") != NULL);
+	CHECK(strstr(rubato_kfd_strerror(-EACCES), "ptrace") == NULL);
+	CHECK(strstr(rubato_kfd_strerror(-EACCES), "/dev/kfd") != NULL);
+}
+
 int main(void)
 {
 	snprintf(root, sizeof(root), "/tmp/rbt-kfd.XXXXXX");
@@ -253,6 +265,7 @@ int main(void)
 	test_running();
 	test_pending();
 	test_times();
+	test_errors();
 	nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return check_result();
 }

@@ -97,6 +97,68 @@ static void obeys(void)
 	CHECK(say(link, RBT_AGENT_RENEW, 0, 0) == 1);
 }
 
+static int hold(int link, uint32_t id)
+{
+	return say(link, RBT_AGENT_HOLD_QUEUE, id, world.clock_ns + 2 * RBT_NS_PER_S);
+}
+
+static int release(int link, uint32_t id)
+{
+	return say(link, RBT_AGENT_RELEASE_QUEUE, id, 0);
+}
+
+static void holds_one_queue(void)
+{
+	start();
+	for (int i = 0; i < 3; i++) {
+		make_queue(KFD_QUEUE_COMPUTE_AQL);
+	}
+	int link = await_link();
+	CHECK(hold(link, 1) == 0 && !is_off(0) && is_off(1) && !is_off(2));
+	CHECK(hold(link, 1) == 0 && table()->kfd.n_held == 1);
+	/* Whatever happens to the others. */
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0) && is_off(1));
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == 0 && !is_off(0) && is_off(1));
+	CHECK(say(link, RBT_AGENT_PREEMPT, 1, 0) == 0 && is_off(1));
+	CHECK(set_queue(1, RING, 100, 3) == 0 && !is_off(1));
+	step();
+	CHECK(is_off(1));
+	/* A queue of a kind that is off stays so. */
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && release(link, 1) == 0 && is_off(1));
+	CHECK(say(link, RBT_AGENT_RESUME, RBT_AGENT_COMPUTE, 0) == 0 && !is_off(1));
+	CHECK(driver.set[1].queue_priority == 3);
+	CHECK(hold(link, 7) == -ENOENT && release(link, 7) == 0 && release(link, UINT32_MAX) == 0);
+	CHECK(say(link, RBT_AGENT_HOLD_QUEUE, 1, world.clock_ns - 1) == -ETIMEDOUT && !is_off(1));
+	driver.fail_errno = EIO;
+	CHECK(hold(link, 1) == -EIO && table()->kfd.n_held == 0);
+	driver.fail_errno = 0;
+	/* Another queue with its number is not held. */
+	CHECK(hold(link, 1) == 0 && destroy_queue(1) == 0 && table()->kfd.n_held == 0);
+	CHECK(make_queue(KFD_QUEUE_COMPUTE_AQL) == 1);
+	step();
+	CHECK(!is_off(1));
+}
+
+static void held_queue_fails_open(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	CHECK(hold(link, 1) == 0);
+	world.clock_ns += RBT_NS_PER_S;
+	CHECK(say(link, RBT_AGENT_RENEW, 0, world.clock_ns + 2 * RBT_NS_PER_S) == 1);
+	world.clock_ns += RBT_NS_PER_S + RBT_NS_PER_S / 2;
+	CHECK(step() <= world.clock_ns + RBT_NS_PER_S && is_off(1));
+	world.clock_ns += RBT_NS_PER_S;
+	step();
+	CHECK(!is_off(1) && table()->kfd.n_held == 0);
+	CHECK(hold(link, 1) == 0 && is_off(1));
+	close(link);
+	step();
+	CHECK(!is_off(1));
+}
+
 static void keeps_what_the_program_sets(void)
 {
 	start();
@@ -437,6 +499,8 @@ int main(void)
 		TEST(older_and_other_calls),
 		TEST(bad_pointers_are_the_drivers),
 		TEST(obeys),
+		TEST(holds_one_queue),
+		TEST(held_queue_fails_open),
 		TEST(keeps_what_the_program_sets),
 		TEST(levels),
 		TEST(fails_open),

@@ -168,11 +168,14 @@ const char *rubato_kfd_strerror(int error)
 	case ENXIO:
 		return "it does not use an AMD GPU (KFD does not know it)";
 	case EPERM:
-	case EACCES:
 		return "you may not debug it: that needs root, or its parent (see ptrace_scope)";
+	case EACCES:
+		return "you may not open /dev/kfd: that needs root, or its group (often `render`)";
 	case EBUSY:
 		return "another debugger uses it or its GPU: end that debugger first";
 	case ENOTCONN:
+		return "no debug session: attach to it first";
+	case EAGAIN:
 		return "its ROCm runtime has not started: queues can be listed, not suspended";
 	case EIO:
 		return "the GPU failed";

@@ -47,7 +47,8 @@ static void fill_caps(const struct kfd_version *version, const struct rbt_amd_to
 	} else {
 		info->caps |= RBT_CAP_SUSPEND | RBT_CAP_PREEMPT;
 		snprintf(info->why_not, sizeof(info->why_not),
-			"AMD queues have no timeslice to set: programs are suspended and resumed");
+			"AMD queues have no timeslice: classes suspend programs, and --timeslice-us is "
+			"the length of a turn");
 	}
 }
 

@@ -427,16 +427,23 @@ int rubato_kfd_monitor(struct rubato_kfd *kfd, pid_t pid, double duration_s, dou
 	}
 }
 
+/* For callers of the library, -ENOTCONN means that there is no session. */
+static int translate(int r)
+{
+	return r == -ENOTCONN ? -EAGAIN : r;
+}
+
 int rubato_kfd_suspend(struct rubato_kfd *kfd, pid_t pid, uint32_t *ids, uint32_t n, uint32_t grace)
 {
 	struct entry *e = *find(kfd, pid);
 
-	return e != NULL ? rbt_amd_session_suspend(e->session, ids, n, grace) : -ENOTCONN;
+	return e != NULL ? translate(rbt_amd_session_suspend(e->session, ids, n, grace))
+			 : -ENOTCONN;
 }
 
 int rubato_kfd_resume(struct rubato_kfd *kfd, pid_t pid, uint32_t *ids, uint32_t n)
 {
 	struct entry *e = *find(kfd, pid);
 
-	return e != NULL ? rbt_amd_session_resume(e->session, ids, n) : -ENOTCONN;
+	return e != NULL ? translate(rbt_amd_session_resume(e->session, ids, n)) : -ENOTCONN;
 }

@@ -17,6 +17,8 @@
 #define REPLY_NS (300 * RBT_NS_PER_MS)
 /* The time until a suspend must be renewed. */
 #define LEASE_NS (2 * RBT_NS_PER_S)
+/* How much later than the hand the agent ends a suspend that was not renewed. */
+#define LATER_NS (500 * RBT_NS_PER_MS)
 
 /* An agent that has not answered is not waited for again until it has sent something. Otherwise all
  * other programs would wait with us each time (a stopped program that takes turns with others,
@@ -227,22 +229,38 @@ static int ask(const struct rbt_record *rec, enum rbt_agent_op op, uint32_t kind
 	return r < 0 ? r : wait ? await(rec, req.seq) : -ETIMEDOUT;
 }
 
-int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds)
+/* `what`: the kinds, or the queue. */
+static int take_off(
+	const struct rbt_record *rec, enum rbt_agent_op op, enum rbt_agent_op back, uint32_t what)
 {
-	struct rbt_agent_request undo = {
-		.magic = RBT_AGENT_MAGIC, .op = RBT_AGENT_RESUME, .kinds = kinds};
+	struct rbt_agent_request undo = {.magic = RBT_AGENT_MAGIC, .op = back, .kinds = what};
 
 	/* A resume is sent anyway, so that it is the last order that the agent gets. */
 	if (is_silent(rec)) {
 		return -ETIMEDOUT;
 	}
-	int r = ask(rec, RBT_AGENT_SUSPEND, kinds, rbt_now_ns() + LEASE_NS);
+	int r = ask(rec, op, what, rbt_now_ns() + LEASE_NS + LATER_NS);
 
 	/* The agent may still carry it out: then it must be undone at once. */
 	if (r == -ETIMEDOUT) {
 		(void)put(rec, &undo);
 	}
 	return r;
+}
+
+int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds)
+{
+	return take_off(rec, RBT_AGENT_SUSPEND, RBT_AGENT_RESUME, kinds);
+}
+
+int rbt_amd_link_hold(const struct rbt_record *rec, uint32_t queue)
+{
+	return take_off(rec, RBT_AGENT_HOLD_QUEUE, RBT_AGENT_RELEASE_QUEUE, queue);
+}
+
+int rbt_amd_link_release(const struct rbt_record *rec, uint32_t queue)
+{
+	return ask(rec, RBT_AGENT_RELEASE_QUEUE, queue, 0);
 }
 
 int rbt_amd_link_resume(const struct rbt_record *rec, uint32_t kinds)
@@ -261,6 +279,11 @@ int rbt_amd_link_tell(const struct rbt_record *rec, enum rbt_agent_op op, uint64
 		.magic = RBT_AGENT_MAGIC, .op = op, .seq = next_seq(), .value = value};
 
 	return put(rec, &req);
+}
+
+int rbt_amd_link_renew(const struct rbt_record *rec, uint64_t deadline_ns)
+{
+	return rbt_amd_link_tell(rec, RBT_AGENT_RENEW, deadline_ns + LATER_NS);
 }
 
 int rbt_amd_link_check(const struct rbt_record *rec)

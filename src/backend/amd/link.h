@@ -16,6 +16,14 @@
 int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds);
 int rbt_amd_link_resume(const struct rbt_record *rec, uint32_t kinds);
 int rbt_amd_link_preempt(const struct rbt_record *rec, uint32_t queue);
+/* The same for one queue; it is off as long as it is held, whatever happens to its kind. */
+int rbt_amd_link_hold(const struct rbt_record *rec, uint32_t queue);
+int rbt_amd_link_release(const struct rbt_record *rec, uint32_t queue);
+
+/* Suspends last until deadline_ns, by the hand's clock. The agent ends them a little later, because
+ * the hand must be the first to notice: it reports to the daemon that a suspend has ended, and the
+ * agent does not. Does not wait. */
+int rbt_amd_link_renew(const struct rbt_record *rec, uint64_t deadline_ns);
 
 /* Sends an order without waiting for the answer. */
 int rbt_amd_link_tell(const struct rbt_record *rec, enum rbt_agent_op op, uint64_t value);

@@ -328,6 +328,44 @@ static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope sco
 	return r < 0 && r != -ESRCH ? translate(r) : there;
 }
 
+static int suspend_task(const struct rbt_record *rec, uint32_t handle)
+{
+	struct entry *e;
+
+	if (has_agent(rec)) {
+		return rbt_amd_link_hold(rec, handle);
+	}
+	int r = check_process(rec);
+	if (r < 0) {
+		return r;
+	}
+	pthread_mutex_lock(&entries_lock);
+	r = get_entry((pid_t)rec->client, &e);
+	if (r == 0) {
+		r = rbt_amd_session_hold_queue(e->session, handle);
+		put_entry(e, r);
+	}
+	pthread_mutex_unlock(&entries_lock);
+	return translate(r);
+}
+
+static int resume_task(const struct rbt_record *rec, uint32_t handle)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&entries_lock);
+	struct entry *e = find_entry((pid_t)rec->client);
+	if (e != NULL) {
+		r = rbt_amd_session_release_queue(e->session, handle);
+		put_entry(e, r);
+	}
+	pthread_mutex_unlock(&entries_lock);
+	if (has_agent(rec)) {
+		return rbt_amd_link_release(rec, handle);
+	}
+	return r == -ESRCH ? -ENOENT : translate(r);
+}
+
 static int preempt_one(struct rbt_amd_session *s, uint32_t id)
 {
 	uint32_t ids[1] = {id};
@@ -364,9 +402,9 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
 	pthread_mutex_lock(&entries_lock);
 	r = get_entry((pid_t)rec->client, &e);
 	if (r == 0) {
-		/* A queue of a held kind is off already. */
+		/* A queue that is held is off already. */
 		uint32_t kind = task->kind == RBT_TASK_COMPUTE ? RBT_AMD_COMPUTE : RBT_AMD_SDMA;
-		if ((rbt_amd_session_held(e->session) & kind) == 0) {
+		if (!rbt_amd_session_holds(e->session, kind, task->handle)) {
 			r = preempt_one(e->session, task->handle);
 		}
 		put_entry(e, r);
@@ -407,7 +445,7 @@ static int check_file(const struct rbt_record *rec)
 static int renew(const struct rbt_record *rec, uint64_t deadline_ns)
 {
 	/* A session lasts as long as this process, so it needs no renewal. */
-	return has_agent(rec) ? rbt_amd_link_tell(rec, RBT_AGENT_RENEW, deadline_ns) : 0;
+	return has_agent(rec) ? rbt_amd_link_renew(rec, deadline_ns) : 0;
 }
 
 static int set_level(const struct rbt_record *rec, uint32_t level)
@@ -474,6 +512,8 @@ const struct rbt_backend rbt_backend_amd = {
 	.set_timeslice = set_timeslice,
 	.suspend = suspend,
 	.resume = resume,
+	.suspend_task = suspend_task,
+	.resume_task = resume_task,
 	.preempt = preempt,
 	.set_level = set_level,
 	.check_file = check_file,

@@ -332,9 +332,25 @@ static int do_release(struct rbt_amd_session *s, void *arg)
 	return dbg_release(s, a->kinds);
 }
 
+static int do_hold_queue(struct rbt_amd_session *s, void *arg)
+{
+	return dbg_hold_queue(s, *(const uint32_t *)arg);
+}
+
+static int do_release_queue(struct rbt_amd_session *s, void *arg)
+{
+	return dbg_release_queue(s, *(const uint32_t *)arg);
+}
+
+struct held_arg {
+	uint32_t kind, id;
+};
+
 static int ask_held(struct rbt_amd_session *s, void *arg)
 {
-	return (int)s->held;
+	const struct held_arg *a = arg;
+
+	return (s->held & a->kind) != 0 || (a->id < KFD_MAX_QUEUES && s->held_queue[a->id]);
 }
 
 uint64_t rbt_amd_session_changes(const struct rbt_amd_session *s)
@@ -344,7 +360,7 @@ uint64_t rbt_amd_session_changes(const struct rbt_amd_session *s)
 
 static int ask_use(struct rbt_amd_session *s, void *arg)
 {
-	return s->held != 0 || s->poller != NULL;
+	return s->held != 0 || s->n_held_queues > 0 || s->poller != NULL;
 }
 
 bool rbt_amd_session_is_used(struct rbt_amd_session *s)
@@ -372,9 +388,17 @@ int rbt_amd_session_release(struct rbt_amd_session *s, uint32_t kinds)
 	return have_done(s, do_release, &(struct ids_arg){.kinds = kinds});
 }
 
-uint32_t rbt_amd_session_held(struct rbt_amd_session *s)
+int rbt_amd_session_hold_queue(struct rbt_amd_session *s, uint32_t id)
 {
-	int r = have_done(s, ask_held, NULL);
+	return have_done(s, do_hold_queue, &id);
+}
 
-	return r < 0 ? 0 : (uint32_t)r;
+int rbt_amd_session_release_queue(struct rbt_amd_session *s, uint32_t id)
+{
+	return have_done(s, do_release_queue, &id);
+}
+
+bool rbt_amd_session_holds(struct rbt_amd_session *s, uint32_t kind, uint32_t id)
+{
+	return have_done(s, ask_held, &(struct held_arg){.kind = kind, .id = id}) == 1;
 }

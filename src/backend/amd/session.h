@@ -62,7 +62,11 @@ uint32_t rbt_amd_kind(uint32_t queue_type);
  */
 int rbt_amd_session_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace);
 int rbt_amd_session_release(struct rbt_amd_session *s, uint32_t kinds);
-uint32_t rbt_amd_session_held(struct rbt_amd_session *s);
+/* The same for one queue, whatever happens to its kind. -ENOENT: there is no such queue. */
+int rbt_amd_session_hold_queue(struct rbt_amd_session *s, uint32_t id);
+int rbt_amd_session_release_queue(struct rbt_amd_session *s, uint32_t id);
+/* Whether a queue of this kind is held off, by its kind or alone. */
+bool rbt_amd_session_holds(struct rbt_amd_session *s, uint32_t kind, uint32_t id);
 
 /* Polls the target's queues every interval_us, and writes the result to the board (borrowed;
  * board/gauge.h); 0: stops. 0 or -errno. */

@@ -95,6 +95,8 @@ void dbg_disable(struct rbt_amd_session *s)
 		return;
 	}
 	s->held = 0;
+	memset(s->held_queue, 0, sizeof(s->held_queue));
+	s->n_held_queues = 0;
 	if (!s->gone) {
 		dbg_take_events(s);
 	}
@@ -125,6 +127,25 @@ static int snapshot_into(
 	return r;
 }
 
+static void unhold(struct rbt_amd_session *s, uint32_t id)
+{
+	if (id < KFD_MAX_QUEUES && s->held_queue[id]) {
+		s->held_queue[id] = false;
+		s->n_held_queues--;
+	}
+}
+
+/* A new queue may have the number of one that was held and is gone. */
+static void forget_replaced(
+	struct rbt_amd_session *s, const struct kfd_queue_entry *list, uint32_t n)
+{
+	for (uint32_t i = 0; i < n && s->n_held_queues > 0; i++) {
+		if (list[i].exception_status & KFD_EC_QUEUE_NEW) {
+			unhold(s, list[i].queue_id);
+		}
+	}
+}
+
 /* The kernel returns the number of queues, and fills as many entries as there is room for. */
 int dbg_snapshot(struct rbt_amd_session *s, struct kfd_queue_entry **ret, uint32_t *ret_n)
 {
@@ -147,6 +168,7 @@ int dbg_snapshot(struct rbt_amd_session *s, struct kfd_queue_entry **ret, uint32
 	s->room = room;
 	*ret = list;
 	*ret_n = n < room ? n : room;
+	forget_replaced(s, list, *ret_n);
 	return 0;
 }
 
@@ -204,9 +226,10 @@ uint32_t rbt_amd_kind(uint32_t queue_type)
 		       : RBT_AMD_SDMA;
 }
 
-/* The ids of these kinds, as the kernel has them now. The array is new for every call, because the
- * kernel leaves its bits in it. */
-static int list_ids(struct rbt_amd_session *s, uint32_t kinds, uint32_t *ids, uint32_t *ret_n)
+/* The ids of these kinds, as the kernel has them now, with or without queues that are held alone.
+ * The array is new for every call, because the kernel leaves its bits in it. */
+static int list_ids(
+	struct rbt_amd_session *s, uint32_t kinds, bool with_held, uint32_t *ids, uint32_t *ret_n)
 {
 	struct kfd_queue_entry *list;
 	uint32_t n = 0;
@@ -217,7 +240,9 @@ static int list_ids(struct rbt_amd_session *s, uint32_t kinds, uint32_t *ids, ui
 	}
 	*ret_n = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		if (rbt_amd_kind(list[i].queue_type) & kinds) {
+		uint32_t id = list[i].queue_id;
+		bool is_held = id < KFD_MAX_QUEUES && s->held_queue[id];
+		if ((rbt_amd_kind(list[i].queue_type) & kinds) != 0 && (with_held || !is_held)) {
 			ids[(*ret_n)++] = list[i].queue_id;
 		}
 	}
@@ -248,7 +273,7 @@ static int hold_now(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace)
 		if (i > 0) {
 			nanosleep(&(struct timespec){.tv_nsec = HOLD_PAUSE_NS}, NULL);
 		}
-		r = list_ids(s, kinds, ids, &n);
+		r = list_ids(s, kinds, true, ids, &n);
 		if (r == 0) {
 			r = dbg_suspend(s, ids, n, grace);
 		}
@@ -261,7 +286,7 @@ static int hold_now(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace)
 int dbg_release(struct rbt_amd_session *s, uint32_t kinds)
 {
 	uint32_t ids[KFD_MAX_QUEUES], n = 0;
-	int r = list_ids(s, kinds, ids, &n);
+	int r = list_ids(s, kinds, false, ids, &n);
 
 	s->held &= ~kinds;
 	r = r < 0 ? r : dbg_resume(s, ids, n);
@@ -286,6 +311,54 @@ int dbg_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace)
 	s->held |= kinds;
 	s->grace = grace;
 	return 0;
+}
+
+/* The queue's kind, RBT_AMD_*; -ENOENT: there is no such queue. Lists all queues, because a new one
+ * cannot be suspended before that. */
+static int find_queue(struct rbt_amd_session *s, uint32_t id)
+{
+	struct kfd_queue_entry *list;
+	uint32_t n = 0;
+	int r = dbg_snapshot(s, &list, &n);
+
+	if (r < 0) {
+		return r;
+	}
+	r = -ENOENT;
+	for (uint32_t i = 0; i < n; i++) {
+		r = list[i].queue_id == id ? (int)rbt_amd_kind(list[i].queue_type) : r;
+	}
+	free(list);
+	return r;
+}
+
+int dbg_hold_queue(struct rbt_amd_session *s, uint32_t id)
+{
+	uint32_t ids[1] = {id};
+	int r = id < KFD_MAX_QUEUES ? find_queue(s, id) : -ENOENT;
+
+	r = r < 0 ? r : dbg_suspend(s, ids, 1, KFD_GRACE_MIN);
+	r = r < 0 ? r : judge_ids(ids, 1);
+	if (r == 0 && !s->held_queue[id]) {
+		s->held_queue[id] = true;
+		s->n_held_queues++;
+	}
+	/* It is being destroyed. */
+	return r == -EAGAIN ? -ENOENT : r;
+}
+
+int dbg_release_queue(struct rbt_amd_session *s, uint32_t id)
+{
+	uint32_t ids[1] = {id};
+
+	unhold(s, id);
+	int r = find_queue(s, id);
+	if (r < 0 || ((uint32_t)r & s->held) != 0) {
+		return r == -ENOENT || r >= 0 ? 0 : r;
+	}
+	r = dbg_resume(s, ids, 1);
+	r = r < 0 ? r : judge_ids(ids, 1);
+	return r == -EAGAIN ? 0 : r;
 }
 
 /* The target waits in its start, or end, for this answer. */

@@ -22,9 +22,11 @@ struct rbt_amd_session {
 	int kfd, wake, pidfd; /* wake: an eventfd for jobs, stops and the end */
 	int events[2];        /* a pipe: the kernel writes one byte, which an eventfd refuses */
 	uint32_t runtime_state;
-	uint32_t room;        /* room of the next snapshot, in queues */
-	uint32_t held, grace; /* RBT_AMD_* */
-	bool enabled, gone;   /* gone: the target has ended */
+	uint32_t room;                   /* room of the next snapshot, in queues */
+	uint32_t held, grace;            /* RBT_AMD_* */
+	bool held_queue[KFD_MAX_QUEUES]; /* held alone */
+	uint32_t n_held_queues;
+	bool enabled, gone; /* gone: the target has ended */
 	_Atomic uint64_t n_changes;
 	struct poller *poller; /* session_poll.c's; NULL: none */
 	uint64_t poll_ns;      /* time of the next poll; UINT64_MAX: never */
@@ -48,6 +50,8 @@ int dbg_suspend(struct rbt_amd_session *s, uint32_t *ids, uint32_t n, uint32_t g
 int dbg_resume(struct rbt_amd_session *s, uint32_t *ids, uint32_t n);
 int dbg_hold(struct rbt_amd_session *s, uint32_t kinds, uint32_t grace);
 int dbg_release(struct rbt_amd_session *s, uint32_t kinds);
+int dbg_hold_queue(struct rbt_amd_session *s, uint32_t id);
+int dbg_release_queue(struct rbt_amd_session *s, uint32_t id);
 /* Takes all pending events, and answers them. */
 void dbg_take_events(struct rbt_amd_session *s);
 

@@ -122,6 +122,10 @@ static size_t read_some(
 	size_t n_read = got < 0 ? 0 : (size_t)got / (2 * sizeof(values[0]));
 	for (size_t i = 0; i < n_read; i++) {
 		const struct kfd_queue_entry *q = &w->list[at + i];
+		/* The packets of a queue that is held do not make the program busy. */
+		if (q->queue_id < KFD_MAX_QUEUES && s->held_queue[q->queue_id]) {
+			continue;
+		}
 		rbt_gauge_add(g, &w->gauges[at + i], kind_of(q->queue_type), q->ring_size,
 			values[2 * i], values[2 * i + 1]);
 	}

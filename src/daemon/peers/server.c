@@ -130,6 +130,7 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 		program_set_treatment(p, &RBT_TREATMENT_INIT, 0);
 		p->suspend.is_ordered = false;
 		p->suspend.until_ns = 0;
+		p->suspend.queues.n = 0;
 	}
 	p->awaited = false;
 	p->rule[0] = '\0';

@@ -23,11 +23,12 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-#define BYHAND_MAGIC 0x34646e68u
+#define BYHAND_MAGIC 0x35646e68u
 /* The limit for treatments of all versions. */
 #define TREAT_SIZE_MAX 4096
 
-/* An entry of the file. A treatment follows, which begins with its size. */
+/* An entry of the file. A treatment follows, which begins with its size, and then n_queues orders
+ * for single queues. */
 struct entry {
 	uint32_t magic;
 	int32_t pid;
@@ -36,9 +37,10 @@ struct entry {
 	uint64_t resume_at_ns;
 	uint32_t granted;
 	uint32_t has_treat, is_suspended;
-	uint32_t pad;
+	uint32_t n_queues;
 };
 static_assert(sizeof(struct entry) == 48, "file");
+static_assert(sizeof(struct queue_order) == 16, "file");
 
 struct said *byhand_find(const struct daemon *d, pid_t pid, uint64_t start_time)
 {
@@ -137,6 +139,10 @@ void byhand_note(struct daemon *d, pid_t pid, uint64_t start_time, bool is_treat
 	}
 	said->is_suspended = p != NULL && p->suspend.is_ordered;
 	said->resume_at_ns = p != NULL ? p->suspend.until_ns : 0;
+	said->queues.n = 0;
+	if (p != NULL) {
+		said->queues = p->suspend.queues;
+	}
 	byhand_write(d);
 	if (p != NULL && is_treat && p->rule[0] != '\0') {
 		p->rule[0] = '\0';
@@ -159,6 +165,8 @@ bool byhand_apply(struct daemon *d, struct program *p)
 		p->suspend.is_ordered = true;
 		p->suspend.until_ns = said->resume_at_ns;
 	}
+	p->suspend.queues = said->queues;
+	(void)queues_expire(&p->suspend.queues, rbt_now_ns());
 	d->dirty = true;
 	return said->has_treat;
 }
@@ -177,9 +185,12 @@ static int write_all(const struct daemon *d, FILE *f)
 			.granted = said->granted,
 			.has_treat = said->has_treat,
 			.is_suspended = said->is_suspended,
+			.n_queues = said->queues.n,
 		};
 		if (fwrite(&e, sizeof(e), 1, f) != 1 ||
-			fwrite(&said->treat, sizeof(said->treat), 1, f) != 1) {
+			fwrite(&said->treat, sizeof(said->treat), 1, f) != 1 ||
+			fwrite(said->queues.list, sizeof(said->queues.list[0]), said->queues.n,
+				f) != said->queues.n) {
 			return -EIO;
 		}
 	}
@@ -219,8 +230,26 @@ void byhand_write(struct daemon *d)
 	d->byhand.is_lost = !is_written;
 }
 
+static bool read_queues(FILE *f, uint32_t n, struct queue_orders *ret)
+{
+	struct queue_order order;
+
+	ret->n = 0;
+	if (n > RBT_RECORD_MAX_TASKS) {
+		return false;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (fread(&order, sizeof(order), 1, f) != 1) {
+			return false;
+		}
+		(void)queues_add(ret, order.handle, order.until_ns);
+	}
+	return true;
+}
+
 /* Returns false at the end of the file, and at an entry that is damaged or of another version. */
-static bool read_entry(FILE *f, struct entry *ret, struct rbt_treatment *ret_treat)
+static bool read_entry(FILE *f, struct entry *ret, struct rbt_treatment *ret_treat,
+	struct queue_orders *ret_queues)
 {
 	static char buf[TREAT_SIZE_MAX];
 	uint32_t size;
@@ -232,11 +261,13 @@ static bool read_entry(FILE *f, struct entry *ret, struct rbt_treatment *ret_tre
 	}
 	memcpy(buf, &size, sizeof(size));
 	return fread(buf + sizeof(size), size - sizeof(size), 1, f) == 1 &&
-	       rbt_treatment_decode(buf, size, ret_treat) == 0;
+	       rbt_treatment_decode(buf, size, ret_treat) == 0 &&
+	       read_queues(f, ret->n_queues, ret_queues);
 }
 
 void byhand_read(struct daemon *d)
 {
+	static struct queue_orders queues;
 	struct rbt_treatment treat;
 	struct entry e;
 	char path[160];
@@ -244,7 +275,7 @@ void byhand_read(struct daemon *d)
 	snprintf(path, sizeof(path), "%s/by-hand", d->home.dir);
 	FILE *f = NULL;
 	(void)rbt_fopen_plain(path, false, &f);
-	while (f != NULL && read_entry(f, &e, &treat)) {
+	while (f != NULL && read_entry(f, &e, &treat, &queues)) {
 		struct said *said = obtain(d, e.pid, e.start_time);
 		if (said == NULL) {
 			continue;
@@ -255,6 +286,7 @@ void byhand_read(struct daemon *d)
 		said->resume_at_ns = e.resume_at_ns;
 		said->has_treat = e.has_treat != 0;
 		said->is_suspended = e.is_suspended != 0;
+		said->queues = queues;
 		said->is_wanted = true;
 	}
 	if (f != NULL) {

@@ -10,6 +10,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "daemon/queues.h"
 #include "proto/treatment.h"
 
 struct daemon;
@@ -26,6 +27,7 @@ struct said {
 	uint32_t granted;
 	bool is_suspended;
 	uint64_t resume_at_ns; /* 0: until it is resumed */
+	struct queue_orders queues;
 	/* ordered of a former daemon; the program's tasks are still to be found */
 	bool is_wanted;
 	LIST_ENTRY(said) entries;

@@ -96,8 +96,8 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 			.pid = p->pid,
 			.start_time = p->start_time,
 			.size = (uint32_t)n,
-			.is_left = !h->in_hand &&
-				   (mine->applied.is_off || mine->applied.slices_changed),
+			.is_left = !h->in_hand && (rbt_applied_has_any_off(&mine->applied) ||
+							  mine->applied.slices_changed),
 		};
 		if (fwrite(&e, sizeof(e), 1, f) != 1 || fwrite(buf, (size_t)n, 1, f) != 1) {
 			return -EIO;

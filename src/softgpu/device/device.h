@@ -55,9 +55,10 @@ const char *rbt_mechanism_name(enum rbt_mechanism m);
 int rbt_mechanism_parse(const char *name, enum rbt_mechanism *ret); /* 0 or -EINVAL */
 
 /*
- * Which kernel of a channel (counted from 0) to run again from after a reset: launched so many,
- * of which `pending` had not started when the ring was cleared; two more may have been under way;
- * never before what an earlier reset went back to. 99 launched, 75 pending: 22.
+ * The kernel of a channel to run again from after a reset. Kernels are counted from 0, and
+ * launch_offset is the last one that was launched; `pending` kernels had not started when the ring
+ * was cleared. It is unknown whether the two before the running one have ended. The result is never
+ * before what an earlier reset went back to. 100 launched, so 99, and 75 pending: 22.
  */
 uint64_t rbt_reset_offset(uint64_t launch_offset, uint64_t pending, uint64_t kernel_offset);
 

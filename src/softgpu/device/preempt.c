@@ -111,7 +111,9 @@ static void reset_channel(struct rbt_context *ctx, uint32_t index)
 {
 	struct dev_channel *ch = &ctx->channels[index];
 	uint64_t pending = dev_channel_pending(ctx, index);
-	uint64_t offset = rbt_reset_offset(ch->kernels + pending, pending, ch->kernel_offset);
+	uint64_t n_launched = ch->kernels + pending;
+	uint64_t offset =
+		rbt_reset_offset(n_launched > 0 ? n_launched - 1 : 0, pending, ch->kernel_offset);
 	struct dev_launch *todo[3];
 	uint32_t n = 0;
 
