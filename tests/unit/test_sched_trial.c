@@ -420,8 +420,8 @@ static unsigned ask(struct rbt_trials *trials, unsigned n, struct asked a)
 	return n_spared;
 }
 
-/* What was learnt while a neighbour started up, and submitted next to nothing, does not hold for its
- * real work. A pace that merely varies is no such change. */
+/* What was learnt while a neighbour started up, and submitted next to nothing, does not hold for
+ * its real work. A pace that merely varies is no such change. */
 static void test_pace(void)
 {
 	struct rbt_trials trials = {0};
