@@ -35,7 +35,9 @@ unsigned rbt_guard_top(const struct rbt_sched_gpu *gpu)
 	uint32_t bits = gpu->reserve_bits | gpu->busy_bits;
 	const struct rbt_sched_unit *u = gpu->current;
 
-	if (u != NULL && u->is_on && u->is_wanting && !u->is_guarded) {
+	/* A current unit counts also while a reserve keeps it off: if the reserve is on another of
+	 * its GPUs, the unit is all that those below it wait for on this one. */
+	if (u != NULL && u->is_wanting && !u->is_guarded) {
 		bits |= UINT32_C(1) << u->level;
 	}
 	return bits == 0 ? 0 : 31 - (unsigned)__builtin_clz(bits);

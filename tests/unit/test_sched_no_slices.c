@@ -374,6 +374,28 @@ static void test_both_kinds(void)
 	sim_finish(&sim);
 }
 
+/* A program on two GPUs waits for one of them and keeps its place on the other. A lower one there
+ * gets its min_share. */
+static void test_across(void)
+{
+	struct rbt_sched_params params = {
+		.priority = 4, .weight = 1, .is_known = true, .may_reserve = true};
+	struct sim sim;
+
+	init(&sim, "turns");
+	params.tasks[0] = params.tasks[1] =
+		(struct rbt_sched_tasks){.n_compute = 1, .no_slices = true};
+	sim_add_params(&sim, &params, NULL);
+	add_to(&sim, 8, 1, 1, NULL);
+	struct sim_prog *lower = add(&sim, 0, NULL);
+	sim_run(&sim, 5 * SIM_S);
+	sim_reset(&sim);
+	sim_run(&sim, 20 * SIM_S);
+	CHECK(part_of(lower, 20 * SIM_S) >= MIN_SHARE / 2);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 /* How many programs a busy one has taken off: those that ran, and only when it took its place. */
 static void check_displaced(unsigned high, unsigned low)
 {
@@ -435,6 +457,7 @@ int main(void)
 	test_idle_stays_on();
 	test_unknown();
 	test_both_kinds();
+	test_across();
 	test_timed_turns();
 	test_fair_slice();
 	return check_result();
