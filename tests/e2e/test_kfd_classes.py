@@ -9,7 +9,7 @@ from programs import Daemon
 AMD = ("--amd-gpus", "1")
 QUEUE = ("--queues", "1", "--sdma", "0")
 # Enough packets in the queue that it does not run empty on a slow machine.
-BUSY = (*QUEUE, "--busy", "--depth", "200")
+BUSY = (*QUEUE, "--busy", "--depth", "1000")
 # The lower program is on for 4 % of the time, beside the upper one: min_share is 2 %. Few looks vary, and so does the
 # length of a turn on a busy machine.
 LOOKS, LEAST_OFF, MOST_PART = (200, 0.9, 0.04) if LONG else (30, 0.75, 0.08)

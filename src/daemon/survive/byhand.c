@@ -23,7 +23,7 @@
 #include "util/proc.h"
 #include "util/time.h"
 
-#define BYHAND_MAGIC 0x35646e68u
+#define BYHAND_MAGIC 0x34646e68u
 /* The limit for treatments of all versions. */
 #define TREAT_SIZE_MAX 4096
 
