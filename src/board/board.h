@@ -57,7 +57,7 @@ struct rbt_board_reading {
 	uint32_t gaps[RBT_BOARD_GAPS];
 };
 
-/* The values that one reader remembers between its looks at a board; zeroed at first. */
+/* The values that one reader remembers between its readings of a board; zeroed at first. */
 struct rbt_board_reader {
 	uint64_t n[RBT_BOARD_SLOTS];
 	uint64_t active_ns[RBT_BOARD_SLOTS];
@@ -67,23 +67,23 @@ struct rbt_board_reader {
 
 /*
  * Reads the board. active_ns is exact if the program has synchronised since it last submitted.
- * Otherwise, if there are submissions since the last look, it is now_ns, the latest possible time.
- * The first look only notes the counters. Then the tick moves on, so that the program's next
+ * Otherwise, if there are submissions since the last reading, it is now_ns, the latest possible time.
+ * The first reading only notes the counters. Then the tick moves on, so that the program's next
  * submission leaves its time.
  */
 void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
 
-/* The last activity that the reader has seen, in any slot, as of its last look; 0: none. Unlike
- * active_ns, this is not the time of the look for a program that is still active. */
+/* The last activity that the reader has seen, in any slot, as of its last reading; 0: none. Unlike
+ * active_ns, this is not the time of the reading for a program that is still active. */
 uint64_t rbt_board_last_seen(const struct rbt_board_reader *w);
 
 /* The lengths of all requests so far. Without HAS_LENGTHS they are known to within a power of two.
- * Does not affect any look. */
+ * Does not affect any reading. */
 void rbt_board_read_lengths(const struct rbt_board *b, struct rbt_hist *ret);
 
 /* Submissions to its compute tasks so far, and launches among them. They show the daemon whether
- * the program makes progress. Does not affect any look. */
+ * the program makes progress. Does not affect any reading. */
 struct rbt_board_progress {
 	uint64_t n, n_launches;
 };
@@ -101,9 +101,9 @@ bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint6
 void rbt_board_sleep(struct rbt_board *b);
 
 /*
- * The same for a reader that does not look again: waits, without giving up the processor, for two
+ * The same for a reader that does not read again: waits, without giving up the processor, for two
  * microseconds, in which a store leaves any core's buffer. False, and awake, if the program has
- * submitted since the last look, or waits for the GPU.
+ * submitted since the last reading, or waits for the GPU.
  */
 bool rbt_board_doze(struct rbt_board *b, const struct rbt_board_reader *w);
 
@@ -113,7 +113,7 @@ bool rbt_board_await_end(struct rbt_board *b);
 
 /* From now on the next return of a synchronisation wakes the thread that waits on b->asleep; so
  * does the begin or end of a request, but no submission. False, and awake, if one has returned
- * since the last look. Waits as rbt_board_doze() does. */
+ * since the last reading. Waits as rbt_board_doze() does. */
 bool rbt_board_await_sync(struct rbt_board *b, const struct rbt_board_reader *w);
 
 /* Ends the sleep, of whatever kind it is. Returns whether the program had ended it before. */

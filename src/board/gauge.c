@@ -14,7 +14,7 @@ void rbt_gauge_add(struct rbt_gauge *g, struct rbt_gauge_queue *q, enum rbt_gaug
 	uint64_t ring_bytes, uint64_t wptr, uint64_t rptr)
 {
 	uint64_t pending = wptr - rptr;
-	/* Packets from before the first look may have run long ago. */
+	/* Packets from before the first poll may have run long ago. */
 	uint64_t fresh = q->is_known ? wptr - q->seen : 0;
 	bool has_moved = q->is_known && rptr != q->read;
 
@@ -119,7 +119,7 @@ bool rbt_gauge_put(struct rbt_board *b, struct rbt_board_slot *slot, struct rbt_
 	add(&slot->n[RBT_BOARD_LAUNCH], g->n_launches);
 	add(&slot->n[RBT_BOARD_COPY], g->n_copies);
 	atomic_store_explicit(&slot->last_ns, now_ns, memory_order_release);
-	/* Marks the time as exact, which it is to within one look. */
+	/* Marks the time as exact, which it is to within one poll. */
 	atomic_store_explicit(
 		&slot->n_synced, (uint32_t)rbt_board_total(slot), memory_order_release);
 	/* Sequentially consistent with rbt_board_doze(): either the daemon sees this store, or we

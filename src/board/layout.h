@@ -10,13 +10,13 @@
  *
  * Each cache line has one writer. Times are CLOCK_MONOTONIC in ns; 0: unknown.
  *
- * A submission reads no clock, unless the daemon has looked since the last one (its tick differs),
+ * A submission reads no clock, unless the daemon has read since the last one (its tick differs),
  * or the slot's tick is 0. When a synchronisation returns, it leaves its time and the slot's count
  * at that moment. So:
  * - last_ns of a slot whose count has not changed since is exact: its last synchronisation returned
  *   at that time.
  * - last_ns of another slot is a time at which it was active. If its counters have changed since a
- *   look, it was active after that look, too.
+ *   reading, it was active after that reading, too.
  * src/board/board.c turns both into "last active".
  *
  * A synchronisation sets the slot's tick to 0 to learn the time of the next submission, and so the
@@ -81,7 +81,7 @@ struct rbt_board {
 	uint8_t pad0[44];
 
 	/* Written by the daemon. */
-	_Atomic uint32_t tick; /* changes with each look; 0: no daemon looks */
+	_Atomic uint32_t tick; /* changes with each reading; 0: no daemon reads */
 	/* A futex. RBT_BOARD_ASLEEP: the daemon sleeps until the program's next submission, which
 	 * sets the futex to 0 and wakes the daemon; the tick changes too, so that a submission has
 	 * only one word to check. RBT_BOARD_AWAITS_END: until the last open request has ended.

@@ -57,7 +57,7 @@ struct daemon {
 	bool dirty;                     /* reconcile() is to be called */
 	uint64_t retry_ns;              /* when to reconcile again; 0: when something happens */
 	LIST_HEAD(, program) pending;   /* apply.c: their decisions are to be carried out */
-	uint64_t kick_ns; /* when to look whether resumed programs do run; UINT64_MAX: never */
+	uint64_t kick_ns; /* when to check whether resumed programs do run; UINT64_MAX: never */
 
 	/* The parts. */
 	struct options options;

@@ -25,7 +25,7 @@ struct doubt {
 	uint64_t still_ns;  /* time on the GPU without progress, in all */
 	uint64_t after_ns;  /* still_ns after which it is kicked; 0: not set yet */
 	uint64_t kicked_ns; /* 0: never */
-	uint64_t check_ns;  /* when to look whether it runs; 0: not before its next resume */
+	uint64_t check_ns;  /* when to check whether it runs; 0: not before its next resume */
 	struct rbt_board_progress seen; /* as of moved_ns */
 };
 

@@ -305,7 +305,7 @@ static void take_woken(struct daemon *d)
 			p->request.awaits_end = false;
 			tell_gaps(p, &reading);
 			/* Another request has begun since, or none has ended. The loop waits for it
-			 * again only after the next look, or a program could keep the daemon here
+			 * again only after the next poll, or a program could keep the daemon here
 			 * for ever. */
 			if (p->request.is_open) {
 				p->request.hinted_ns = now_ns;

@@ -20,7 +20,7 @@ struct program;
 struct hints {
 	uint32_t n;
 	bool has_changed; /* the core is to be told */
-	uint64_t poll_ns; /* when to look next; UINT64_MAX: not at all */
+	uint64_t poll_ns; /* when to poll next; UINT64_MAX: not at all */
 };
 
 struct schedule {

@@ -98,7 +98,7 @@ struct rbt_sched_ops {
 	 * rbt_sched_busy(). Returns false if there has been one meanwhile. */
 	bool (*doze)(void *ctx, void *owner);
 	/* Asks for one rbt_sched_synced() when a synchronisation of the busy program next returns.
-	 * Returns false if that is impossible, or if one has returned since the last look. The
+	 * Returns false if that is impossible, or if one has returned since the last reading. The
 	 * report only saves polls: the core still polls, less often. doze(), rbt_sched_busy() and
 	 * the begin and end of requests cancel the order. */
 	bool (*await)(void *ctx, void *owner);

@@ -92,7 +92,7 @@ struct shim_kfd {
 	bool can_poll;               /* at queues */
 	struct rbt_board_slot *slot; /* of the agent's, on the board; NULL: not yet */
 	struct rbt_gauge_state gauge;
-	struct shim_poll look;
+	struct shim_poll poll;
 	struct shim_queue queues[KFD_MAX_QUEUES];
 };
 

@@ -30,9 +30,9 @@ static size_t plan(struct shim_kfd *k)
 		if (!q->used || q->held || q->wptr_at == 0 || q->rptr_at == 0) {
 			continue;
 		}
-		k->look.from[2 * n] = (struct iovec){(void *)(uintptr_t)q->wptr_at, 8};
-		k->look.from[2 * n + 1] = (struct iovec){(void *)(uintptr_t)q->rptr_at, 8};
-		k->look.queue[n++] = (uint16_t)id;
+		k->poll.from[2 * n] = (struct iovec){(void *)(uintptr_t)q->wptr_at, 8};
+		k->poll.from[2 * n + 1] = (struct iovec){(void *)(uintptr_t)q->rptr_at, 8};
+		k->poll.queue[n++] = (uint16_t)id;
 	}
 	return n;
 }
@@ -68,11 +68,11 @@ void shim_kfd_poll(struct shim *s, uint64_t now_ns)
 	for (size_t at = 0; at < n;) {
 		uint32_t ask = n - at < SHIM_PEEK_MAX / 2 ? 2 * (uint32_t)(n - at) : SHIM_PEEK_MAX;
 		uint32_t words =
-			shim_sys_peek_words(&k->look.values[2 * at], &k->look.from[2 * at], ask);
+			shim_sys_peek_words(&k->poll.values[2 * at], &k->poll.from[2 * at], ask);
 		for (size_t i = at; i < at + words / 2; i++) {
-			struct shim_queue *q = &k->queues[k->look.queue[i]];
+			struct shim_queue *q = &k->queues[k->poll.queue[i]];
 			rbt_gauge_add(&g, &q->gauge, gauge_kind(q->type), q->own.ring_size,
-				k->look.values[2 * i], k->look.values[2 * i + 1]);
+				k->poll.values[2 * i], k->poll.values[2 * i + 1]);
 		}
 		/* A pointer that cannot be read ends the call: that queue is skipped. */
 		at += words / 2 + (words < ask);

@@ -84,7 +84,7 @@ static inline void shim_sync_end(uint32_t depth)
 	struct shim_own *own = &shim_own;
 	struct rbt_board_slot *s = own->slot;
 
-	/* The depth differs in a child that was forked during the call. Tick 0: no daemon looks, or
+	/* The depth differs in a child that was forked during the call. Tick 0: no daemon reads, or
 	 * there was no submission since the last return. */
 	if (__builtin_expect(s == NULL || own->sync_depth != depth + 1, 0)) {
 		shim_sync_end_slow(depth);
@@ -142,7 +142,7 @@ struct rbt_board_slot *shim_board_claim(uint32_t tid);
  * the caller closes, or -errno. Every connection gets a new one, so none has to be kept. */
 int shim_board_share(void);
 
-/* The connection has ended: no daemon looks at the board any more. */
+/* The connection has ended: no daemon reads the board any more. */
 void shim_board_unshare(void);
 
 #endif
