@@ -67,9 +67,9 @@ struct rbt_board_reader {
 
 /*
  * Reads the board. active_ns is exact if the program has synchronised since it last submitted.
- * Otherwise, if there are submissions since the last reading, it is now_ns, the latest possible time.
- * The first reading only notes the counters. Then the tick moves on, so that the program's next
- * submission leaves its time.
+ * Otherwise, if there are submissions since the last reading, it is now_ns, the latest possible
+ * time. The first reading only notes the counters. Then the tick moves on, so that the program's
+ * next submission leaves its time.
  */
 void rbt_board_read(struct rbt_board *b, struct rbt_board_reader *w, uint64_t now_ns,
 	struct rbt_board_reading *ret);
