@@ -184,8 +184,10 @@ static int make_room(struct daemon *d)
 		apply_slices(d, p, true);
 	}
 	LIST_FOREACH (p, &d->pending, sched.pending) {
-		if (apply_off(d, p) < 0) {
-			p->sched.no_turns_until_ns = rbt_now_ns() + NO_TURNS_NS;
+		int refused = apply_off(d, p);
+		if (refused < 0) {
+			p->sched.no_turns_until_ns =
+				rbt_now_ns() + (refused == -ETIMEDOUT ? SILENT_NS : NO_TURNS_NS);
 			r = -EAGAIN;
 		}
 	}

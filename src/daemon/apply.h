@@ -16,6 +16,8 @@ struct program;
 #define LEASE_NS UINT64_C(2000000000)
 /* A program that could not be suspended takes no turns for this long. */
 #define NO_TURNS_NS UINT64_C(5000000000)
+/* The same if the program itself did not answer: it may be stopped, or have had no processor. */
+#define SILENT_NS UINT64_C(500000000)
 /* A failed action is tried again after this. */
 #define RETRY_NS UINT64_C(1000000000)
 

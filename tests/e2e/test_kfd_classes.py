@@ -12,7 +12,7 @@ QUEUE = ("--queues", "1", "--sdma", "0")
 BUSY = (*QUEUE, "--busy", "--depth", "1000")
 # The lower program is on for 4 % of the time, beside the upper one: min_share is 2 %. Few looks vary, and so does the
 # length of a turn on a busy machine.
-LOOKS, LEAST_OFF, MOST_PART = (200, 0.9, 0.04) if LONG else (30, 0.75, 0.08)
+LOOKS, LEAST_OFF, MOST_PART = (100, 0.9, 0.04) if LONG else (30, 0.75, 0.08)
 ROUNDS = 10 if LONG else 1
 
 

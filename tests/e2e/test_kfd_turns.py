@@ -240,6 +240,22 @@ def test_latency_program_stops_the_others(s):
     exact(s, urgent, *others)
 
 
+@device(*SLOW)
+def test_a_moment_of_silence(s):
+    """A program that cannot answer for a moment is kept off as soon as it can."""
+    p, urgent = run(s, *BEST_EFFORT), run(s, "--class", "latency", args=("--queues", 1, "--sdma", 0))
+    eventually("known", lambda: are_linked(s, p, urgent) and is_on(s, p.pid))
+    os.kill(p.pid, signal.SIGSTOP)
+    urgent.ask("submit 1000")    # at least 5 s
+    time.sleep(1)
+    assert is_on(s, p.pid)
+    os.kill(p.pid, signal.SIGCONT)
+    eventually("off", lambda: is_off(s, p.pid), seconds=2)
+    assert urgent.ask("drain") == "drained"
+    eventually("on", lambda: is_on(s, p.pid))
+    exact(s, p, urgent)
+
+
 @device(*AMD)
 def test_sixteen_priorities(s):
     """Whoever has the higher priority goes first, whichever two are taken."""
