@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -308,6 +309,11 @@ class Session:
         """Kills daemon, hand and keeper, whoever of them there is."""
         for name in ("rubato-keeper", "rubatod", "rubato-hand"):
             kill_all(self.processes(name))
+
+    def listens(self):
+        """A daemon accepts connections. (Its socket is there a moment before.)"""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            return sock.connect_ex(os.path.join(self.run_dir, "control.sock")) == 0
 
     def daemon(self):
         return eventually("rubatod runs", lambda: self.processes("rubatod"))[0]

@@ -193,7 +193,7 @@ class Daemon:
         self.process = subprocess.Popen(s.inside([binary("rubatod"), *map(str, options)]), env=s.env,
                                         stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.pid = s.daemon()
-        eventually("it listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+        eventually("it listens", s.listens)
         s.programs.append(self)
 
     def write(self, text):

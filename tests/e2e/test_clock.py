@@ -27,7 +27,7 @@ def start_daemon(s):
     with open(os.path.join(s.run_dir, "rubatod.log"), "a") as log:
         subprocess.Popen(s.inside([*wrong(), binary("rubatod"), "--keep", "--idle-exit-s", "30"]), env=s.env,
                          stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    eventually("it listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+    eventually("it listens", s.listens)
     assert has_wrong_clock(s.daemon()) and has_wrong_clock(s.keeper())
     return s.daemon()
 

@@ -413,16 +413,9 @@ def test_who_has_ended_before_6_16(s):
 def older_daemon(s, script):
     daemon = subprocess.Popen(s.inside(["python3", "-c", script, binary("rubatod")]), env=s.env,
                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-    eventually("listens", lambda: listens(s))
+    eventually("listens", s.listens)
     return daemon
 
-
-def listens(s):
-    try:
-        connect(s).close()
-        return True
-    except (FileNotFoundError, ConnectionRefusedError):
-        return False
 
 
 def use_pid_again(s):

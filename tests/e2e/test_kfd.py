@@ -458,7 +458,8 @@ def test_cpp(s):
     unharmed(s, p)
     # Its printing is that of the monitor: the pointers move, and all else is the same.
     def still(text):
-        lines = [line for line in text.splitlines() if line and not re.search(r"sample|^ *[\d.]+ s  |^advice|^latency: |^snapshot: ", line)]
+        varies = r"sample|^ *[\d.]+ s  |^advice|^latency: |^snapshot: "
+        lines = [line for line in text.splitlines() if line and not re.search(varies, line)]
         return [re.sub(r" +(-|\d+( bytes)?)$", "", line) for line in lines]
     with_addresses = tool(s, "monitor", p.pid, "1", "0.5", "--addresses").stdout
     printed = done.stdout.split("process ", 1)[1]

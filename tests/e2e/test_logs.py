@@ -26,7 +26,7 @@ def start_daemon(s, *env):
     with open(os.path.join(s.run_dir, "rubatod.log"), "a") as log:
         subprocess.Popen(s.inside(["env", *env, binary("rubatod"), "--idle-exit-s", "30"]), env=s.env, stdin=subprocess.DEVNULL,
                          stdout=log, stderr=log, start_new_session=True)
-    eventually("it listens", lambda: os.path.exists(os.path.join(s.run_dir, "control.sock")))
+    eventually("it listens", s.listens)
 
 
 def test_a_full_directory(s):
