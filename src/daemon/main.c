@@ -455,7 +455,14 @@ int main(int argc, char **argv)
 		state_read(&d);
 		byhand_read(&d);
 		take_config(&d, &config);
+		/* Before a program can connect: nobody else would start the next daemon for it. */
+		if (d.options.is_kept && !d.options.is_system) {
+			start_keeper(&d);
+		}
 		r = server_start(&d);
+	}
+	if (r < 0) {
+		keeper_dismiss(&d.keeper.pipe.fd);
 	}
 	if (r == -EBUSY) {
 		rbt_error("another rubatod serves %s", d.home.dir);
@@ -471,9 +478,6 @@ int main(int argc, char **argv)
 	if (r < 0 && d.options.metrics_at != NULL) {
 		shut_down(&d);
 		return 1;
-	}
-	if (d.options.is_kept && !d.options.is_system) {
-		start_keeper(&d);
 	}
 	announce(&ready_fd);
 	/* This may take long with a slow driver: requests of tools wait for it. */
