@@ -41,8 +41,7 @@ struct company {
 
 static void count_programs(struct daemon *d, struct company *ret)
 {
-	const struct rbt_sched_policy *policy = d->sched.config.policy;
-	bool all_take_turns = policy != NULL && policy->turns_up_to >= RBT_PRIORITY_NORMAL;
+	bool all_take_turns = schedule_takes_turns(d, RBT_PRIORITY_NORMAL);
 	struct program *p;
 
 	*ret = (struct company){0};

@@ -336,20 +336,23 @@ void schedule_tick(struct daemon *d)
 	tell_requests(d);
 }
 
+static const struct rbt_sched_policy *policy_of(const struct daemon *d)
+{
+	size_t n;
+
+	return d->sched.config.policy != NULL ? d->sched.config.policy : rbt_sched_policies(&n);
+}
+
 bool schedule_takes_turns(const struct daemon *d, unsigned priority)
 {
-	const struct rbt_sched_policy *policy = rbt_sched_policy_find(schedule_policy(d));
+	const struct rbt_sched_policy *policy = policy_of(d);
 
-	return policy != NULL && policy->turns_up_to != RBT_PRIORITY_NOBODY &&
-	       priority <= policy->turns_up_to;
+	return policy->role(policy->ctx, priority) == RBT_ROLE_TURN;
 }
 
 const char *schedule_policy(const struct daemon *d)
 {
-	size_t n;
-
-	return d->sched.config.policy != NULL ? d->sched.config.policy->name
-					      : rbt_sched_policies(&n)->name;
+	return policy_of(d)->name;
 }
 
 int schedule_start(struct daemon *d)

@@ -17,7 +17,7 @@
  * saved up turns on the others when that changes. */
 #define MAX_LEAD 4
 
-uint64_t rbt_fair_key(const struct rbt_sched_unit *u, uint32_t g)
+uint64_t rbt_fair_key(void *ctx, const struct rbt_sched_unit *u, uint32_t g)
 {
 	return u->vtime_ns[g];
 }

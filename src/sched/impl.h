@@ -84,8 +84,6 @@ struct rbt_sched_prog {
 	LIST_ENTRY(rbt_sched_prog) changed;
 };
 
-enum rbt_role { RBT_ROLE_NONE, RBT_ROLE_TURN, RBT_ROLE_FREE };
-
 struct rbt_sched_unit {
 	uint64_t group;
 	uint64_t id; /* unique for ever */
@@ -96,7 +94,8 @@ struct rbt_sched_unit {
 
 	/* Derived from its members while it takes part (unit.c). The priority of a group is the
 	 * lowest of its members. */
-	enum rbt_role role;
+	enum rbt_role role; /* never RESERVE, but FREE: see has_reserve */
+	bool has_reserve;   /* the policy gives reserves to its priority */
 	uint32_t mask;
 	unsigned priority, level; /* level: the priority if the policy is strict, else 0 */
 	uint32_t weight;
@@ -237,6 +236,12 @@ void rbt_admit_forget(struct rbt_sched *s, struct rbt_sched_prog *p);
 void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p);
 
 /* turns.c */
+/* The policy's key of `u` on a GPU: the smallest is first. */
+static inline uint64_t rbt_unit_key(
+	const struct rbt_sched *s, const struct rbt_sched_unit *u, uint32_t g)
+{
+	return s->config.policy->key(s->config.policy->ctx, u, g);
+}
 /* The length of its turns. */
 uint64_t rbt_turn_ns(const struct rbt_sched *s, const struct rbt_sched_unit *u);
 void rbt_turns_enter(struct rbt_sched *s, struct rbt_sched_unit *u);
@@ -255,7 +260,8 @@ void rbt_turns_let_back(struct rbt_sched *s, struct rbt_sched_unit *u);
 bool rbt_turns_is_contested(struct rbt_sched *s, const struct rbt_sched_unit *u);
 
 /* fair.c: virtual time */
-uint64_t rbt_fair_key(const struct rbt_sched_unit *u, uint32_t g);
+/* key() of policies that order by use. */
+uint64_t rbt_fair_key(void *ctx, const struct rbt_sched_unit *u, uint32_t g);
 void rbt_fair_charge(struct rbt_sched *s, struct rbt_sched_unit *u, uint64_t dt_ns);
 /* `u` begins to want the GPU, for the first time or again; or its turn starts. */
 void rbt_fair_join(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_new);

@@ -45,7 +45,9 @@ static uint64_t major_of(const struct rbt_sched_unit *u)
 
 uint64_t rbt_turn_ns(const struct rbt_sched *s, const struct rbt_sched_unit *u)
 {
-	return u->turn_ns != 0 ? u->turn_ns : s->config.policy->turn_ns(&s->config);
+	const struct rbt_sched_policy *policy = s->config.policy;
+
+	return u->turn_ns != 0 ? u->turn_ns : policy->turn_ns(policy->ctx, &s->config);
 }
 
 static void count_ready(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_ready)
@@ -66,7 +68,7 @@ static void queue(struct rbt_sched *s, struct rbt_sched_unit *u)
 		struct rbt_heap_node *node = &u->ready[rbt_first_bit(m)];
 
 		node->major = major_of(u);
-		node->minor = s->config.policy->key(u, rbt_first_bit(m));
+		node->minor = rbt_unit_key(s, u, rbt_first_bit(m));
 		node->seq = u->order;
 		if (node->pos == 0) {
 			rbt_heap_push(ready, node);
@@ -237,7 +239,6 @@ static bool gives_way(
 	const struct rbt_sched *s, uint32_t g, const struct rbt_sched_unit *u, bool in_order)
 {
 	const struct rbt_sched_unit *cur = s->gpus[g].current;
-	const struct rbt_sched_policy *policy = s->config.policy;
 
 	if (cur == NULL) {
 		return true;
@@ -251,7 +252,7 @@ static bool gives_way(
 	if (major_of(u) > major_of(cur) || (cur->left_ns > 0 && !u->is_forced)) {
 		return false;
 	}
-	return !in_order || policy->key(u, g) <= policy->key(cur, g);
+	return !in_order || rbt_unit_key(s, u, g) <= rbt_unit_key(s, cur, g);
 }
 
 /* Whether no unit is before `u` in the queue. */
@@ -387,7 +388,7 @@ void rbt_turns_let_back(struct rbt_sched *s, struct rbt_sched_unit *u)
 	bool is_on_one = (u->mask & (u->mask - 1)) == 0;
 
 	if (u->role == RBT_ROLE_TURN && !u->is_on && !u->is_guarded && is_on_one &&
-		s->config.policy->key == rbt_fair_key && u->left_ns > 0 &&
+		s->config.policy->orders_by_use && u->left_ns > 0 &&
 		u->left_ns <= rbt_turn_ns(s, u) / 5 * 2 && has_rival(s, u)) {
 		u->left_ns = 0;
 		u->is_over = true;

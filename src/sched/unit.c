@@ -291,14 +291,16 @@ static void sum_up(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 	enum rbt_class cls = rbt_class_of(u->priority);
 	bool is_timed_normal = u->turn_ns != 0 && cls == RBT_CLASS_NORMAL;
+	enum rbt_role role = policy->role(policy->ctx, u->priority);
 	u->level = policy->is_strict ? u->priority : 0;
+	u->has_reserve = role == RBT_ROLE_RESERVE;
 	u->role = RBT_ROLE_FREE;
 	if (u->mask == 0) {
 		u->role = RBT_ROLE_NONE;
-	} else if ((u->priority <= policy->turns_up_to || is_timed_normal) && u->can_suspend) {
+	} else if ((role == RBT_ROLE_TURN || is_timed_normal) && u->can_suspend) {
 		u->role = RBT_ROLE_TURN;
 		/* Normal programs are equals, unless the policy says otherwise. */
-		if (is_timed_normal && policy->is_strict && u->priority < policy->reserve_from) {
+		if (is_timed_normal && policy->is_strict && !u->has_reserve) {
 			u->level = rbt_class_lowest(cls);
 		}
 	}

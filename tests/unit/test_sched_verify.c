@@ -29,8 +29,7 @@ static const char *check_long_slice(
 	if (p->decision.slice_us[g] != s->config.latency_slice_us) {
 		return "a long slice of no known length";
 	}
-	if (rbt_class_of(rbt_prog_priority(p)) != RBT_CLASS_LATENCY ||
-		p->unit->priority < s->config.policy->reserve_from ||
+	if (rbt_class_of(rbt_prog_priority(p)) != RBT_CLASS_LATENCY || !p->unit->has_reserve ||
 		p->unit->role != RBT_ROLE_FREE || !p->params.is_known) {
 		return "a long slice for who has no reserve, or may never idle";
 	}
