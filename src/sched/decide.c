@@ -117,6 +117,9 @@ static bool decide_slices(
 		all_short &= wants_short(p, g) && d->slice_us[g] != RBT_TIMESLICE_OWN &&
 			     rbt_rule_is_short(p->decision.slice_us[g], p->params.tasks[g].own_us);
 	}
+	if (p->unit->was_refused) {
+		d->denial = RBT_DENIED_POLICY;
+	}
 	return all_short;
 }
 
