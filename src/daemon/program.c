@@ -91,6 +91,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 		return pidfd >= 0 ? -errno : pidfd;
 	}
 	p->treat = RBT_TREATMENT_INIT;
+	p->sched.output = RBT_POLICY_OUTPUT_INIT;
 	accounting_start(p);
 	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
 	LIST_INIT(&p->clients);

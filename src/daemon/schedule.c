@@ -493,6 +493,8 @@ static void fill_params(
 			ret->timeslice_us = RBT_TIMESLICE_OWN;
 		}
 	}
+	/* A policy needs no rights of the program's: those who load it have them. */
+	rbt_policy_output_apply(&p->sched.output, ret);
 }
 
 /* A program's parameters change by themselves when its setup ends, and when it may be suspended

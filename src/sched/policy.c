@@ -94,3 +94,36 @@ const struct rbt_sched_policy *rbt_sched_policy_find(const char *name)
 	}
 	return NULL;
 }
+
+static void take(uint32_t *value, uint32_t said, uint32_t least, uint32_t most)
+{
+	if (said != RBT_POLICY_KEEP) {
+		*value = said < least ? least : said > most ? most : said;
+	}
+}
+
+bool rbt_policy_output_take(struct rbt_policy_output *o, const struct rbt_policy_output *said)
+{
+	struct rbt_policy_output before = *o;
+
+	if (said->timeslice_us != 0) {
+		take(&o->timeslice_us, said->timeslice_us, 1, RBT_TIMESLICE_MAX_US);
+	}
+	take(&o->interleave, said->interleave, 0, RBT_INTERLEAVE_MAX);
+	take(&o->priority, said->priority, 0, RBT_PRIORITY_MAX);
+	take(&o->weight, said->weight, 1, RBT_WEIGHT_MAX);
+	return memcmp(&before, o, sizeof(before)) != 0;
+}
+
+void rbt_policy_output_apply(const struct rbt_policy_output *o, struct rbt_sched_params *params)
+{
+	if (o->timeslice_us != RBT_POLICY_KEEP) {
+		params->timeslice_us = o->timeslice_us;
+	}
+	if (o->priority != RBT_POLICY_KEEP) {
+		params->priority = o->priority;
+	}
+	if (o->weight != RBT_POLICY_KEEP) {
+		params->weight = o->weight;
+	}
+}

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct rbt_sched_config;
+struct rbt_sched_params;
 struct rbt_sched_unit;
 
 /* What a program is to the scheduler. */
@@ -43,6 +44,25 @@ struct rbt_sched_policy {
 	/* The longest turn. */
 	uint64_t (*turn_ns)(void *ctx, const struct rbt_sched_config *config);
 };
+
+/* What a policy says about a program. It goes before what users say, and ends with the policy. */
+struct rbt_policy_output {
+	uint32_t timeslice_us; /* 1 to RBT_TIMESLICE_MAX_US; 0 is as RBT_POLICY_KEEP */
+	uint32_t interleave;   /* 0 to RBT_INTERLEAVE_MAX; the core has no use for it */
+	uint32_t priority;     /* 0 to RBT_PRIORITY_MAX */
+	uint32_t weight;       /* 1 to RBT_WEIGHT_MAX */
+};
+#define RBT_POLICY_KEEP    UINT32_MAX /* changes nothing */
+#define RBT_INTERLEAVE_MAX 2
+#define RBT_POLICY_OUTPUT_INIT                                                                     \
+	((struct rbt_policy_output){                                                               \
+		RBT_POLICY_KEEP, RBT_POLICY_KEEP, RBT_POLICY_KEEP, RBT_POLICY_KEEP})
+
+/* Takes over what `said` changes; values out of range become the nearest within. Returns whether
+ * the output is another now. */
+bool rbt_policy_output_take(struct rbt_policy_output *o, const struct rbt_policy_output *said);
+/* Puts the output into a program's parameters. */
+void rbt_policy_output_apply(const struct rbt_policy_output *o, struct rbt_sched_params *params);
 
 /* The table of built-in policies; the first is the default. */
 const struct rbt_sched_policy *rbt_sched_policies(size_t *ret_n);
