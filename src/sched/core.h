@@ -39,7 +39,8 @@ struct rbt_sched_prog;
 
 /* 0 stands for the default, if the comment names one. */
 struct rbt_sched_config {
-	const struct rbt_sched_policy *policy; /* NULL: turns */
+	/* Borrowed; must not change while it is in force. NULL: turns. */
+	const struct rbt_sched_policy *policy;
 	/* Length of a turn; 60 to 100, default 100. With shorter turns, switching costs too much;
 	 * users notice longer ones. */
 	uint32_t turn_ms;

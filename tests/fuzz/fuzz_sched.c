@@ -118,10 +118,13 @@ static void read_config(void)
 {
 	size_t n;
 	const struct rbt_sched_policy *policies = rbt_sched_policies(&n);
-	static struct rbt_sched_policy policy;
+	/* The one in force must not change. */
+	static struct rbt_sched_policy pair[2];
+	static unsigned at;
+	struct rbt_sched_policy *policy = &pair[at];
 	uint8_t byte = next_byte();
 	struct rbt_sched_config config = {
-		.policy = &policy,
+		.policy = policy,
 		.max_hold_us = (byte & 4) != 0 ? RBT_SCHED_NEVER : next_byte() * 100u,
 		.min_share_permille = (byte & 8) != 0 ? RBT_SCHED_NEVER : byte >> 4,
 		.turn_ms = (byte & 16) != 0 ? next_byte() : 0,
@@ -133,13 +136,13 @@ static void read_config(void)
 		config.latency_slice_us = RBT_SCHED_NEVER;
 	}
 
-	policy = policies[byte % n];
+	*policy = policies[byte % n];
 	byte = next_byte();
-	policy.asks = (byte & 2) != 0;
+	policy->asks = (byte & 2) != 0;
 	if ((byte & 1) != 0) {
-		policy.role = any_role;
+		policy->role = any_role;
 	}
-	rbt_sched_configure(sched, now_ns, &config);
+	at ^= rbt_sched_configure(sched, now_ns, &config) == 0;
 }
 
 static void restructure(uint8_t op, struct rbt_sched_prog **p)

@@ -33,7 +33,8 @@ struct crowd {
 	unsigned n_gpus;
 	bool is_calm;  /* what boards say is true, and always busy */
 	unsigned mood; /* of the policy: it refuses one turn in so many; 0: none */
-	struct rbt_sched_policy policy;
+	struct rbt_sched_policy policies[2]; /* one of them in force, which must not change */
+	unsigned next;
 	struct one *progs[MAX_PROGS];
 	unsigned n;
 };
@@ -89,21 +90,31 @@ static uint64_t any_turn(void *ctx, const struct rbt_sched_config *config)
 	return 1 + pick(ctx, 200 * MS);
 }
 
-/* A policy that answers at random, on top of a built-in one. */
+/* A policy like this one, that refuses one turn in `mood`; 0: none. */
+static struct rbt_sched_policy *make_policy(
+	struct crowd *c, const struct rbt_sched_policy *base, uint64_t mood)
+{
+	struct rbt_sched_policy *policy = &c->policies[c->next++ % 2];
+
+	*policy = *base;
+	policy->ctx = c;
+	policy->asks = mood > 0;
+	c->mood = (unsigned)mood;
+	return policy;
+}
+
+/* One that answers at random, on top of a built-in one. */
 static const struct rbt_sched_policy *pick_policy(struct crowd *c)
 {
 	size_t n;
 	const struct rbt_sched_policy *policies = rbt_sched_policies(&n);
+	struct rbt_sched_policy *policy = make_policy(c, &policies[pick(c, n)], pick(c, 4));
 
-	c->mood = (unsigned)pick(c, 4);
-	c->policy = policies[pick(c, n)];
-	c->policy.asks = c->mood > 0;
 	if (pick(c, 2) == 0) {
-		c->policy.ctx = c;
-		c->policy.role = any_role;
-		c->policy.turn_ns = any_turn;
+		policy->role = any_role;
+		policy->turn_ns = any_turn;
 	}
-	return &c->policy;
+	return policy;
 }
 
 static void randomise(struct crowd *c, struct rbt_sched_params *params)
@@ -261,12 +272,9 @@ static void test_calm(struct crowd *c)
 	struct rbt_sched_stats stats;
 
 	c->is_calm = true;
-	c->mood = (unsigned)pick(c, 3);
-	c->policy = *rbt_sched_policy_find("turns");
-	c->policy.asks = c->mood > 0;
-	CHECK_INT(rbt_sched_configure(
-			  c->s, c->now_ns, &(struct rbt_sched_config){.policy = &c->policy}),
-		0);
+	struct rbt_sched_config config = {
+		.policy = make_policy(c, rbt_sched_policy_find("turns"), pick(c, 3))};
+	CHECK_INT(rbt_sched_configure(c->s, c->now_ns, &config), 0);
 	for (unsigned i = 0; i < c->n; i++) {
 		rbt_sched_busy(c->s, c->now_ns, c->progs[i]->handle);
 		rbt_sched_stats(c->s, c->progs[i]->handle, &stats);
