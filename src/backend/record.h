@@ -80,6 +80,9 @@ void rbt_record_finish(struct rbt_record *rec);
 /* The task's runlist as a set of runlists, a bit each; empty: it is not known, or not below 64. */
 uint64_t rbt_task_runlists(const struct rbt_task *task);
 
+/* Whether both are the same object, as far as is known: handles can be reused. */
+bool rbt_task_is_same(const struct rbt_task *a, const struct rbt_task *b);
+
 /* Whether the program is setting up one of its compute tasks; and: stop counting them as new. */
 bool rbt_record_is_new(const struct rbt_record *rec);
 void rbt_record_make_old(struct rbt_record *rec);
