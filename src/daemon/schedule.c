@@ -164,8 +164,11 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 	return true;
 }
 
-static const struct rbt_sched_ops ops = {
-	.poll = poll_board, .doze = doze, .await = await_sync, .progress = progress};
+static const struct rbt_sched_ops ops = {.poll = poll_board,
+	.doze = doze,
+	.await = await_sync,
+	.progress = progress,
+	.admit = events_admit};
 
 static struct program *find_by_board(struct daemon *d, const struct rbt_board *board)
 {
