@@ -141,7 +141,7 @@ void events_take_record(struct daemon *d, struct program *p, struct client *h)
 	struct client_tasks *tasks = &h->tasks;
 
 	end_tasks(d, p, h);
-	/* Without memory, new tasks have neither event, and are tried again with the next record. */
+	/* Without memory, new tasks have neither event. The next record tries again. */
 	if (make_room(tasks, tasks->n + rec->n_tasks) < 0) {
 		return;
 	}

@@ -106,9 +106,10 @@ struct rbt_sched_ops {
 	/* How much a known program has submitted so far, in any unit. Returns false if that is
 	 * unknown. Without this callback, reserves count as free of cost (trial.h). */
 	bool (*progress)(void *ctx, void *owner, uint64_t *ret);
-	/* Asked before a turn of the program begins or goes on, if the policy asks. False: the program is kept off, and asked about again after one turn. It
-	 * still gets its min_share: guard turns are not asked about. A group is refused if one of
-	 * its ranks is. May call rbt_sched_load(), and nothing else of this header. */
+	/* Asked before a turn of the program begins or goes on, if the policy asks. False: the
+	 * program is kept off, and asked about again after one turn. It still gets its min_share:
+	 * guard turns are not asked about. A group is refused if one of its ranks is. May call
+	 * rbt_sched_load(), and nothing else of this header. */
 	bool (*admit)(void *ctx, void *owner);
 };
 

@@ -10,8 +10,8 @@
  * once when a higher level wants the GPU. If no other unit wants the GPU, the turn does not end,
  * and there is no timer.
  *
- * Before a turn begins or goes on, a policy may refuse it (ops.admit). The unit then leaves the order for the
- * length of a turn, and the next one is asked about. Guard turns are not asked about.
+ * Before a turn begins or goes on, a policy may refuse it (ops.admit). The unit then leaves the
+ * order for the length of a turn, and the next one is asked about. Guard turns are not asked about.
  *
  * A reserve keeps the current unit off. If most of its turn is over when the reserve ends, the next
  * unit gets the GPU in its place. That saves two driver calls, and a millisecond in which no unit
