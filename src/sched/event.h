@@ -69,7 +69,8 @@ struct rbt_event {
 /*
  * A reader of events that decides. Called for each event, on the daemon's thread; must not block.
  * *ret_said is "keep" at first; what is said at DESTROY changes nothing. At SCHEDULE, false refuses
- * the turn: the core asks if its policy does (policy.h). It must not call the core.
+ * the turn: the core asks if its policy does (policy.h). It must not call the core, nor set another
+ * reader: a reader that is to be replaced is replaced later, from the daemon's loop.
  */
 struct rbt_event_reader {
 	void *ctx;
