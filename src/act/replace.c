@@ -25,26 +25,16 @@ int rbt_holding_mark_channels(struct rbt_holding *h)
 	return r;
 }
 
-/* Whether both are the same object, as far as is known: handles can be reused. */
-static bool is_same_task(const struct rbt_task *a, const struct rbt_task *b)
-{
-	uint32_t both = a->valid & b->valid;
-
-	return a->handle == b->handle && a->gpu == b->gpu &&
-	       ((both & RBT_TASK_HAS_RUNLIST) == 0 || a->runlist == b->runlist) &&
-	       ((both & RBT_TASK_HAS_ID) == 0 || a->id == b->id);
-}
-
 /* Finds the task in an older record, where it usually has the same position. Returns NULL if it is
  * not there. */
 static const struct rbt_task *find_task(
 	const struct rbt_record *before, const struct rbt_task *task, uint32_t at)
 {
-	if (at < before->n_tasks && is_same_task(&before->tasks[at], task)) {
+	if (at < before->n_tasks && rbt_task_is_same(&before->tasks[at], task)) {
 		return &before->tasks[at];
 	}
 	for (uint32_t i = 0; i < before->n_tasks; i++) {
-		if (is_same_task(&before->tasks[i], task)) {
+		if (rbt_task_is_same(&before->tasks[i], task)) {
 			return &before->tasks[i];
 		}
 	}

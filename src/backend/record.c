@@ -42,6 +42,15 @@ bool rbt_record_has_task(const struct rbt_record *rec, uint32_t handle)
 	return false;
 }
 
+bool rbt_task_is_same(const struct rbt_task *a, const struct rbt_task *b)
+{
+	uint32_t both = a->valid & b->valid;
+
+	return a->handle == b->handle && a->gpu == b->gpu &&
+	       ((both & RBT_TASK_HAS_RUNLIST) == 0 || a->runlist == b->runlist) &&
+	       ((both & RBT_TASK_HAS_ID) == 0 || a->id == b->id);
+}
+
 bool rbt_record_is_new(const struct rbt_record *rec)
 {
 	for (uint32_t i = 0; i < rec->n_tasks; i++) {

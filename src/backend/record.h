@@ -90,6 +90,8 @@ uint64_t rbt_task_runlists(const struct rbt_task *task);
 
 /* Whether the record names a task with this handle. */
 bool rbt_record_has_task(const struct rbt_record *rec, uint32_t handle);
+/* Whether both are the same object, as far as is known: handles can be reused. */
+bool rbt_task_is_same(const struct rbt_task *a, const struct rbt_task *b);
 
 /* Whether the program is setting up one of its compute tasks; and: stop counting them as new. */
 bool rbt_record_is_new(const struct rbt_record *rec);

@@ -41,8 +41,7 @@ struct company {
 
 static void count_programs(struct daemon *d, struct company *ret)
 {
-	const struct rbt_sched_policy *policy = d->sched.config.policy;
-	bool all_take_turns = policy != NULL && policy->turns_up_to >= RBT_PRIORITY_NORMAL;
+	bool all_take_turns = schedule_takes_turns(d, RBT_PRIORITY_NORMAL);
 	struct program *p;
 
 	*ret = (struct company){0};
@@ -137,8 +136,8 @@ static void poll_client(struct daemon *d, struct program *p, struct client *h, u
 static void set_level(struct daemon *d, const struct program *p, struct client *h)
 {
 	const struct rbt_backend *b = rbt_backend_by_id(h->backend);
-	uint32_t level =
-		program_is_beyond(p) ? RBT_LEVEL_OWN : (uint32_t)rbt_class_of(p->treat.priority);
+	uint32_t level = program_is_beyond(p) ? RBT_LEVEL_OWN
+					      : (uint32_t)rbt_class_of(p->sched.params.priority);
 
 	if (b != NULL && b->set_level != NULL && h->in_hand &&
 		holding_may(h->mine, RBT_CAP_TIMESLICE) && level != h->mine->applied.level) {

@@ -21,6 +21,7 @@
 #include "act/holding.h"
 #include "backend/gpus.h"
 #include "daemon/attach/adopt.h"
+#include "daemon/events.h"
 #include "daemon/gpulock.h"
 #include "daemon/handlink.h"
 #include "daemon/loop.h"
@@ -62,6 +63,7 @@ struct daemon {
 	/* The parts. */
 	struct options options;
 	struct schedule sched;
+	struct events events;
 	struct handlink hand;
 	struct gpulocks locks;
 	struct control_server server;

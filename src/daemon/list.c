@@ -32,6 +32,8 @@ static const char *denial_text(enum rbt_denial denial)
 		return "default slice: another scheduler has a best-effort task on the GPU";
 	case RBT_DENIED_ADMISSION:
 		return "treated as normal: too many latency programs on the GPU";
+	case RBT_DENIED_POLICY:
+		return "kept off: the policy refuses its turns";
 	default:
 		return "";
 	}

@@ -91,6 +91,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 		return pidfd >= 0 ? -errno : pidfd;
 	}
 	p->treat = RBT_TREATMENT_INIT;
+	p->sched.output = RBT_POLICY_OUTPUT_INIT;
 	accounting_start(p);
 	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
 	LIST_INIT(&p->clients);
@@ -202,6 +203,7 @@ static void client_release(struct daemon *d, struct program *p, struct client *h
 		state_keep(d, p, &h->mine->rec);
 	}
 	edge_release(p, h);
+	events_end_client(d, p, h);
 	/* If the hand dies now, nothing is left to be done for this client. */
 	LIST_REMOVE(h, entries);
 	p->n_clients--;
@@ -400,6 +402,7 @@ static void take_up(struct daemon *d, struct program *p, struct client *h)
 	rbt_holding_apply(mine, &no_watch, 0);
 	h->stale = true;
 	d->dirty = true;
+	events_take_record(d, p, h);
 }
 
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec, bool from_shim)

@@ -14,6 +14,7 @@
 #include "board/board.h"
 #include "daemon/attach/rules.h"
 #include "daemon/doubt.h"
+#include "daemon/events.h"
 #include "daemon/loop.h"
 #include "daemon/metrics/account.h"
 #include "daemon/queues.h"
@@ -39,7 +40,8 @@ struct client {
 	bool is_beyond;         /* has a task on a GPU without an index, since too many have one */
 	uint64_t new_since_ns;  /* its program is setting up a task; 0: not */
 	uint64_t poll_retry_ns; /* its queues could not be polled: not before this */
-	int board_fd;           /* for the hand to write to, if the program has no board; -1 */
+	struct client_tasks tasks;
+	int board_fd; /* for the hand to write to, if the program has no board; -1 */
 	LIST_ENTRY(client) entries;
 };
 
@@ -95,6 +97,7 @@ struct program {
 	unsigned released;  /* edge.c: RBT_IS_*, of holds that were released since */
 	int error;          /* of the last action on it that failed */
 	struct account account;
+	struct program_work work;
 	struct program_name name;
 	LIST_ENTRY(program) entries;
 };

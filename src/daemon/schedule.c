@@ -165,8 +165,11 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 	return true;
 }
 
-static const struct rbt_sched_ops ops = {
-	.poll = poll_board, .doze = doze, .await = await_sync, .progress = progress};
+static const struct rbt_sched_ops ops = {.poll = poll_board,
+	.doze = doze,
+	.await = await_sync,
+	.progress = progress,
+	.admit = events_admit};
 
 static struct program *find_by_board(struct daemon *d, const struct rbt_board *board)
 {
@@ -346,20 +349,23 @@ void schedule_tick(struct daemon *d)
 	tell_requests(d);
 }
 
+static const struct rbt_sched_policy *policy_of(const struct daemon *d)
+{
+	size_t n;
+
+	return d->sched.config.policy != NULL ? d->sched.config.policy : rbt_sched_policies(&n);
+}
+
 bool schedule_takes_turns(const struct daemon *d, unsigned priority)
 {
-	const struct rbt_sched_policy *policy = rbt_sched_policy_find(schedule_policy(d));
+	const struct rbt_sched_policy *policy = policy_of(d);
 
-	return policy != NULL && policy->turns_up_to != RBT_PRIORITY_NOBODY &&
-	       priority <= policy->turns_up_to;
+	return policy->role(policy->ctx, priority) == RBT_ROLE_TURN;
 }
 
 const char *schedule_policy(const struct daemon *d)
 {
-	size_t n;
-
-	return d->sched.config.policy != NULL ? d->sched.config.policy->name
-					      : rbt_sched_policies(&n)->name;
+	return policy_of(d)->name;
 }
 
 int schedule_start(struct daemon *d)
@@ -500,6 +506,8 @@ static void fill_params(
 			ret->timeslice_us = RBT_TIMESLICE_OWN;
 		}
 	}
+	/* A policy needs no rights of the program's: those who load it have them. */
+	rbt_policy_output_apply(&p->sched.output, ret);
 }
 
 /* A program's parameters change by themselves when its setup ends, and when it may be suspended

@@ -6,7 +6,7 @@
  * Guarantees:
  * - The rule that prevents collapse (rule.h) holds: only the holder of the GPU's lock sets a slice
  *   shorter than the driver's own, and at most one such task is runnable per runlist.
- * - No program is kept off for ever: see min_share and probe_ms below.
+ * - No program is kept off for ever, by whomever: see min_share and probe_ms below.
  * - A program, or a group of ranks, is on or off on all its GPUs together.
  *
  * Policy `turns`: best-effort programs take turns, one at a time per GPU, by weight; a higher
@@ -39,7 +39,8 @@ struct rbt_sched_prog;
 
 /* 0 stands for the default, if the comment names one. */
 struct rbt_sched_config {
-	const struct rbt_sched_policy *policy; /* NULL: turns */
+	/* Borrowed; must not change while it is in force. NULL: turns. */
+	const struct rbt_sched_policy *policy;
 	/* Length of a turn; 60 to 100, default 100. With shorter turns, switching costs too much;
 	 * users notice longer ones. */
 	uint32_t turn_ms;
@@ -105,6 +106,21 @@ struct rbt_sched_ops {
 	/* How much a known program has submitted so far, in any unit. Returns false if that is
 	 * unknown. Without this callback, reserves count as free of cost (trial.h). */
 	bool (*progress)(void *ctx, void *owner, uint64_t *ret);
+	/* Asked before a turn of the program begins or goes on, if the policy asks. False: the
+	 * program is kept off, and asked about again after one turn. It still gets its min_share:
+	 * guard turns are not asked about. A group is refused if one of its ranks is. May call
+	 * rbt_sched_load(), and nothing else of this header. */
+	bool (*admit)(void *ctx, void *owner);
+};
+
+/* What goes on on a GPU, for those who decide about programs there. */
+struct rbt_sched_load {
+	/* Programs with compute tasks there that are not suspended by command, by the class that
+	 * they are treated as. */
+	uint32_t n[RBT_CLASS_LATENCY + 1];
+	/* For how much of about the last second a program was on that is known to be busy, or that
+	 * had its turn. */
+	uint32_t permille;
 };
 
 /* A program's tasks on one GPU. A program that has only copy tasks is left alone. */
@@ -240,6 +256,7 @@ void *rbt_sched_next_change(struct rbt_sched *s, const struct rbt_decision **ret
 const struct rbt_decision *rbt_sched_decision(const struct rbt_sched_prog *p);
 /* Whether the program wants the GPU, as far as is known. */
 bool rbt_sched_is_wanting(const struct rbt_sched_prog *p);
+void rbt_sched_load(struct rbt_sched *s, uint32_t gpu, struct rbt_sched_load *ret);
 enum rbt_unreserved rbt_sched_unreserved(const struct rbt_sched *s, const struct rbt_sched_prog *p);
 void rbt_sched_stats(
 	struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_sched_stats *ret);

@@ -26,8 +26,7 @@ bool rbt_prog_is_long(const struct rbt_sched *s, const struct rbt_sched_prog *p,
 	uint64_t own_us = p->params.tasks[g].own_us;
 
 	return p->is_sole && p->params.is_known && u->role == RBT_ROLE_FREE && !p->has_overstayed &&
-	       u->priority >= s->config.policy->reserve_from && s->gpus[g].n_short > 0 &&
-	       s->gpus[g].n_guard_long == 0 &&
+	       u->has_reserve && s->gpus[g].n_short > 0 && s->gpus[g].n_guard_long == 0 &&
 	       rbt_rule_judge_gpu(&s->locks, g) == RBT_DENIED_NOTHING &&
 	       wanted_us(p) == RBT_TIMESLICE_OWN && own_us != RBT_TIMESLICE_OWN &&
 	       own_us < s->config.latency_slice_us;
@@ -117,6 +116,9 @@ static bool decide_slices(
 		 * shortened. */
 		all_short &= wants_short(p, g) && d->slice_us[g] != RBT_TIMESLICE_OWN &&
 			     rbt_rule_is_short(p->decision.slice_us[g], p->params.tasks[g].own_us);
+	}
+	if (p->unit->was_refused) {
+		d->denial = RBT_DENIED_POLICY;
 	}
 	return all_short;
 }

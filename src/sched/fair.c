@@ -17,7 +17,7 @@
  * saved up turns on the others when that changes. */
 #define MAX_LEAD 4
 
-uint64_t rbt_fair_key(const struct rbt_sched_unit *u, uint32_t g)
+uint64_t rbt_fair_key(void *ctx, const struct rbt_sched_unit *u, uint32_t g)
 {
 	return u->vtime_ns[g];
 }
@@ -28,7 +28,7 @@ static void charge(struct rbt_sched *s, struct rbt_sched_unit *u, uint32_t g, ui
 	const struct rbt_sched_unit *top = rbt_ready_top(gpu, g);
 	uint64_t then_ns = u->vtime_ns[g] + dt_ns / u->weight;
 
-	if (top != NULL && top->is_wanting && !top->is_guarded && top->level == u->level) {
+	if (top != NULL && rbt_unit_is_ready(top) && !top->is_guarded && top->level == u->level) {
 		uint64_t most_ns =
 			top->vtime_ns[g] + MAX_LEAD * rbt_ms(s->config.turn_ms) / u->weight;
 		most_ns = most_ns > u->vtime_ns[g] ? most_ns : u->vtime_ns[g];

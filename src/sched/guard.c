@@ -8,6 +8,9 @@
  * spite of the order and of reserves, until the debt is paid: with its short slice if it has the
  * GPU to itself; beside busy programs with the default slice, for twice as long.
  *
+ * A policy that refuses a unit's turns counts as something above it, from the refusal until the
+ * unit is admitted. So min_share holds against policies, too.
+ *
  * Only known programs count as something above: beside a busy program without a board, the device
  * shares by slice as it does without Rubato.
  *
@@ -48,6 +51,7 @@ void rbt_guard_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
 	u->seen_at_ns = s->now_ns;
 	u->seen_served_ns = u->served_ns;
 	u->seen_off_ns = u->off_ns;
+	u->seen_denied_ns = u->denied_ns;
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		u->seen_above_ns[rbt_first_bit(m)] = rbt_first_gpu(s, m)->above_ns[u->level];
 	}
@@ -67,7 +71,7 @@ void rbt_guard_arm(struct rbt_sched *s)
 		return;
 	}
 	for (uint32_t m = touched; m != 0; m &= m - 1) {
-		if (is_anybody_waiting(rbt_first_gpu(s, m))) {
+		if (s->n_refused > 0 || is_anybody_waiting(rbt_first_gpu(s, m))) {
 			rbt_timer_set(
 				s, &s->guard_timer, s->now_ns + window_ns(s) / CHECKS_PER_WINDOW);
 			return;
@@ -78,12 +82,11 @@ void rbt_guard_arm(struct rbt_sched *s)
 /* The unit's debt now. */
 static uint64_t debt_of(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
-	uint64_t above_ns = 0, owed_ns, got_ns;
+	uint64_t passed_ns = s->now_ns - u->seen_at_ns, above_ns = 0, owed_ns, got_ns;
 
 	rbt_unit_settle(s, u);
 	if (u->role == RBT_ROLE_FREE) {
 		/* The unit was runnable whenever it was not kept off; nothing else is known. */
-		uint64_t passed_ns = s->now_ns - u->seen_at_ns;
 		uint64_t off_ns = u->off_ns - u->seen_off_ns;
 		owed_ns = share_of(u, passed_ns);
 		got_ns = passed_ns - (off_ns < passed_ns ? off_ns : passed_ns);
@@ -93,7 +96,9 @@ static uint64_t debt_of(struct rbt_sched *s, struct rbt_sched_unit *u)
 					   u->seen_above_ns[rbt_first_bit(m)];
 			above_ns = here_ns > above_ns ? here_ns : above_ns;
 		}
-		owed_ns = share_of(u, above_ns);
+		/* Both may have been at the same time. */
+		above_ns += u->denied_ns - u->seen_denied_ns;
+		owed_ns = share_of(u, above_ns < passed_ns ? above_ns : passed_ns);
 		got_ns = u->served_ns - u->seen_served_ns;
 	}
 	if (owed_ns <= got_ns || !u->is_wanting) {

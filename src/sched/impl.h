@@ -84,8 +84,6 @@ struct rbt_sched_prog {
 	LIST_ENTRY(rbt_sched_prog) changed;
 };
 
-enum rbt_role { RBT_ROLE_NONE, RBT_ROLE_TURN, RBT_ROLE_FREE };
-
 struct rbt_sched_unit {
 	uint64_t group;
 	uint64_t id; /* unique for ever */
@@ -96,7 +94,8 @@ struct rbt_sched_unit {
 
 	/* Derived from its members while it takes part (unit.c). The priority of a group is the
 	 * lowest of its members. */
-	enum rbt_role role;
+	enum rbt_role role; /* never RESERVE, but FREE: see has_reserve */
+	bool has_reserve;   /* the policy gives reserves to its priority */
 	uint32_t mask;
 	unsigned priority, level; /* level: the priority if the policy is strict, else 0 */
 	uint32_t weight;
@@ -126,6 +125,12 @@ struct rbt_sched_unit {
 	bool is_forced;                  /* has waited long enough for all its GPUs at once */
 	bool is_stuck;                   /* it is its turn on all its GPUs, and some are in use */
 	uint64_t stuck_ns;               /* since when */
+	/* The policy has refused its turn. It is out of the order until refused_ns, when it is
+	 * queued to be asked about again. */
+	bool is_refused;
+	uint64_t refused_ns;
+	bool was_refused; /* the same, and until it is admitted or does not want the GPU */
+	bool is_unasked;  /* it is current, and its turn has begun without the question */
 	bool is_probing;
 	uint64_t probe_ns; /* how long to wait for the next probe; 0: not guessed to be idle */
 	uint64_t probe_at_ns;
@@ -135,10 +140,19 @@ struct rbt_sched_unit {
 	bool guard_is_long; /* with the default slice, beside other busy programs */
 	uint64_t guard_ns;  /* length of the guard turn */
 	uint64_t served_ns, off_ns;
-	uint64_t seen_at_ns, seen_served_ns, seen_off_ns; /* when last it was owed nothing */
+	uint64_t denied_ns; /* of off_ns, since the policy refused it */
+	/* when last it was owed nothing */
+	uint64_t seen_at_ns, seen_served_ns, seen_off_ns, seen_denied_ns;
 	uint64_t seen_above_ns[RBT_MAX_GPUS];
 
 	uint32_t free_pos[RBT_MAX_GPUS]; /* in the GPU's list of free units, from 1 */
+};
+
+/* How long a GPU was in use, in eighths of about a second. */
+#define RBT_LOAD_SLOTS 8
+struct rbt_load_slot {
+	uint64_t number; /* since time 0 */
+	uint64_t used_ns;
 };
 
 struct rbt_sched_gpu {
@@ -150,7 +164,7 @@ struct rbt_sched_gpu {
 	 * all such tasks by runlist. */
 	uint32_t n_short;
 	struct rbt_rule_tally tally;
-	uint32_t n_ready[RBT_LEVELS];   /* units in `ready` that want the GPU */
+	uint32_t n_ready[RBT_LEVELS];   /* units in `ready` that may have the next turn */
 	uint64_t clock_ns[RBT_LEVELS];  /* fair.c: the virtual time of each level */
 	uint32_t n_wanting[RBT_LEVELS]; /* units of both roles that want the GPU */
 	uint32_t n_busy[RBT_LEVELS];    /* free units that are on and certainly busy */
@@ -161,6 +175,10 @@ struct rbt_sched_gpu {
 	uint32_t wanting_bits, busy_bits, reserve_bits;
 	uint32_t n_busy_all;
 	uint32_t n_guard_long; /* units in a guard turn at the driver's slice */
+
+	/* load.c */
+	uint32_t n_class[RBT_CLASS_LATENCY + 1]; /* programs that are not suspended by command */
+	struct rbt_load_slot load[RBT_LOAD_SLOTS];
 };
 
 struct rbt_sched {
@@ -180,6 +198,7 @@ struct rbt_sched {
 	struct rbt_heap timers;
 	struct rbt_timer guard_timer;
 	uint32_t n_shares;               /* units with a min_share */
+	uint32_t n_refused;              /* units with was_refused */
 	uint32_t resched;                /* GPUs whose turn must be decided again */
 	uint32_t touched;                /* GPUs settled since guard.c last ran */
 	struct rbt_sched_prog **latency; /* programs of class latency, in order of arrival */
@@ -237,6 +256,17 @@ void rbt_admit_forget(struct rbt_sched *s, struct rbt_sched_prog *p);
 void rbt_admit_join(struct rbt_sched *s, struct rbt_sched_prog *p);
 
 /* turns.c */
+/* The policy's key of `u` on a GPU: the smallest is first. */
+static inline uint64_t rbt_unit_key(
+	const struct rbt_sched *s, const struct rbt_sched_unit *u, uint32_t g)
+{
+	return s->config.policy->key(s->config.policy->ctx, u, g);
+}
+/* Whether `u` may have the next turn. */
+static inline bool rbt_unit_is_ready(const struct rbt_sched_unit *u)
+{
+	return u->is_wanting && (!u->is_refused || u->is_guarded);
+}
 /* The length of its turns. */
 uint64_t rbt_turn_ns(const struct rbt_sched *s, const struct rbt_sched_unit *u);
 void rbt_turns_enter(struct rbt_sched *s, struct rbt_sched_unit *u);
@@ -249,17 +279,25 @@ void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u);
 void rbt_turns_expire(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* Decides the turns of the GPUs in `resched`. */
 void rbt_turns_run(struct rbt_sched *s);
+/* `u` does not want the GPU any more: the policy is asked again when it does. */
+void rbt_turns_forget_refusal(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* A reserve ends that has kept `u` off during its turn. */
 void rbt_turns_let_back(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* Whether another unit waits for a GPU that `u` has. */
 bool rbt_turns_is_contested(struct rbt_sched *s, const struct rbt_sched_unit *u);
 
 /* fair.c: virtual time */
-uint64_t rbt_fair_key(const struct rbt_sched_unit *u, uint32_t g);
+/* key() of policies that order by use. */
+uint64_t rbt_fair_key(void *ctx, const struct rbt_sched_unit *u, uint32_t g);
 void rbt_fair_charge(struct rbt_sched *s, struct rbt_sched_unit *u, uint64_t dt_ns);
 /* `u` begins to want the GPU, for the first time or again; or its turn starts. */
 void rbt_fair_join(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_new);
 void rbt_fair_start(struct rbt_sched *s, struct rbt_sched_unit *u);
+
+/* load.c: what goes on on a GPU */
+void rbt_load_add(struct rbt_sched_gpu *gpu, uint64_t from_ns, uint64_t to_ns);
+/* Counts the members of `u` by class. */
+void rbt_load_count(struct rbt_sched *s, const struct rbt_sched_unit *u, bool begins);
 
 /* guard.c: no starvation */
 void rbt_guard_enter(struct rbt_sched *s, struct rbt_sched_unit *u);

@@ -48,13 +48,12 @@ static bool has_right(const struct rbt_sched_prog *p)
 unsigned rbt_reserve_rank(const struct rbt_sched *s, const struct rbt_sched_prog *p, uint32_t g)
 {
 	const struct rbt_sched_unit *u = p->unit;
-	const struct rbt_sched_policy *policy = s->config.policy;
 
-	if (u->priority >= policy->reserve_from && has_right(p)) {
+	if (u->has_reserve && has_right(p)) {
 		return u->level;
 	}
 	/* A slice takes no rights either. */
-	return policy->is_strict && p->params.tasks[g].no_slices
+	return s->config.policy->is_strict && p->params.tasks[g].no_slices
 		       ? rbt_class_lowest(rbt_class_of(u->priority))
 		       : 0;
 }
@@ -399,8 +398,7 @@ enum rbt_unreserved rbt_sched_unreserved(const struct rbt_sched *s, const struct
 {
 	const struct rbt_sched_unit *u = p->unit;
 
-	if (u->role != RBT_ROLE_FREE || u->priority < s->config.policy->reserve_from ||
-		!has_right(p)) {
+	if (u->role != RBT_ROLE_FREE || !u->has_reserve || !has_right(p)) {
 		return RBT_UNRESERVED_NOT;
 	}
 	if (!p->params.is_known && p->requests == 0) {

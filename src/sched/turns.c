@@ -10,6 +10,9 @@
  * once when a higher level wants the GPU. If no other unit wants the GPU, the turn does not end,
  * and there is no timer.
  *
+ * Before a turn begins or goes on, a policy may refuse it (ops.admit). The unit then leaves the
+ * order for the length of a turn, and the next one is asked about. Guard turns are not asked about.
+ *
  * A reserve keeps the current unit off. If most of its turn is over when the reserve ends, the next
  * unit gets the GPU in its place. That saves two driver calls, and a millisecond in which no unit
  * has the GPU.
@@ -20,10 +23,11 @@
  */
 #include "sched/impl.h"
 
-/* Order in the queues: first units that are owed time, last idle units. */
-#define MAJOR_GUARD 0
-#define MAJOR_LEVEL 1 /* plus how far from the highest level */
-#define MAJOR_IDLE  100
+/* Order in the queues: first units that are owed time, last idle units and refused ones. */
+#define MAJOR_GUARD   0
+#define MAJOR_LEVEL   1 /* plus how far from the highest level */
+#define MAJOR_IDLE    100
+#define MAJOR_REFUSED 101
 
 /* A turn that would be cut short before this time does not begin: a change takes about 1 ms. */
 #define MIN_TURN_NS UINT64_C(10000000)
@@ -40,12 +44,23 @@ static uint64_t major_of(const struct rbt_sched_unit *u)
 	if (!u->is_wanting) {
 		return MAJOR_IDLE;
 	}
+	if (!rbt_unit_is_ready(u)) {
+		return MAJOR_REFUSED;
+	}
 	return u->is_guarded ? MAJOR_GUARD : MAJOR_LEVEL + RBT_PRIORITY_MAX - u->level;
 }
 
 uint64_t rbt_turn_ns(const struct rbt_sched *s, const struct rbt_sched_unit *u)
 {
-	return u->turn_ns != 0 ? u->turn_ns : s->config.policy->turn_ns(&s->config);
+	const struct rbt_sched_policy *policy = s->config.policy;
+
+	return u->turn_ns != 0 ? u->turn_ns : policy->turn_ns(policy->ctx, &s->config);
+}
+
+/* Whether turns are asked about. */
+static bool is_asking(const struct rbt_sched *s)
+{
+	return s->config.policy->asks && s->ops.admit != NULL;
 }
 
 static void count_ready(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_ready)
@@ -66,7 +81,7 @@ static void queue(struct rbt_sched *s, struct rbt_sched_unit *u)
 		struct rbt_heap_node *node = &u->ready[rbt_first_bit(m)];
 
 		node->major = major_of(u);
-		node->minor = s->config.policy->key(u, rbt_first_bit(m));
+		node->minor = rbt_unit_key(s, u, rbt_first_bit(m));
 		node->seq = u->order;
 		if (node->pos == 0) {
 			rbt_heap_push(ready, node);
@@ -74,7 +89,7 @@ static void queue(struct rbt_sched *s, struct rbt_sched_unit *u)
 			rbt_heap_update(ready, node);
 		}
 	}
-	count_ready(s, u, u->is_wanting);
+	count_ready(s, u, rbt_unit_is_ready(u));
 	s->resched |= u->mask;
 }
 
@@ -184,7 +199,7 @@ bool rbt_turns_is_contested(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		const struct rbt_sched_unit *top =
 			rbt_ready_top(rbt_first_gpu(s, m), rbt_first_bit(m));
-		if (top != NULL && top->is_wanting) {
+		if (top != NULL && rbt_unit_is_ready(top)) {
 			return true;
 		}
 	}
@@ -198,7 +213,7 @@ static bool has_rival(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		const struct rbt_sched_unit *top =
 			rbt_ready_top(rbt_first_gpu(s, m), rbt_first_bit(m));
-		if (top != NULL && top->is_wanting && major_of(top) <= major_of(u)) {
+		if (top != NULL && rbt_unit_is_ready(top) && major_of(top) <= major_of(u)) {
 			return true;
 		}
 	}
@@ -214,9 +229,13 @@ static uint64_t timer_of(struct rbt_sched *s, const struct rbt_sched_unit *u)
 		return RBT_NEVER;
 	}
 	if (u->is_current) {
-		return u->is_on && u->is_wanting && u->left_ns > 0 && has_rival(s, u)
+		return u->is_on && u->is_wanting && u->left_ns > 0 &&
+				       (has_rival(s, u) || is_asking(s))
 			       ? u->charged_ns + u->left_ns
 			       : RBT_NEVER;
+	}
+	if (u->is_wanting && u->is_refused) {
+		return u->refused_ns;
 	}
 	if (u->is_wanting) {
 		return u->is_stuck && !u->is_forced ? u->stuck_ns + rbt_turn_ns(s, u) : RBT_NEVER;
@@ -241,8 +260,10 @@ static bool gives_way(
 	const struct rbt_sched *s, uint32_t g, const struct rbt_sched_unit *u, bool in_order)
 {
 	const struct rbt_sched_unit *cur = s->gpus[g].current;
-	const struct rbt_sched_policy *policy = s->config.policy;
 
+	if (u->is_wanting && !rbt_unit_is_ready(u)) {
+		return false;
+	}
 	if (cur == NULL) {
 		return true;
 	}
@@ -255,7 +276,7 @@ static bool gives_way(
 	if (major_of(u) > major_of(cur) || (cur->left_ns > 0 && !u->is_forced)) {
 		return false;
 	}
-	return !in_order || policy->key(u, g) <= policy->key(cur, g);
+	return !in_order || rbt_unit_key(s, u, g) <= rbt_unit_key(s, cur, g);
 }
 
 /* Whether no unit is before `u` in the queue. */
@@ -343,6 +364,58 @@ static bool is_first(struct rbt_sched *s, const struct rbt_sched_unit *cur)
 	return true;
 }
 
+static void set_refused(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_refused)
+{
+	u->is_refused = is_refused;
+	if (u->was_refused != is_refused) {
+		rbt_unit_settle(s, u);
+		u->was_refused = is_refused;
+		rbt_count(&s->n_refused, 1, is_refused);
+		rbt_unit_mark(s, u);
+	}
+	if (is_refused) {
+		u->refused_ns = s->now_ns + rbt_ms(s->config.turn_ms);
+		u->is_stuck = u->is_forced = false;
+	}
+}
+
+void rbt_turns_forget_refusal(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	if (u->was_refused) {
+		/* It may be current by a guard turn, and become so again. */
+		u->is_unasked = true;
+		set_refused(s, u, false);
+	}
+}
+
+/* Whether the policy lets the unit have a turn. */
+static bool admit(struct rbt_sched *s, struct rbt_sched_unit *u)
+{
+	const struct rbt_sched_prog *p;
+	bool is_admitted = true;
+
+	if (!is_asking(s) || u->is_guarded || !u->is_wanting) {
+		return true;
+	}
+	u->is_unasked = false;
+	LIST_FOREACH (p, &u->members, member) {
+		is_admitted = is_admitted && (p->mask == 0 || s->ops.admit(s->ctx, p->owner));
+	}
+	set_refused(s, u, !is_admitted);
+	return is_admitted;
+}
+
+/* Whether the current unit may go on. A guard turn may have ended, or an idle unit has come to want
+ * the GPU. */
+static bool may_stay(struct rbt_sched *s, struct rbt_sched_unit *cur)
+{
+	if (!is_asking(s) || !cur->is_wanting) {
+		return true;
+	}
+	bool is_new = cur->is_unasked || (cur->left_ns == 0 && is_first(s, cur));
+	return rbt_unit_is_ready(cur) && (!is_new || admit(s, cur));
+}
+
 static void choose_next(struct rbt_sched *s, uint32_t g)
 {
 	struct rbt_sched_gpu *gpu = &s->gpus[g];
@@ -353,9 +426,16 @@ static void choose_next(struct rbt_sched *s, uint32_t g)
 		cur->is_over = false;
 		cur->order = ++s->next_order;
 	}
+	if (cur != NULL && !may_stay(s, cur)) {
+		evict(s, cur); /* this GPU is decided again */
+		return;
+	}
 	if (u != NULL && gives_way(s, g, u, true)) {
 		u = can_start(s, u, 0) ? u : find_stopgap(s, g, u);
-		if (u != NULL) {
+		if (u != NULL && !admit(s, u)) {
+			queue(s, u); /* the same */
+			rbt_turns_arm(s, u);
+		} else if (u != NULL) {
 			start(s, u, u->is_guarded ? u->guard_ns : rbt_turn_ns(s, u));
 		}
 	} else if (cur != NULL && cur->left_ns == 0 && !cur->is_guarded && is_first(s, cur)) {
@@ -391,7 +471,7 @@ void rbt_turns_let_back(struct rbt_sched *s, struct rbt_sched_unit *u)
 	bool is_on_one = (u->mask & (u->mask - 1)) == 0;
 
 	if (u->role == RBT_ROLE_TURN && !u->is_on && !u->is_guarded && is_on_one &&
-		s->config.policy->key == rbt_fair_key && u->left_ns > 0 &&
+		s->config.policy->orders_by_use && u->left_ns > 0 &&
 		u->left_ns <= rbt_turn_ns(s, u) / 5 * 2 && has_rival(s, u)) {
 		u->left_ns = 0;
 		u->is_over = true;
@@ -406,6 +486,11 @@ void rbt_turns_expire(struct rbt_sched *s, struct rbt_sched_unit *u)
 		end_turn(s, u);
 	} else if (u->role == RBT_ROLE_FREE) {
 		rbt_guard_end(s, u);
+	} else if (u->is_wanting && u->is_refused) {
+		/* It has saved up no time meanwhile. */
+		u->is_refused = false;
+		rbt_fair_join(s, u, true);
+		queue(s, u);
 	} else if (u->is_wanting) {
 		u->is_forced = u->is_stuck;
 		s->resched |= u->mask;

@@ -71,6 +71,7 @@ static void charge(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 	if (!u->is_on) {
 		u->off_ns += dt_ns;
+		u->denied_ns += u->was_refused ? dt_ns : 0;
 		return;
 	}
 	u->served_ns += worth(s, u, dt_ns);
@@ -86,6 +87,15 @@ static void charge(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 }
 
+/* Whether a program has the GPU, as far as is known. */
+static bool is_in_use(const struct rbt_sched_gpu *gpu)
+{
+	const struct rbt_sched_unit *u = gpu->current;
+
+	return (gpu->reserve_bits | gpu->busy_bits) != 0 ||
+	       (u != NULL && u->is_on && u->is_wanting);
+}
+
 void rbt_gpu_settle(struct rbt_sched *s, struct rbt_sched_gpu *gpu)
 {
 	uint64_t dt_ns = s->now_ns - gpu->settled_ns;
@@ -94,6 +104,9 @@ void rbt_gpu_settle(struct rbt_sched *s, struct rbt_sched_gpu *gpu)
 	s->touched |= UINT32_C(1) << (gpu - s->gpus);
 	if (dt_ns == 0) {
 		return;
+	}
+	if (is_in_use(gpu)) {
+		rbt_load_add(gpu, gpu->settled_ns, s->now_ns);
 	}
 	gpu->settled_ns = s->now_ns;
 	for (unsigned level = 0; level < top; level++) {
@@ -203,6 +216,7 @@ static void begin_wanting(struct rbt_sched *s, struct rbt_sched_unit *u, bool is
 		if (u->is_current) {
 			u->left_ns = rbt_turn_ns(s, u);
 			u->on_since_ns = s->now_ns;
+			u->is_unasked = true;
 		}
 	}
 	u->is_wanting = true;
@@ -212,6 +226,7 @@ static void begin_wanting(struct rbt_sched *s, struct rbt_sched_unit *u, bool is
 static void end_wanting(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	rbt_guard_end(s, u);
+	rbt_turns_forget_refusal(s, u);
 	u->is_stuck = false;
 	u->is_forced = false;
 	u->is_wanting = false;
@@ -291,14 +306,16 @@ static void sum_up(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 	enum rbt_class cls = rbt_class_of(u->priority);
 	bool is_timed_normal = u->turn_ns != 0 && cls == RBT_CLASS_NORMAL;
+	enum rbt_role role = policy->role(policy->ctx, u->priority);
 	u->level = policy->is_strict ? u->priority : 0;
+	u->has_reserve = role == RBT_ROLE_RESERVE;
 	u->role = RBT_ROLE_FREE;
 	if (u->mask == 0) {
 		u->role = RBT_ROLE_NONE;
-	} else if ((u->priority <= policy->turns_up_to || is_timed_normal) && u->can_suspend) {
+	} else if ((role == RBT_ROLE_TURN || is_timed_normal) && u->can_suspend) {
 		u->role = RBT_ROLE_TURN;
 		/* Normal programs are equals, unless the policy says otherwise. */
-		if (is_timed_normal && policy->is_strict && u->priority < policy->reserve_from) {
+		if (is_timed_normal && policy->is_strict && !u->has_reserve) {
 			u->level = rbt_class_lowest(cls);
 		}
 	}
@@ -396,6 +413,7 @@ void rbt_unit_enter(struct rbt_sched *s, struct rbt_sched_unit *u)
 		begin_wanting(s, u, true);
 	}
 	count_short(s, u, true);
+	rbt_load_count(s, u, true);
 	if (u->role == RBT_ROLE_FREE) {
 		list_free(s, u);
 	} else if (!u->is_blocked) {
@@ -434,6 +452,7 @@ void rbt_unit_leave(struct rbt_sched *s, struct rbt_sched_unit *u)
 	}
 	update_busy(s, u);
 	count_short(s, u, false);
+	rbt_load_count(s, u, false);
 	rbt_timer_set(s, &u->timer, RBT_NEVER);
 	LIST_FOREACH (p, &u->members, member) {
 		rbt_timer_set(s, &p->check, RBT_NEVER);

@@ -72,6 +72,24 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 	return (byte & 16) == 0;
 }
 
+/* The policy: its next answer, and what it makes of programs. */
+static bool admit(void *ctx, void *owner)
+{
+	struct rbt_sched_load load;
+	uint8_t byte = next_byte();
+
+	rbt_sched_load(sched, byte % N_GPUS, &load);
+	if (load.permille > 1000) {
+		abort();
+	}
+	return (byte & 64) == 0;
+}
+
+static enum rbt_role any_role(void *ctx, unsigned priority)
+{
+	return RBT_ROLE_TURN + (enum rbt_role)(next_byte() % 3);
+}
+
 static void read_params(struct rbt_sched_params *params)
 {
 	static const uint64_t slices[] = {
@@ -100,9 +118,13 @@ static void read_config(void)
 {
 	size_t n;
 	const struct rbt_sched_policy *policies = rbt_sched_policies(&n);
+	/* The one in force must not change. */
+	static struct rbt_sched_policy pair[2];
+	static unsigned at;
+	struct rbt_sched_policy *policy = &pair[at];
 	uint8_t byte = next_byte();
 	struct rbt_sched_config config = {
-		.policy = &policies[byte % n],
+		.policy = policy,
 		.max_hold_us = (byte & 4) != 0 ? RBT_SCHED_NEVER : next_byte() * 100u,
 		.min_share_permille = (byte & 8) != 0 ? RBT_SCHED_NEVER : byte >> 4,
 		.turn_ms = (byte & 16) != 0 ? next_byte() : 0,
@@ -114,7 +136,13 @@ static void read_config(void)
 		config.latency_slice_us = RBT_SCHED_NEVER;
 	}
 
-	rbt_sched_configure(sched, now_ns, &config);
+	*policy = policies[byte % n];
+	byte = next_byte();
+	policy->asks = (byte & 2) != 0;
+	if ((byte & 1) != 0) {
+		policy->role = any_role;
+	}
+	at ^= rbt_sched_configure(sched, now_ns, &config) == 0;
 }
 
 static void restructure(uint8_t op, struct rbt_sched_prog **p)
@@ -208,7 +236,8 @@ static void step(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct rbt_sched_ops ops = {.poll = look, .doze = doze, .progress = progress};
+	static const struct rbt_sched_ops ops = {
+		.poll = look, .doze = doze, .progress = progress, .admit = admit};
 
 	input = (struct input){.data = data, .left = size};
 	now_ns = 0;

@@ -31,7 +31,10 @@ struct crowd {
 	struct rbt_sched *s;
 	uint64_t now_ns, seed;
 	unsigned n_gpus;
-	bool is_calm; /* what boards say is true, and always busy */
+	bool is_calm;  /* what boards say is true, and always busy */
+	unsigned mood; /* of the policy: it refuses one turn in so many; 0: none */
+	struct rbt_sched_policy policies[2]; /* one of them in force, which must not change */
+	unsigned next;
 	struct one *progs[MAX_PROGS];
 	unsigned n;
 };
@@ -64,7 +67,55 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 	return true;
 }
 
-static const struct rbt_sched_ops ops = {.poll = look, .doze = doze, .progress = progress};
+static bool admit(void *ctx, void *owner)
+{
+	struct crowd *c = ctx;
+	struct rbt_sched_load load;
+
+	rbt_sched_load(c->s, (uint32_t)pick(c, c->n_gpus), &load);
+	CHECK(load.permille <= 1000);
+	return pick(c, c->mood) > 0;
+}
+
+static const struct rbt_sched_ops ops = {
+	.poll = look, .doze = doze, .progress = progress, .admit = admit};
+
+static enum rbt_role any_role(void *ctx, unsigned priority)
+{
+	return RBT_ROLE_TURN + (enum rbt_role)pick(ctx, 3);
+}
+
+static uint64_t any_turn(void *ctx, const struct rbt_sched_config *config)
+{
+	return 1 + pick(ctx, 200 * MS);
+}
+
+/* A policy like this one, that refuses one turn in `mood`; 0: none. */
+static struct rbt_sched_policy *make_policy(
+	struct crowd *c, const struct rbt_sched_policy *base, uint64_t mood)
+{
+	struct rbt_sched_policy *policy = &c->policies[c->next++ % 2];
+
+	*policy = *base;
+	policy->ctx = c;
+	policy->asks = mood > 0;
+	c->mood = (unsigned)mood;
+	return policy;
+}
+
+/* One that answers at random, on top of a built-in one. */
+static const struct rbt_sched_policy *pick_policy(struct crowd *c)
+{
+	size_t n;
+	const struct rbt_sched_policy *policies = rbt_sched_policies(&n);
+	struct rbt_sched_policy *policy = make_policy(c, &policies[pick(c, n)], pick(c, 4));
+
+	if (pick(c, 2) == 0) {
+		policy->role = any_role;
+		policy->turn_ns = any_turn;
+	}
+	return policy;
+}
 
 static void randomise(struct crowd *c, struct rbt_sched_params *params)
 {
@@ -114,10 +165,8 @@ static void drop(struct crowd *c)
 
 static void reconfigure(struct crowd *c)
 {
-	size_t n;
-	const struct rbt_sched_policy *policies = rbt_sched_policies(&n);
 	struct rbt_sched_config config = {
-		.policy = &policies[pick(c, n)],
+		.policy = pick_policy(c),
 		.turn_ms = 60 + (uint32_t)pick(c, 41),
 		.max_hold_us = pick(c, 2) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 5000),
 		.latency_slice_us = pick(c, 4) == 0 ? RBT_SCHED_NEVER : (uint32_t)pick(c, 4) * 1500,
@@ -216,13 +265,16 @@ static void drain(struct crowd *c)
 	CHECK(n <= c->n);
 }
 
-/* All are left as they are, for long: whoever wants the GPU and may have it gets some of it. */
+/* All are left as they are, for long: whoever wants the GPU and may have it gets some of it, also
+ * if the policy refuses most of their turns, or all. */
 static void test_calm(struct crowd *c)
 {
 	struct rbt_sched_stats stats;
 
 	c->is_calm = true;
-	CHECK_INT(rbt_sched_configure(c->s, c->now_ns, &(struct rbt_sched_config){0}), 0);
+	struct rbt_sched_config config = {
+		.policy = make_policy(c, rbt_sched_policy_find("turns"), pick(c, 3))};
+	CHECK_INT(rbt_sched_configure(c->s, c->now_ns, &config), 0);
 	for (unsigned i = 0; i < c->n; i++) {
 		rbt_sched_busy(c->s, c->now_ns, c->progs[i]->handle);
 		rbt_sched_stats(c->s, c->progs[i]->handle, &stats);
@@ -248,6 +300,7 @@ static void test_random(uint64_t seed, unsigned most, unsigned n_gpus, unsigned 
 	struct crowd c = {.seed = seed, .n_gpus = n_gpus};
 
 	CHECK_INT(rbt_sched_create(&(struct rbt_sched_config){0}, &ops, &c, &c.s), 0);
+	reconfigure(&c);
 	for (unsigned i = 0; i < steps; i++) {
 		c.now_ns += pick(&c, 3) == 0 ? pick(&c, 30 * MS) : pick(&c, MS);
 		if (c.n == 0 || pick(&c, 12) == 0) {

@@ -109,8 +109,38 @@ static void test_late_ticks(const char *policy)
 	rbt_sched_destroy(s);
 }
 
+/* What a policy says goes before what was there, within range, and all else stays. */
+static void test_output(void)
+{
+	const struct rbt_policy_output keep = RBT_POLICY_OUTPUT_INIT;
+	struct rbt_policy_output o = RBT_POLICY_OUTPUT_INIT, said = RBT_POLICY_OUTPUT_INIT;
+	struct rbt_sched_params params = {.priority = 8, .weight = 5, .timeslice_us = 100};
+
+	CHECK(!rbt_policy_output_take(&o, &keep));
+	rbt_policy_output_apply(&o, &params);
+	CHECK(params.priority == 8 && params.weight == 5 && params.timeslice_us == 100);
+	said.priority = 2;
+	CHECK(rbt_policy_output_take(&o, &said) && !rbt_policy_output_take(&o, &said));
+	rbt_policy_output_apply(&o, &params);
+	CHECK(params.priority == 2 && params.weight == 5 && params.timeslice_us == 100);
+	/* The last word on the weight does not take back that on the priority. */
+	said = keep;
+	said.weight = 7;
+	said.timeslice_us = 0;
+	CHECK(rbt_policy_output_take(&o, &said));
+	rbt_policy_output_apply(&o, &params);
+	CHECK(params.priority == 2 && params.weight == 7 && params.timeslice_us == 100);
+	said = (struct rbt_policy_output){UINT32_MAX - 1, 3, 16, 0};
+	CHECK(rbt_policy_output_take(&o, &said));
+	CHECK(o.timeslice_us == RBT_TIMESLICE_MAX_US && o.interleave == RBT_INTERLEAVE_MAX);
+	CHECK(o.priority == RBT_PRIORITY_MAX && o.weight == 1);
+	said.weight = RBT_WEIGHT_MAX + 1;
+	CHECK(rbt_policy_output_take(&o, &said) && o.weight == RBT_WEIGHT_MAX);
+}
+
 int main(void)
 {
+	test_output();
 	test_policy_fair();
 	test_policy_fifo();
 	test_fifo_place();

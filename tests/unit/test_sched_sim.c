@@ -46,6 +46,14 @@ static bool progress(void *ctx, void *owner, uint64_t *ret)
 	return true;
 }
 
+static bool admit(void *ctx, void *owner)
+{
+	struct sim *sim = ctx;
+
+	sim->n_asked++;
+	return sim->admit == NULL || sim->admit(owner);
+}
+
 void sim_tell_syncs(struct sim *sim)
 {
 	sim->s->ops.await = await;
@@ -53,7 +61,7 @@ void sim_tell_syncs(struct sim *sim)
 
 static void init(struct sim *sim, const struct rbt_sched_config *config, bool always_reserve)
 {
-	static const struct rbt_sched_ops ops = {.poll = look, .doze = doze};
+	static const struct rbt_sched_ops ops = {.poll = look, .doze = doze, .admit = admit};
 	struct rbt_sched_config own = config != NULL ? *config : (struct rbt_sched_config){0};
 
 	own.always_reserve = always_reserve;

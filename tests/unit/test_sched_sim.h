@@ -63,6 +63,7 @@ struct sim_prog {
 	double all_ns;        /* the same, from the beginning */
 	uint64_t n_submitted;
 	uint64_t n_requests;
+	bool is_refused;                   /* for an admit() that knows no better */
 	uint64_t took_ns[SIM_MAX_SAMPLES]; /* of the latest requests */
 };
 
@@ -86,7 +87,9 @@ struct sim {
 	double stolen_ns; /* GPU time that `victim` lost to others between its submissions */
 	struct sim_prog *victim;
 	uint64_t n_ticks, n_changes;
-	const char *broken; /* the first promise that was */
+	bool (*admit)(struct sim_prog *p); /* the policy's answer; NULL: yes */
+	uint64_t n_asked;                  /* how often it was asked */
+	const char *broken;                /* the first promise that was */
 	uint64_t broken_ns;
 };
 

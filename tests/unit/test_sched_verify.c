@@ -13,7 +13,7 @@
 struct tally {
 	uint32_t n_short_runnable, n_short, n_turn_on, n_queued, n_current, n_guard_long;
 	uint32_t n_ready[RBT_LEVELS], n_wanting[RBT_LEVELS], n_busy[RBT_LEVELS];
-	uint32_t n_reserve[RBT_LEVELS];
+	uint32_t n_reserve[RBT_LEVELS], n_class[RBT_CLASS_LATENCY + 1];
 	bool has_stuck;
 	struct rbt_rule_tally wishes;  /* for short slices */
 	struct rbt_rule_tally running; /* short and runnable */
@@ -29,8 +29,7 @@ static const char *check_long_slice(
 	if (p->decision.slice_us[g] != s->config.latency_slice_us) {
 		return "a long slice of no known length";
 	}
-	if (rbt_class_of(rbt_prog_priority(p)) != RBT_CLASS_LATENCY ||
-		p->unit->priority < s->config.policy->reserve_from ||
+	if (rbt_class_of(rbt_prog_priority(p)) != RBT_CLASS_LATENCY || !p->unit->has_reserve ||
 		p->unit->role != RBT_ROLE_FREE || !p->params.is_known) {
 		return "a long slice for who has no reserve, or may never idle";
 	}
@@ -153,6 +152,8 @@ static const char *check_prog(
 			count_wishes(p, g, &tallies[g]);
 			unsigned rank = rbt_reserve_rank(s, p, g);
 			tallies[g].n_reserve[rank] += p->is_reserving && rank > 0;
+			tallies[g].n_class[rbt_class_of(rbt_prog_priority(p))] +=
+				!p->params.suspended;
 		}
 	}
 	return why;
@@ -167,7 +168,8 @@ static void tally_unit(const struct rbt_sched_unit *u, uint32_t g, struct tally 
 		tally->n_turn_on += u->is_on && (u->is_wanting || !u->no_slices);
 		tally->n_current += u->is_current;
 		tally->n_queued += !u->is_current;
-		tally->n_ready[u->level] += !u->is_current && u->is_wanting;
+		tally->n_ready[u->level] +=
+			!u->is_current && u->is_wanting && (!u->is_refused || u->is_guarded);
 		tally->has_stuck |= u->is_stuck;
 	}
 }
@@ -181,6 +183,21 @@ static bool is_reserved_against(const struct rbt_sched *s, const struct rbt_sche
 		}
 	}
 	return false;
+}
+
+/* A refused unit waits until it is asked about again, and has nothing but guard turns. */
+static const char *check_refused(const struct rbt_sched_unit *u)
+{
+	if (u->was_refused && (u->role != RBT_ROLE_TURN || !u->is_wanting)) {
+		return "a refusal for nothing";
+	}
+	if (u->is_refused && (!u->was_refused || u->is_blocked)) {
+		return "a refusal that does not count";
+	}
+	if (u->is_refused && !u->is_guarded && (u->is_current || u->is_on)) {
+		return "on, though refused";
+	}
+	return u->is_refused && u->timer.node.pos == 0 ? "refused for ever" : NULL;
 }
 
 static const char *check_unit_on(const struct rbt_sched *s, const struct rbt_sched_unit *u)
@@ -223,12 +240,13 @@ static const char *check_unit(
 		for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 			const struct rbt_sched_unit *top =
 				rbt_ready_top(&s->gpus[rbt_first_bit(m)], rbt_first_bit(m));
-			if (top != NULL && top->is_wanting && top->level >= u->level) {
+			if (top != NULL && rbt_unit_is_ready(top) && top->level >= u->level) {
 				return "a turn that will not end";
 			}
 		}
 	}
-	return check_unit_on(s, u);
+	const char *why = check_refused(u);
+	return why != NULL ? why : check_unit_on(s, u);
 }
 
 static const char *check_levels(const struct rbt_sched_gpu *gpu, const struct tally *tally)
@@ -265,7 +283,8 @@ static const char *check_turn(
 		const struct rbt_sched_unit *u =
 			RBT_OWNER_OF(node - g, struct rbt_sched_unit, ready[0]);
 
-		if (!u->is_wanting || u->mask != UINT32_C(1) << g) {
+		if (!u->is_wanting || u->mask != UINT32_C(1) << g ||
+			(u->is_refused && !u->is_guarded)) {
 			continue;
 		}
 		if (cur == NULL || !cur->is_wanting) {
@@ -314,6 +333,9 @@ static const char *check_gpu(const struct rbt_sched *s, uint32_t g, const struct
 	if (gpu->n_short != tally->n_short) {
 		return "n_short";
 	}
+	if (memcmp(gpu->n_class, tally->n_class, sizeof(gpu->n_class)) != 0) {
+		return "n_class";
+	}
 	if (gpu->n_guard_long != tally->n_guard_long) {
 		return "n_guard_long";
 	}
@@ -331,13 +353,14 @@ const char *sched_verify(const struct rbt_sched *s)
 	const struct rbt_sched_unit *u;
 	const struct rbt_sched_prog *p;
 	const char *why = NULL;
-	uint32_t used = 0;
+	uint32_t used = 0, n_refused = 0;
 
 	memset(tallies, 0, sizeof(tallies));
 	LIST_FOREACH (u, &s->units, entries) {
 		const char *unit_why = check_unit(s, u, tallies);
 		why = why == NULL ? unit_why : why;
 		used |= u->mask;
+		n_refused += u->was_refused;
 		LIST_FOREACH (p, &u->members, member) {
 			const char *prog_why = check_prog(s, p, tallies);
 			why = why == NULL ? prog_why : why;
@@ -347,5 +370,5 @@ const char *sched_verify(const struct rbt_sched *s)
 		/* The others cannot have anything: it would be somebody's. */
 		why = (used & UINT32_C(1) << g) != 0 ? check_gpu(s, g, &tallies[g]) : NULL;
 	}
-	return why;
+	return why == NULL && n_refused != s->n_refused ? "n_refused" : why;
 }

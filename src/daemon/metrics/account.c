@@ -16,6 +16,12 @@ static void take_counts(
 	const struct rbt_board *b, const struct rbt_board_reading *r, struct account_counts *ret)
 {
 	ret->n_submissions = rbt_board_submissions(r);
+	memcpy(ret->n, r->n, sizeof(ret->n));
+	ret->n_syncs = r->n_syncs;
+	ret->n_gaps = 0;
+	for (size_t i = 0; i < RBT_BOARD_GAPS; i++) {
+		ret->n_gaps += r->gaps[i];
+	}
 	ret->n_requests = r->n_requests;
 	ret->n_late = r->n_late;
 	ret->announces = r->announces;
@@ -29,10 +35,15 @@ static uint64_t since(uint64_t now, uint64_t first)
 }
 
 /* Adds the counts of earlier boards and those of this board since its first reading. */
-static void add_up(const struct account *a, struct account_counts *ret)
+void account_sum(const struct account *a, struct account_counts *ret)
 {
 	*ret = a->past;
 	ret->n_submissions += since(a->last.n_submissions, a->first.n_submissions);
+	for (size_t i = 0; i < RBT_BOARD_KINDS; i++) {
+		ret->n[i] += since(a->last.n[i], a->first.n[i]);
+	}
+	ret->n_syncs += since(a->last.n_syncs, a->first.n_syncs);
+	ret->n_gaps += since(a->last.n_gaps, a->first.n_gaps);
 	ret->n_requests += since(a->last.n_requests, a->first.n_requests);
 	ret->n_late += since(a->last.n_late, a->first.n_late);
 	ret->announces = ret->announces || a->last.announces;
@@ -55,7 +66,7 @@ void account_begin_board(struct account *a, struct rbt_board *board, uint64_t no
 	struct account_counts past;
 	struct rbt_board_reading reading;
 
-	add_up(a, &past);
+	account_sum(a, &past);
 	a->past = past;
 	memset(&a->watch, 0, sizeof(a->watch));
 	rbt_board_read(board, &a->watch, now_ns, &reading);
@@ -170,7 +181,7 @@ void account_fill(
 {
 	struct account_counts counts;
 
-	add_up(a, &counts);
+	account_sum(a, &counts);
 	*ret = (struct rbt_program_account){
 		.valid = (is_known ? RBT_ACCOUNT_HAS_USED : 0) |
 			 (a->has_board ? RBT_ACCOUNT_HAS_SUBMISSIONS : 0) |

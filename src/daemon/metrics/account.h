@@ -21,6 +21,7 @@
 /* Counts from a board. */
 struct account_counts {
 	uint64_t n_submissions, n_requests, n_late;
+	uint64_t n[RBT_BOARD_KINDS], n_syncs, n_gaps;
 	bool announces;          /* its requests are told by the program itself */
 	struct rbt_hist request; /* max_ns: of the board's whole life */
 };
@@ -63,6 +64,9 @@ void account_begin_board(struct account *a, struct rbt_board *board, uint64_t no
  */
 struct account_step account_sample(struct account *a, const struct rbt_sched_stats *stats,
 	bool is_known, struct rbt_board *board, uint64_t now_ns);
+
+/* The counts of all its boards. */
+void account_sum(const struct account *a, struct account_counts *ret);
 
 /* Notes a decision that was carried out: whether the program was kept off before, and whether it is
  * now. Returns true if it may run again after having been kept off. */

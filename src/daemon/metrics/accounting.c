@@ -54,6 +54,7 @@ static void sample(struct daemon *d, struct program *p)
 			a->reserved_ns += step.reserved_ns;
 		}
 	}
+	events_take_work(d, p);
 }
 
 void accounting_tick(struct daemon *d)
