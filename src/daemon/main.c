@@ -405,6 +405,29 @@ static void shut_down(struct daemon *d)
 	rbt_close(&d->home.lock_fd);
 }
 
+static int begin(struct daemon *d, struct config *config)
+{
+	int r = setup_loop(d);
+
+	r = r == 0 ? schedule_start(d) : r;
+	r = r == 0 ? adopt_start(d) : r;
+	if (r < 0) {
+		return r;
+	}
+	state_read(d);
+	byhand_read(d);
+	take_config(d, config);
+	/* Before a program can connect: nobody else would start the next daemon for it. */
+	if (d->options.is_kept && !d->options.is_system) {
+		start_keeper(d);
+	}
+	r = server_start(d);
+	if (r < 0) {
+		keeper_dismiss(&d->keeper.pipe.fd);
+	}
+	return r;
+}
+
 int main(int argc, char **argv)
 {
 	struct daemon d = {
@@ -450,20 +473,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	d.sched.config = config.sched;
-	if (r == 0 && (r = setup_loop(&d)) == 0 && (r = schedule_start(&d)) == 0 &&
-		(r = adopt_start(&d)) == 0) {
-		state_read(&d);
-		byhand_read(&d);
-		take_config(&d, &config);
-		/* Before a program can connect: nobody else would start the next daemon for it. */
-		if (d.options.is_kept && !d.options.is_system) {
-			start_keeper(&d);
-		}
-		r = server_start(&d);
-	}
-	if (r < 0) {
-		keeper_dismiss(&d.keeper.pipe.fd);
-	}
+	r = r == 0 ? begin(&d, &config) : r;
 	if (r == -EBUSY) {
 		rbt_error("another rubatod serves %s", d.home.dir);
 		return 1;

@@ -81,7 +81,11 @@ def one_round(s, rng):
         s.rubato("resume", p.pid)
     for p in survivors:
         s.rubato("renice", p.pid, "--class", "normal")
-    eventually(f"{victim}: all are at their default", lambda: all(s.is_default(p.pid) for p in survivors))
+    try:
+        eventually(f"{victim}: all are at their default", lambda: all(s.is_default(p.pid) for p in survivors))
+    except AssertionError as e:
+        tasks = [(t["pid"], t["engine"], t["timeslice_us"], f"{t['enabled']}/{t['channels']}") for t in s.state()["tsgs"]]
+        raise AssertionError(f"{e}: {tasks}; {[(row['pid'], row['class'], row['state']) for row in s.ps().values()]}") from e
 
 
 def test_random_kills(_):
