@@ -18,12 +18,6 @@ struct {
 const volatile __u32 limit = 16;
 __u32 state;
 
-static __noinline __u32 dive(__u32 n)
-{
-	state += n;
-	return n == 0 ? 0 : dive(n - 1) + state;
-}
-
 /* The fault to make is in `uid`. */
 SEC("gpu_sched/task_init")
 int task_init(struct bpf_gpu_task_ctx *ctx)
@@ -51,11 +45,11 @@ int task_init(struct bpf_gpu_task_ctx *ctx)
 			state++;
 		}
 	case 6:
-		return (int)dive(ctx->pid) * 0;
+		return (int)bpf_map_delete_elem(&array, (void *)1);
 	case 7:
 		return (int)(&here)[-70];
 	case 8:
-		return (int)(&here)[1];
+		return (int)(&here)[100];
 	case 9:
 		return ((volatile int *)ctx)[26];
 	case 10: /* never submitted */
