@@ -123,6 +123,18 @@ static int init_maps(struct vm *vm, const struct rbt_object *o, const struct rbt
 	return 0;
 }
 
+/* Most accesses of a policy are to its variables on the stack. r10 never changes within a function,
+ * so that they can be checked once. */
+static bool is_in_frame(const struct bpf_insn *insn)
+{
+	static const uint8_t sizes[] = {4, 2, 1, 8}; /* BPF_W, BPF_H, BPF_B, BPF_DW */
+	const unsigned class = BPF_CLASS(insn->code);
+	const int size = sizes[BPF_SIZE(insn->code) >> 3];
+
+	return (class == BPF_LDX ? insn->src_reg : insn->dst_reg) == BPF_REG_10 &&
+	       insn->off >= -VM_FRAME_SIZE && insn->off <= -size;
+}
+
 /* Turns an instruction into the form in which the interpreter takes the fewest steps. */
 static struct vm_insn decode(const struct bpf_insn *insn, uint32_t at)
 {
@@ -135,6 +147,8 @@ static struct vm_insn decode(const struct bpf_insn *insn, uint32_t at)
 
 	if (class == BPF_JMP || class == BPF_JMP32) {
 		i.off = (int32_t)at + 1 + (op == BPF_CALL ? insn->imm : insn->off);
+	} else if (class == BPF_LDX || class == BPF_ST || class == BPF_STX) {
+		i.is_frame = is_in_frame(insn);
 	} else if (class == BPF_LD && insn->src_reg == BPF_PSEUDO_MAP_FD) {
 		i.imm = VM_ADDRESS(VM_REGION_HANDLE + (uint32_t)insn->imm, 0);
 	} else if (class == BPF_LD && insn->src_reg == BPF_PSEUDO_MAP_VALUE) {
@@ -143,6 +157,18 @@ static struct vm_insn decode(const struct bpf_insn *insn, uint32_t at)
 		i.imm = (uint32_t)insn->imm | (uint64_t)(uint32_t)insn[1].imm << 32;
 	}
 	return i;
+}
+
+/* The store stays in its place, for jumps to it. */
+static void fuse(struct vm_insn *code, uint32_t n)
+{
+	for (uint32_t i = 0; i + 1 < n; i++) {
+		if (code[i].code == (BPF_LDX | BPF_MEM | BPF_DW) &&
+			code[i + 1].code == (BPF_STX | BPF_MEM | BPF_DW) &&
+			code[i + 1].src == code[i].dst && code[i + 1].is_frame) {
+			code[i].code = VM_COPY;
+		}
+	}
 }
 
 static int init_code(struct vm *vm, const struct rbt_object *o)
@@ -157,6 +183,7 @@ static int init_code(struct vm *vm, const struct rbt_object *o)
 			i++; /* its second half is no instruction */
 		}
 	}
+	fuse(vm->code, o->n_code);
 	return 0;
 }
 

@@ -37,9 +37,17 @@ struct vm_region {
 	bool is_writable;
 };
 
+/*
+ * A load of 8 bytes and the store of them to the own frame, which is the next instruction. Policies
+ * copy their context so (GPU_SCHED_HOOK); most of a hook's time is for dispatching instructions.
+ * check.c lets no object have this code.
+ */
+#define VM_COPY (BPF_JMP32 | BPF_JA)
+
 struct vm_insn {
-	uint8_t code, dst, src, unused;
-	int32_t off; /* of memory; otherwise the index of the instruction that is jumped to */
+	uint8_t code, dst, src;
+	bool is_frame; /* accesses its own frame by r10, at a place that has been checked */
+	int32_t off;   /* of memory; otherwise the index of the instruction that is jumped to */
 	uint64_t imm;
 };
 
@@ -54,7 +62,7 @@ struct vm {
 	struct vm_map *maps[RBT_OBJECT_MAX_MAPS];
 	struct vm_region regions[VM_REGIONS];
 	struct vm_reservation reservations[VM_RESERVATIONS];
-	int64_t fuel;
+	uint64_t charged; /* what helpers cost beside the call */
 	_Alignas(8) uint8_t stack[VM_FRAMES][VM_FRAME_SIZE];
 };
 

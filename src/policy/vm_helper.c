@@ -23,7 +23,7 @@ static uint64_t error(int r)
 /* Long keys and values take longer than an instruction. */
 static void charge(struct vm *vm, uint64_t bytes)
 {
-	vm->fuel -= (int64_t)(bytes / 8);
+	vm->charged += bytes / 8;
 }
 
 static const char *call_map(struct vm *vm, int32_t id, uint64_t *r)

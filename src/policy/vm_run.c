@@ -11,65 +11,21 @@
 #define INLINE static inline __attribute__((always_inline))
 
 struct frame {
-	uint32_t back; /* the instruction behind the call */
+	const struct vm_insn *back; /* the call */
 	uint64_t saved[4];
 };
 
 /* One call of a hook. */
 struct run {
 	struct vm *vm;
-	uint64_t r[11];
-	uint32_t pc; /* of the next instruction */
 	unsigned depth;
+	uint8_t *frame_end; /* what r10 points to, in our memory */
+	const char *wrong;  /* what went wrong, or NULL */
+	uint8_t *ctx;
+	uint64_t ctx_size;
+	uint64_t r[11];
 	struct frame frames[VM_FRAMES];
-	const char *wrong; /* what went wrong, or NULL */
 };
-
-INLINE uint64_t alu64(unsigned op, uint64_t a, uint64_t b)
-{
-	switch (op) {
-	case BPF_ADD:
-		return a + b;
-	case BPF_SUB:
-		return a - b;
-	case BPF_MUL:
-		return a * b;
-	case BPF_DIV:
-		return b != 0 ? a / b : 0;
-	case BPF_OR:
-		return a | b;
-	case BPF_AND:
-		return a & b;
-	case BPF_LSH:
-		return a << (b & 63);
-	case BPF_RSH:
-		return a >> (b & 63);
-	case BPF_NEG:
-		return 0 - a;
-	case BPF_MOD:
-		return b != 0 ? a % b : a;
-	case BPF_XOR:
-		return a ^ b;
-	case BPF_MOV:
-		return b;
-	default: /* BPF_ARSH */
-		return (uint64_t)((int64_t)a >> (b & 63));
-	}
-}
-
-INLINE uint32_t alu32(unsigned op, uint32_t a, uint32_t b)
-{
-	switch (op) {
-	case BPF_LSH:
-		return a << (b & 31);
-	case BPF_RSH:
-		return a >> (b & 31);
-	case BPF_ARSH:
-		return (uint32_t)((int32_t)a >> (b & 31));
-	default:
-		return (uint32_t)alu64(op, a, b);
-	}
-}
 
 /* To or from little endian (BPF_K) only cuts off; to or from big endian swaps. */
 static uint64_t swap(const struct vm_insn *i, uint64_t a)
@@ -86,132 +42,66 @@ static uint64_t swap(const struct vm_insn *i, uint64_t a)
 	}
 }
 
-INLINE bool is_taken(unsigned op, uint64_t a, uint64_t b, int64_t sa, int64_t sb)
+/* The memory that a load or store accesses, or NULL. */
+INLINE uint8_t *memory(
+	struct run *run, const struct vm_insn *i, unsigned reg, unsigned n, bool is_write)
 {
-	switch (op) {
-	case BPF_JEQ:
-		return a == b;
-	case BPF_JGT:
-		return a > b;
-	case BPF_JGE:
-		return a >= b;
-	case BPF_JSET:
-		return (a & b) != 0;
-	case BPF_JNE:
-		return a != b;
-	case BPF_JSGT:
-		return sa > sb;
-	case BPF_JSGE:
-		return sa >= sb;
-	case BPF_JLT:
-		return a < b;
-	case BPF_JLE:
-		return a <= b;
-	case BPF_JSLT:
-		return sa < sb;
-	default: /* BPF_JSLE */
-		return sa <= sb;
+	if (i->is_frame) {
+		return run->frame_end + i->off;
 	}
-}
-
-INLINE unsigned size_of(uint8_t code)
-{
-	switch (BPF_SIZE(code)) {
-	case BPF_B:
-		return 1;
-	case BPF_H:
-		return 2;
-	case BPF_W:
-		return 4;
-	default:
-		return 8;
+	const uint64_t address = run->r[reg] + (uint64_t)(int64_t)i->off;
+	const uint64_t in_ctx = address - VM_ADDRESS(VM_REGION_CTX, 0);
+	if (in_ctx <= run->ctx_size - n) { /* the shortest context has 16 bytes */
+		return run->ctx + in_ctx;
 	}
-}
-
-INLINE void load(struct run *run, const struct vm_insn *i)
-{
-	const unsigned n = size_of(i->code);
-	const uint8_t *p = vm_at(run->vm, run->r[i->src] + (uint64_t)(int64_t)i->off, n, false);
-	uint16_t half;
-	uint32_t word;
-
-	if (p == NULL) {
-		run->wrong = "it reads memory that is not the policy's";
-		return;
+	uint8_t *p = vm_at(run->vm, address, n, is_write);
+	if (__builtin_expect(p == NULL, 0)) {
+		run->wrong = is_write ? "it writes memory that is not the policy's"
+				      : "it reads memory that is not the policy's";
 	}
-	switch (n) {
-	case 1:
-		run->r[i->dst] = *p;
-		break;
-	case 2:
-		memcpy(&half, p, sizeof(half));
-		run->r[i->dst] = half;
-		break;
-	case 4:
-		memcpy(&word, p, sizeof(word));
-		run->r[i->dst] = word;
-		break;
-	default:
-		memcpy(&run->r[i->dst], p, sizeof(run->r[0]));
-	}
-}
-
-INLINE void put(uint8_t *p, unsigned n, uint64_t value)
-{
-	switch (n) {
-	case 1:
-		*p = (uint8_t)value;
-		break;
-	case 2:
-		memcpy(p, &value, 2); /* little endian, as BPF */
-		break;
-	case 4:
-		memcpy(p, &value, 4);
-		break;
-	default:
-		memcpy(p, &value, 8);
-	}
+	return p;
 }
 
 /* An engine has one thread, so that plain accesses are atomic. */
-static void atomic(struct run *run, const struct vm_insn *i, uint8_t *p, unsigned n)
+static void atomic(struct run *run, const struct vm_insn *i, unsigned n)
 {
 	const uint64_t mask = n == 8 ? UINT64_MAX : UINT32_MAX;
 	const uint64_t operand = run->r[i->src] & mask;
-	const unsigned op = i->imm & ~(unsigned)BPF_FETCH;
-	uint64_t old = 0;
+	uint8_t *p = memory(run, i, i->dst, n, true);
+	uint64_t old = 0, new;
 
+	if (p == NULL) {
+		return;
+	}
 	if (((uintptr_t)p & (n - 1)) != 0) {
 		run->wrong = "an atomic access is not aligned";
 		return;
 	}
 	memcpy(&old, p, n);
+	switch (i->imm & ~(uint64_t)BPF_FETCH) {
+	case BPF_ADD:
+		new = old + operand;
+		break;
+	case BPF_OR:
+		new = old | operand;
+		break;
+	case BPF_AND:
+		new = old &operand;
+		break;
+	case BPF_XOR:
+		new = old ^ operand;
+		break;
+	case BPF_CMPXCHG & ~BPF_FETCH:
+		new = old == (run->r[0] & mask) ? operand : old;
+		break;
+	default: /* BPF_XCHG */
+		new = operand;
+	}
+	memcpy(p, &new, n); /* little endian, as BPF */
 	if (i->imm == BPF_CMPXCHG) {
-		if (old == (run->r[0] & mask)) {
-			put(p, n, operand);
-		}
 		run->r[0] = old;
-		return;
-	}
-	put(p, n, i->imm == BPF_XCHG ? operand : alu64(op, old, operand));
-	if ((i->imm & BPF_FETCH) != 0) {
+	} else if ((i->imm & BPF_FETCH) != 0) {
 		run->r[i->src] = old;
-	}
-}
-
-INLINE void store(struct run *run, const struct vm_insn *i)
-{
-	const unsigned n = size_of(i->code);
-	uint8_t *p = vm_at(run->vm, run->r[i->dst] + (uint64_t)(int64_t)i->off, n, true);
-
-	if (p == NULL) {
-		run->wrong = "it writes memory that is not the policy's";
-	} else if (BPF_CLASS(i->code) == BPF_ST) {
-		put(p, n, i->imm);
-	} else if (BPF_MODE(i->code) == BPF_MEM) {
-		put(p, n, run->r[i->src]);
-	} else {
-		atomic(run, i, p, n);
 	}
 }
 
@@ -221,87 +111,179 @@ static void enter(struct run *run)
 
 	memset(frame->base, 0, VM_FRAME_SIZE);
 	frame->n_slots = 1;
+	run->frame_end = frame->base + VM_FRAME_SIZE;
 	run->r[10] = VM_ADDRESS(VM_REGION_FRAME + run->depth, VM_FRAME_SIZE);
 }
 
-static void call(struct run *run, const struct vm_insn *i)
+/* Calls a subprogram or a helper. Returns the instruction behind which execution goes on. */
+static const struct vm_insn *call(struct run *run, const struct vm_insn *i)
 {
 	if (i->src == 0) {
 		run->wrong = vm_helper(run->vm, (int32_t)i->imm, run->r);
-		return;
+		return i;
 	}
 	if (run->depth + 1 == VM_FRAMES) {
 		run->wrong = "calls are nested too deeply";
-		return;
+		return i;
 	}
 	struct frame *f = &run->frames[run->depth++];
-	f->back = run->pc;
+	f->back = i;
 	memcpy(f->saved, &run->r[6], sizeof(f->saved));
-	run->pc = (uint32_t)i->off;
 	enter(run);
+	return &run->vm->code[i->off] - 1;
 }
 
-/* Whether the hook itself is done. */
-static bool leave(struct run *run)
+/* The same at the end of a function; NULL if the hook itself is done. */
+static const struct vm_insn *leave(struct run *run)
 {
 	run->vm->regions[VM_REGION_FRAME + run->depth].n_slots = 0;
 	if (run->depth == 0) {
-		return true;
+		return NULL;
 	}
 	const struct frame *f = &run->frames[--run->depth];
-	run->pc = f->back;
 	memcpy(&run->r[6], f->saved, sizeof(f->saved));
+	run->frame_end = run->vm->stack[run->depth] + VM_FRAME_SIZE;
 	run->r[10] = VM_ADDRESS(VM_REGION_FRAME + run->depth, VM_FRAME_SIZE);
-	return false;
+	return f->back;
 }
 
-INLINE bool jump(struct run *run, const struct vm_insn *i, uint64_t b)
-{
-	const uint64_t a = run->r[i->dst];
-	const unsigned op = BPF_OP(i->code);
+/* The instructions, with one case for each code. `a` and `b` are the operands. */
+#define ALU_AS(code_, type, operand, result)                                                       \
+	case code_: {                                                                              \
+		const type a = (type)r[i->dst], b = (type)(operand);                               \
+		(void)a;                                                                           \
+		r[i->dst] = (result);                                                              \
+		break;                                                                             \
+	}
+#define ALU(op, result64, result32)                                                                \
+	ALU_AS(BPF_ALU64 | (op) | BPF_K, uint64_t, i->imm, result64)                               \
+	ALU_AS(BPF_ALU64 | (op) | BPF_X, uint64_t, r[i->src], result64)                            \
+	ALU_AS(BPF_ALU | (op) | BPF_K, uint32_t, i->imm, (uint32_t)(result32))                     \
+	ALU_AS(BPF_ALU | (op) | BPF_X, uint32_t, r[i->src], (uint32_t)(result32))
+#define JUMP_AS(code_, type, operator, operand)                                                    \
+	case code_:                                                                                \
+		if ((type)r[i->dst] operator(type)(operand)) {                                     \
+			i = &code[i->off] - 1;                                                     \
+		}                                                                                  \
+		break;
+#define JUMP(op, type64, type32, operator)                                                         \
+	JUMP_AS(BPF_JMP | (op) | BPF_K, type64, operator, i->imm)                                  \
+	JUMP_AS(BPF_JMP | (op) | BPF_X, type64, operator, r[i->src])                               \
+	JUMP_AS(BPF_JMP32 | (op) | BPF_K, type32, operator, i->imm)                                \
+	JUMP_AS(BPF_JMP32 | (op) | BPF_X, type32, operator, r[i->src])
+#define MEMORY(size, type)                                                                         \
+	case BPF_LDX | BPF_MEM | (size): {                                                         \
+		const uint8_t *p = memory(run, i, i->src, sizeof(type), false);                    \
+		type value;                                                                        \
+		if (p == NULL) {                                                                   \
+			return i;                                                                  \
+		}                                                                                  \
+		memcpy(&value, p, sizeof(value));                                                  \
+		r[i->dst] = value;                                                                 \
+		break;                                                                             \
+	}                                                                                          \
+	case BPF_STX | BPF_MEM | (size):                                                           \
+	case BPF_ST | BPF_MEM | (size): {                                                          \
+		const type value = (type)(BPF_CLASS(i->code) == BPF_ST ? i->imm : r[i->src]);      \
+		uint8_t *p = memory(run, i, i->dst, sizeof(type), true);                           \
+		if (p == NULL) {                                                                   \
+			return i;                                                                  \
+		}                                                                                  \
+		memcpy(p, &value, sizeof(value));                                                  \
+		break;                                                                             \
+	}
 
-	if (BPF_CLASS(i->code) == BPF_JMP32) {
-		if (is_taken(op, (uint32_t)a, (uint32_t)b, (int32_t)a, (int32_t)b)) {
-			run->pc = (uint32_t)i->off;
+/* clang-format off */
+#define CALCULATIONS                                                                               \
+	ALU(BPF_ADD, a + b, a + b)                                                                 \
+	ALU(BPF_SUB, a - b, a - b)                                                                 \
+	ALU(BPF_MUL, a * b, a * b)                                                                 \
+	ALU(BPF_DIV, b != 0 ? a / b : 0, b != 0 ? a / b : 0)                                       \
+	ALU(BPF_OR, a | b, a | b)                                                                  \
+	ALU(BPF_AND, a & b, a & b)                                                                 \
+	ALU(BPF_LSH, a << (b & 63), a << (b & 31))                                                 \
+	ALU(BPF_RSH, a >> (b & 63), a >> (b & 31))                                                 \
+	ALU(BPF_MOD, b != 0 ? a % b : a, b != 0 ? a % b : a)                                       \
+	ALU(BPF_XOR, a ^ b, a ^ b)                                                                 \
+	ALU(BPF_MOV, b, b)                                                                         \
+	ALU(BPF_ARSH, (uint64_t)((int64_t)a >> (b & 63)), (int32_t)a >> (b & 31))                  \
+	ALU_AS(BPF_ALU64 | BPF_NEG, uint64_t, 0, b - a)                                            \
+	ALU_AS(BPF_ALU | BPF_NEG, uint32_t, 0, (uint32_t)(b - a))
+#define CONDITIONS                                                                                 \
+	JUMP(BPF_JEQ, uint64_t, uint32_t, ==)                                                      \
+	JUMP(BPF_JNE, uint64_t, uint32_t, !=)                                                      \
+	JUMP(BPF_JGT, uint64_t, uint32_t, >)                                                       \
+	JUMP(BPF_JGE, uint64_t, uint32_t, >=)                                                      \
+	JUMP(BPF_JLT, uint64_t, uint32_t, <)                                                       \
+	JUMP(BPF_JLE, uint64_t, uint32_t, <=)                                                      \
+	JUMP(BPF_JSET, uint64_t, uint32_t, &)                                                      \
+	JUMP(BPF_JSGT, int64_t, int32_t, >)                                                        \
+	JUMP(BPF_JSGE, int64_t, int32_t, >=)                                                       \
+	JUMP(BPF_JSLT, int64_t, int32_t, <)                                                        \
+	JUMP(BPF_JSLE, int64_t, int32_t, <=)
+/* clang-format on */
+
+/* Executes instructions until the hook is done, something is wrong or the fuel is used up. Returns
+ * the last one. */
+static const struct vm_insn *execute(struct run *run, const struct vm_insn *i)
+{
+	const struct vm_insn *const code = run->vm->code, *next;
+	uint64_t *const r = run->r;
+
+	for (int64_t fuel = RBT_ENGINE_FUEL; fuel > 0; i++, fuel--) {
+		switch (i->code) {
+			CALCULATIONS
+			CONDITIONS
+			MEMORY(BPF_B, uint8_t)
+			MEMORY(BPF_H, uint16_t)
+			MEMORY(BPF_W, uint32_t)
+			MEMORY(BPF_DW, uint64_t)
+		case BPF_STX | BPF_ATOMIC | BPF_W:
+		case BPF_STX | BPF_ATOMIC | BPF_DW:
+			atomic(run, i, BPF_SIZE(i->code) == BPF_W ? 4 : 8);
+			if (run->wrong != NULL) {
+				return i;
+			}
+			break;
+		case VM_COPY: {
+			const uint8_t *p = memory(run, i, i->src, 8, false);
+			if (p == NULL) {
+				return i;
+			}
+			memcpy(&r[i->dst], p, 8);
+			memcpy(run->frame_end + i[1].off, p, 8);
+			i++;
+			fuel--;
+			break;
 		}
-	} else if (op == BPF_EXIT) {
-		return leave(run);
-	} else if (op == BPF_CALL) {
-		call(run, i);
-	} else if (op == BPF_JA || is_taken(op, a, b, (int64_t)a, (int64_t)b)) {
-		run->pc = (uint32_t)i->off;
+		case BPF_LD | BPF_IMM | BPF_DW:
+			r[i->dst] = i->imm;
+			i++; /* its second half */
+			break;
+		case BPF_JMP | BPF_JA:
+			i = &code[i->off] - 1;
+			break;
+		case BPF_JMP | BPF_CALL:
+			run->vm->charged = 0;
+			next = call(run, i);
+			fuel -= (int64_t)run->vm->charged;
+			if (run->wrong != NULL) {
+				return i;
+			}
+			i = next;
+			break;
+		case BPF_JMP | BPF_EXIT:
+			next = leave(run);
+			if (next == NULL) {
+				return i;
+			}
+			i = next;
+			break;
+		default: /* BPF_END */
+			r[i->dst] = swap(i, r[i->dst]);
+		}
 	}
-	return false;
-}
-
-INLINE bool step(struct run *run, const struct vm_insn *i)
-{
-	const uint64_t b = BPF_SRC(i->code) == BPF_X ? run->r[i->src] : i->imm;
-	uint64_t *dst = &run->r[i->dst];
-
-	switch (BPF_CLASS(i->code)) {
-	case BPF_ALU64:
-		*dst = alu64(BPF_OP(i->code), *dst, b);
-		return false;
-	case BPF_ALU:
-		*dst = BPF_OP(i->code) == BPF_END
-			       ? swap(i, *dst)
-			       : alu32(BPF_OP(i->code), (uint32_t)*dst, (uint32_t)b);
-		return false;
-	case BPF_LDX:
-		load(run, i);
-		return false;
-	case BPF_ST:
-	case BPF_STX:
-		store(run, i);
-		return false;
-	case BPF_LD:
-		*dst = i->imm;
-		run->pc++; /* its second half */
-		return false;
-	default:
-		return jump(run, i, b);
-	}
+	return i;
 }
 
 static int fail(struct run *run, enum rbt_fault_kind kind, uint32_t at, struct rbt_fault *fault)
@@ -321,22 +303,24 @@ static int fail(struct run *run, enum rbt_fault_kind kind, uint32_t at, struct r
 
 int vm_run(struct vm *vm, uint32_t entry, uint64_t *ret_value, struct rbt_fault *fault)
 {
-	struct run run = {.vm = vm, .pc = entry};
-	uint32_t at;
+	struct run run;
 
-	vm->fuel = RBT_ENGINE_FUEL;
+	run.vm = vm;
+	run.depth = 0;
+	run.wrong = NULL;
+	run.ctx = vm->regions[VM_REGION_CTX].base;
+	run.ctx_size = vm->regions[VM_REGION_CTX].size;
+	memset(run.r, 0, sizeof(run.r));
 	run.r[1] = VM_ADDRESS(VM_REGION_CTX, 0);
 	enter(&run);
-	do {
-		at = run.pc++;
-		if (--vm->fuel < 0) {
-			run.wrong = "it runs for too long";
-			return fail(&run, RBT_FAULT_FUEL, at, fault);
-		}
-		if (step(&run, &vm->code[at])) {
-			break;
-		}
-	} while (run.wrong == NULL);
+	const struct vm_insn *last = execute(&run, &vm->code[entry]);
+	const bool is_done =
+		last->code == (BPF_JMP | BPF_EXIT) && vm->regions[VM_REGION_FRAME].n_slots == 0;
+	const uint32_t at = (uint32_t)(last - vm->code);
+	if (run.wrong == NULL && !is_done) {
+		run.wrong = "it runs for too long";
+		return fail(&run, RBT_FAULT_FUEL, at, fault);
+	}
 	if (run.wrong == NULL && vm_drop_reservations(vm)) {
 		run.wrong = "a reserved record is neither submitted nor discarded";
 	}

@@ -24,7 +24,6 @@ int task_init(struct bpf_gpu_task_ctx *ctx)
 {
 	__u32 key = 1;
 	volatile __u32 *value = bpf_map_lookup_elem(&array, &key);
-	volatile __u64 here = 0;
 
 	ctx->priority = 99;
 	switch (ctx->uid) {
@@ -47,9 +46,9 @@ int task_init(struct bpf_gpu_task_ctx *ctx)
 	case 6:
 		return (int)bpf_map_delete_elem(&array, (void *)1);
 	case 7:
-		return (int)(&here)[-70];
+		return ((volatile int *)ctx)[-1];
 	case 8:
-		return (int)(&here)[100];
+		return ((volatile int *)ctx)[1000];
 	case 9:
 		return ((volatile int *)ctx)[26];
 	case 10: /* never submitted */
