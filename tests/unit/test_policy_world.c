@@ -47,7 +47,7 @@ void world_rel(struct world *w, uint32_t insn, uint32_t symbol, uint32_t type)
 
 /* Bytes that grow. */
 struct bytes {
-	unsigned char data[16384];
+	unsigned char data[32768];
 	size_t n;
 };
 

@@ -101,7 +101,7 @@ void world_code(struct world *w, const struct bpf_insn *code, size_t n);
 void world_rel(struct world *w, uint32_t insn, uint32_t symbol, uint32_t type);
 
 struct world_file {
-	unsigned char bytes[65536];
+	unsigned char bytes[131072];
 	size_t size;
 };
 void world_build(const struct world *w, struct world_file *ret);
