@@ -33,7 +33,8 @@ static void send_message(
 	rbt_send(job.sock, &m, offsetof(struct rbt_load_message, text) + size, &fd, fd >= 0, 0);
 }
 
-static int say(enum libbpf_print_level level, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static int say(
+	enum libbpf_print_level level, const char *fmt, va_list args)
 {
 	char *text = NULL;
 	int n = level == LIBBPF_WARN ? vasprintf(&text, fmt, args) : -1;
@@ -146,9 +147,10 @@ static int send_files(const struct rbt_object *o, struct bpf_object *object)
 
 static int load(const struct rbt_object *o, const int *files)
 {
-	LIBBPF_OPTS(libbpf_prog_handler_opts, handler, .prog_setup_fn = setup,
-		.prog_prepare_load_fn = prepare);
-	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "rubato");
+	const struct libbpf_prog_handler_opts handler = {
+		.sz = sizeof(handler), .prog_setup_fn = setup, .prog_prepare_load_fn = prepare};
+	const struct bpf_object_open_opts options = {
+		.sz = sizeof(options), .object_name = "rubato"};
 	struct bpf_map *map;
 
 	libbpf_set_print(say);

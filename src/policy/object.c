@@ -181,6 +181,12 @@ static int collect_functions(
 		}
 		f.in_section = (uint32_t)(s->st_value / insn);
 		f.n = (uint32_t)(s->st_size / insn);
+		struct rbt_object_function *more =
+			realloc(o->functions, (o->n_functions + 1) * sizeof(f));
+		if (more == NULL) {
+			return rbt_why_set(why, -ENOMEM, "section %s: out of memory", section_name);
+		}
+		o->functions = more;
 		o->functions[o->n_functions++] = f;
 	}
 	return 0;
@@ -205,8 +211,10 @@ static int read_code(
 	if (r < 0) {
 		return r;
 	}
-	qsort(&o->functions[first], o->n_functions - first, sizeof(*o->functions),
-		compare_functions);
+	if (o->n_functions > first) {
+		qsort(&o->functions[first], o->n_functions - first, sizeof(*o->functions),
+			compare_functions);
+	}
 	for (size_t i = first; i < o->n_functions; i++) {
 		struct rbt_object_function *f = &o->functions[i];
 		if (f->in_section != at || f->n > n - at) {
@@ -454,12 +462,11 @@ int rbt_object_open(const void *data, size_t size, struct rbt_object **ret, stru
 	}
 	o->file = malloc(size + 1);
 	o->size = size;
-	o->functions = calloc(MAX_FUNCTIONS, sizeof(*o->functions));
 	for (int i = 0; i < RBT_N_HOOKS; i++) {
 		o->hooks[i] = -1;
 	}
 	int r = -ENOMEM;
-	if (o->file == NULL || o->functions == NULL) {
+	if (o->file == NULL) {
 		rbt_why_set(why, r, "out of memory");
 	} else {
 		memcpy(o->file, data, size);

@@ -86,9 +86,12 @@ static int parse_value(
 static const struct btf_type *type_of(const struct rbt_object *o, const char *name)
 {
 	const struct btf_type *section = rbt_btf_section(&o->btf, ".rodata");
-	const struct btf_var_secinfo *vars = (const void *)(section + 1);
 
-	for (unsigned i = 0; section != NULL && i < RBT_BTF_VLEN(section); i++) {
+	if (section == NULL) {
+		return NULL;
+	}
+	const struct btf_var_secinfo *vars = (const void *)(section + 1);
+	for (unsigned i = 0; i < RBT_BTF_VLEN(section); i++) {
 		const struct btf_type *var = rbt_btf_type(&o->btf, vars[i].type);
 		if (var == NULL || RBT_BTF_KIND(var) != BTF_KIND_VAR ||
 			strcmp(rbt_btf_name(&o->btf, var->name_off), name) != 0) {

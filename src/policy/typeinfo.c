@@ -160,10 +160,11 @@ int rbt_btf_size(const struct rbt_btf *btf, uint32_t id, uint32_t *ret)
 
 	for (int depth = 0; depth < MAX_DEPTH; depth++) {
 		const struct btf_type *t = rbt_btf_plain(btf, id, NULL);
-		const struct btf_array *array = (const void *)(t + 1);
+		const struct btf_array *array;
 		uint64_t size = 0;
 		switch (t != NULL ? RBT_BTF_KIND(t) : BTF_KIND_UNKN) {
 		case BTF_KIND_ARRAY:
+			array = (const void *)(t + 1);
 			n *= array->nelems;
 			id = array->type;
 			break;

@@ -136,7 +136,7 @@ static void build_btf(const struct world *w, struct bytes *ret)
 	struct btf_var_secinfo vars[WORLD_MAX_MAPS];
 	uint32_t int_bits = BTF_INT_SIGNED << 24 | 32;
 
-	memset(&b, 0, sizeof(b));
+	b.types.n = b.strings.n = b.n = 0;
 	add_string(&b.strings, "");
 	add_type(&b, "int", BTF_KIND_INT, 0, 4);
 	add(&b.types, &int_bits, sizeof(int_bits));
@@ -197,7 +197,7 @@ static void build_symbols(const struct world *w, struct bytes *symbols, struct b
 static void build_section(const struct world *w, unsigned i, struct bytes *b)
 {
 	static const unsigned char zeroes[4096];
-	struct bytes unused = {.n = 0};
+	static struct bytes unused;
 
 	switch (i) {
 	case WORLD_CODE:
@@ -232,6 +232,7 @@ static void build_section(const struct world *w, unsigned i, struct bytes *b)
 		build_btf(w, b);
 		break;
 	case WORLD_SYMTAB:
+		unused.n = 0;
 		build_symbols(w, b, &unused);
 		break;
 	}
@@ -276,8 +277,10 @@ void world_build(const struct world *w, struct world_file *ret)
 		.e_shstrndx = WORLD_STRTAB};
 	size_t at = sizeof(e);
 
-	memset(all, 0, sizeof(all));
-	memset(&symbols, 0, sizeof(symbols));
+	symbols.n = 0;
+	for (unsigned i = 0; i < WORLD_N_SECTIONS; i++) {
+		all[i].n = 0;
+	}
 	memcpy(e.e_ident, ELFMAG "\2\1\1", SELFMAG + 3);
 	build_symbols(w, &symbols, &all[WORLD_STRTAB]);
 	for (unsigned i = 1; i < WORLD_N_SECTIONS; i++) {
@@ -288,11 +291,11 @@ void world_build(const struct world *w, struct world_file *ret)
 			build_section(w, i, &all[i]);
 		}
 	}
-	memset(ret, 0, sizeof(*ret));
 	for (unsigned i = 1; i < WORLD_N_SECTIONS; i++) {
 		headers[i].sh_offset = at;
 		headers[i].sh_size = i == WORLD_DATA ? w->n_data : all[i].n;
 		memcpy(ret->bytes + at, all[i].data, all[i].n);
+		memset(ret->bytes + at + all[i].n, 0, 8);
 		at = (at + all[i].n + 7) & ~(size_t)7;
 	}
 	e.e_shoff = at;
