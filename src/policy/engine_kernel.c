@@ -107,8 +107,8 @@ static ssize_t read_ring(struct rbt_engine *e, unsigned map, void *buf, size_t s
 	const uint64_t n_bytes = e->object->maps[map].max_entries;
 	uint64_t at = *ring->consumed;
 
-	/* A record is complete once the kernel has taken the busy bit from its header, which it does
-	 * after it has written the record. */
+	/* A record is complete once the kernel has taken the busy bit from its header, which it
+	 * does after it has written the record. */
 	while (at < __atomic_load_n(ring->produced, __ATOMIC_ACQUIRE)) {
 		const uint8_t *record = ring->bytes + (at & (n_bytes - 1));
 		const uint32_t head =

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The vm's memory, as a policy sees it. An address is not one of this process: its upper half names
- * a region, its lower half is a place in it. So a policy can reach nothing but its regions, whatever
- * it calculates.
+ * The vm's memory, as a policy sees it. An address is not one of this process: its upper half
+ * names a region, its lower half is a place in it. So a policy can reach nothing but its regions,
+ * whatever it calculates.
  *
  * A region consists of slots of 2^shift addresses each. Only the first `size` bytes of each can be
  * accessed, so that an access beyond a map's element fails although there is another one behind.

@@ -216,7 +216,7 @@ static int update_hash(struct vm_map *m, const void *key, const void *value, uin
 		slot = m->free;
 		m->free = m->links[slot].next;
 	}
-	/* Both may lie in the value of this very slot, if the policy kept a pointer to an old entry. */
+	/* Both may lie in this very slot, if the policy kept a pointer to an old entry. */
 	memcpy(key_at(m, slot), key, m->key_size);
 	memmove(vm_map_value(m, slot), value, m->value_size);
 	if (is_there) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any instructions at all, in an object that is good otherwise. The input's first byte says how many
- * of them belong to the subprogram; references to maps are made where an lddw asks for them.
+ * Any instructions at all, in an object that is good otherwise. The input's first byte says how
+ * many of them belong to the subprogram; references to maps are made where an lddw asks for them.
  */
 #include <string.h>
 

@@ -31,13 +31,28 @@ static void expect_refused(const char *name, const void *bytes, size_t size, con
 
 /* One instruction that is wrong, between others that are not. */
 #define AT1 "section gpu_sched/task_init: instruction 1: "
+struct wrong_insn {
+	const char *name;
+	struct bpf_insn insn;
+	const char *text;
+};
+
+static void refuse_each(const struct wrong_insn *cases, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		static struct world w;
+		static struct world_file f;
+		const struct bpf_insn code[] = {MOV(2, 0), cases[i].insn, MOV(0, 0), EXIT()};
+		world_init(&w);
+		world_code(&w, code, 4);
+		world_build(&w, &f);
+		expect_refused(cases[i].name, f.bytes, f.size, cases[i].text);
+	}
+}
+
 static void test_instructions(void)
 {
-	const struct {
-		const char *name;
-		struct bpf_insn insn;
-		const char *text;
-	} cases[] = {
+	const struct wrong_insn cases[] = {
 		{"unknown code", INSN(0xff, 0, 0, 0, 0), AT1 "this calculation"},
 		{"packet load", INSN(0x20, 0, 0, 0, 0), AT1 "this load is not known"},
 		{"register 11", MOV(11, 0), AT1 "there is no such register"},
@@ -70,6 +85,14 @@ static void test_instructions(void)
 		{"load with sign", INSN(BPF_LDX | 0x80 | BPF_W, 0, 1, 0, 0),
 			AT1 "this load or store"},
 		{"register without value", MOVX(0, 3), AT1 "it reads r3"},
+	};
+
+	refuse_each(cases, sizeof(cases) / sizeof(*cases));
+}
+
+static void test_calls(void)
+{
+	const struct wrong_insn cases[] = {
 		{"helper 0", HELPER(0), AT1 "helper 0 "},
 		{"helper -1", HELPER(-1), AT1 "helper -1 "},
 		{"helper 2^31-1", HELPER(INT32_MAX), AT1 "helper 2147483647 "},
@@ -93,15 +116,7 @@ static void test_instructions(void)
 		{"call far away", CALL(INT32_MIN), AT1 "the call goes to no subprogram"},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		static struct world w;
-		static struct world_file f;
-		const struct bpf_insn code[] = {MOV(2, 0), cases[i].insn, MOV(0, 0), EXIT()};
-		world_init(&w);
-		world_code(&w, code, 4);
-		world_build(&w, &f);
-		expect_refused(cases[i].name, f.bytes, f.size, cases[i].text);
-	}
+	refuse_each(cases, sizeof(cases) / sizeof(*cases));
 }
 
 #define CODE(...)                                                                                  \
@@ -557,6 +572,7 @@ int main(int argc, char **argv)
 	const char *why = rbt_engine_why_not(RBT_ENGINE_KERNEL);
 
 	test_instructions();
+	test_calls();
 	test_functions();
 	test_maps();
 	test_descriptions();

@@ -87,9 +87,9 @@ struct world {
 	struct world_map maps[WORLD_MAX_MAPS];
 	size_t n_maps;
 	uint32_t abi;
-	bool has_extern; /* WORLD_SYM_EXTERN is not defined; libbpf minds even if nothing refers to it */
-	uint64_t data;           /* the variable in .data */
-	uint64_t n_data;         /* bytes of .data */
+	bool has_extern; /* WORLD_SYM_EXTERN is not defined; libbpf minds even if it is unused */
+	uint64_t data;   /* the variable in .data */
+	uint64_t n_data; /* bytes of .data */
 	uint32_t btf_wrong_type; /* 0, or the type of the first map's variable */
 };
 
