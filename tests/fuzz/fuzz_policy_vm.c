@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any instructions at all, in an object that is good otherwise. The input's first byte says how
- * many of them belong to the subprogram; references to maps are made where an lddw asks for them.
+ * many of them belong to the subprogram, and whether instructions are repaired first, so that more
+ * of them are accepted. References to maps are made where an lddw asks for them.
  */
 #include <string.h>
 
@@ -41,6 +42,38 @@ static void add_references(struct world *w)
 	}
 }
 
+/* Registers and helpers that exist, and jumps that stay inside. */
+static void repair(struct bpf_insn *code, size_t n)
+{
+	static const int32_t helpers[] = {BPF_FUNC_map_lookup_elem, BPF_FUNC_map_update_elem,
+		BPF_FUNC_map_delete_elem, BPF_FUNC_ktime_get_ns, BPF_FUNC_ringbuf_output,
+		BPF_FUNC_ringbuf_reserve, BPF_FUNC_ringbuf_submit, BPF_FUNC_ringbuf_discard};
+
+	for (size_t i = 0; i < n; i++) {
+		struct bpf_insn *insn = &code[i];
+		const unsigned class = BPF_CLASS(insn->code), op = BPF_OP(insn->code);
+		const bool is_call = insn->code == (BPF_JMP | BPF_CALL);
+		if (insn->code == (BPF_LD | BPF_IMM | BPF_DW)) {
+			insn->dst_reg %= 10;
+			insn->off = 0;
+			i++;
+		} else if (is_call) {
+			insn->dst_reg = insn->off = 0;
+			insn->src_reg &= 1;
+			insn->imm = helpers[(uint32_t)insn->imm % 8];
+		} else {
+			insn->dst_reg %= 11;
+			insn->src_reg =
+				BPF_SRC(insn->code) == BPF_X || class == BPF_LDX || class == BPF_STX
+					? insn->src_reg % 11
+					: 0;
+			if ((class == BPF_JMP || class == BPF_JMP32) && op != BPF_EXIT) {
+				insn->off = (int16_t)((uint16_t)insn->off % n) - (int16_t)i - 1;
+			}
+		}
+	}
+}
+
 static void fill(struct world *w, const uint8_t *data, size_t size)
 {
 	size_t n = size > 0 ? (size - 1) / sizeof(struct bpf_insn) : 0,
@@ -54,6 +87,10 @@ static void fill(struct world *w, const uint8_t *data, size_t size)
 	n = n < WORLD_MAX_CODE ? n : WORLD_MAX_CODE;
 	memcpy(w->code, at + n_text * sizeof(struct bpf_insn), n * sizeof(struct bpf_insn));
 	w->n_code = n;
+	if (size > 0 && data[0] >= 128) {
+		repair(w->code, w->n_code);
+		repair(w->text, w->n_text);
+	}
 	add_references(w);
 }
 

@@ -36,7 +36,9 @@ void world_init(struct world *w)
 void world_code(struct world *w, const struct bpf_insn *code, size_t n)
 {
 	n = n < WORLD_MAX_CODE ? n : WORLD_MAX_CODE;
-	memcpy(w->code, code, n * sizeof(*code));
+	if (n > 0) {
+		memcpy(w->code, code, n * sizeof(*code));
+	}
 	w->n_code = n;
 }
 
