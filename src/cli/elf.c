@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,38 +9,9 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "util/elfread.h"
 
-/* A mapped file. Every access goes through at(), because the contents are not trusted. */
-struct image {
-	const unsigned char *base;
-	size_t size;
-	const Elf64_Ehdr *header;
-};
-
-static const void *at(const struct image *im, uint64_t offset, uint64_t size)
-{
-	return offset <= im->size && size <= im->size - offset ? im->base + offset : NULL;
-}
-
-/* Every linker aligns structures; a file with unaligned ones is damaged. */
-static const void *struct_at(const struct image *im, uint64_t offset, uint64_t size)
-{
-	return offset % _Alignof(Elf64_Xword) == 0 ? at(im, offset, size) : NULL;
-}
-
-static const char *string_at(const struct image *im, const Elf64_Shdr *table, uint64_t index)
-{
-	if (table == NULL || index >= table->sh_size) {
-		return NULL;
-	}
-	const char *s = at(im, table->sh_offset, table->sh_size);
-	if (s == NULL || memchr(s + index, '\0', table->sh_size - index) == NULL) {
-		return NULL;
-	}
-	return s + index;
-}
-
-static int image_open(const char *path, struct image *ret, mode_t *ret_mode)
+static int image_open(const char *path, struct rbt_elf *ret, mode_t *ret_mode)
 {
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -59,43 +29,26 @@ static int image_open(const char *path, struct image *ret, mode_t *ret_mode)
 	if (r < 0) {
 		return r;
 	}
-	struct image im = {.base = base, .size = (size_t)st.st_size, .header = base};
-	if (memcmp(im.header->e_ident, ELFMAG, SELFMAG) != 0 ||
-		im.header->e_ident[EI_CLASS] != ELFCLASS64) {
-		munmap(base, im.size);
-		return -ENOEXEC;
+	r = rbt_elf_init(ret, base, (size_t)st.st_size);
+	if (r < 0) {
+		munmap(base, (size_t)st.st_size);
+		return r;
 	}
-	*ret = im;
 	*ret_mode = st.st_mode;
 	return 0;
 }
 
-static void image_close(struct image *im)
+static void image_close(struct rbt_elf *im)
 {
 	munmap((void *)im->base, im->size);
 }
 
-static const Elf64_Phdr *segment(const struct image *im, unsigned i)
-{
-	return struct_at(
-		im, im->header->e_phoff + (uint64_t)i * sizeof(Elf64_Phdr), sizeof(Elf64_Phdr));
-}
-
-static const Elf64_Shdr *section(const struct image *im, unsigned i)
-{
-	if (i >= im->header->e_shnum) {
-		return NULL;
-	}
-	return struct_at(
-		im, im->header->e_shoff + (uint64_t)i * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
-}
-
-static const char *interpreter(const struct image *im)
+static const char *interpreter(const struct rbt_elf *im)
 {
 	for (unsigned i = 0; i < im->header->e_phnum; i++) {
-		const Elf64_Phdr *p = segment(im, i);
+		const Elf64_Phdr *p = rbt_elf_segment(im, i);
 		if (p != NULL && p->p_type == PT_INTERP) {
-			const char *s = at(im, p->p_offset, p->p_filesz);
+			const char *s = rbt_elf_at(im, p->p_offset, p->p_filesz);
 			bool ends = s != NULL && p->p_filesz > 0 && s[p->p_filesz - 1] == '\0';
 			return ends ? s : NULL;
 		}
@@ -105,7 +58,7 @@ static const char *interpreter(const struct image *im)
 
 bool elf_is_static(const char *path)
 {
-	struct image im = {0};
+	struct rbt_elf im = {0};
 	mode_t mode = 0;
 
 	if (image_open(path, &im, &mode) < 0) {
@@ -129,9 +82,9 @@ static void add_name(char **list, size_t *n, size_t max, const char *name)
 	}
 }
 
-static void read_needed(const struct image *im, const Elf64_Shdr *dynamic, struct elf_facts *f)
+static void read_needed(const struct rbt_elf *im, const Elf64_Shdr *dynamic, struct elf_facts *f)
 {
-	const Elf64_Dyn *d = struct_at(im, dynamic->sh_offset, dynamic->sh_size);
+	const Elf64_Dyn *d = rbt_elf_struct_at(im, dynamic->sh_offset, dynamic->sh_size);
 	const size_t max = sizeof(f->needed) / sizeof(f->needed[0]);
 	uint64_t n = d != NULL ? dynamic->sh_size / sizeof(*d) : 0;
 
@@ -139,7 +92,8 @@ static void read_needed(const struct image *im, const Elf64_Shdr *dynamic, struc
 		if (d[i].d_tag != DT_NEEDED) {
 			continue;
 		}
-		const char *name = string_at(im, section(im, dynamic->sh_link), d[i].d_un.d_val);
+		const char *name = rbt_elf_string_at(
+			im, rbt_elf_section(im, dynamic->sh_link), d[i].d_un.d_val);
 		if (name != NULL) {
 			add_name(f->needed, &f->n_needed, max, name);
 		}
@@ -162,12 +116,13 @@ static void sort_name(struct elf_facts *f, const char *name)
 	}
 }
 
-static void read_symbols(const struct image *im, const Elf64_Shdr *table, struct elf_facts *f)
+static void read_symbols(const struct rbt_elf *im, const Elf64_Shdr *table, struct elf_facts *f)
 {
-	const Elf64_Sym *sym = struct_at(im, table->sh_offset, table->sh_size);
+	const Elf64_Sym *sym = rbt_elf_struct_at(im, table->sh_offset, table->sh_size);
 
 	for (uint64_t i = 0; sym != NULL && i < table->sh_size / sizeof(*sym); i++) {
-		const char *name = string_at(im, section(im, table->sh_link), sym[i].st_name);
+		const char *name =
+			rbt_elf_string_at(im, rbt_elf_section(im, table->sh_link), sym[i].st_name);
 		if (name == NULL) {
 			continue;
 		}
@@ -180,11 +135,11 @@ static void read_symbols(const struct image *im, const Elf64_Shdr *table, struct
 }
 
 /* Driver calls that are looked up at run time are strings among the constants. */
-static void read_strings(const struct image *im, const Elf64_Shdr *s, struct elf_facts *f)
+static void read_strings(const struct rbt_elf *im, const Elf64_Shdr *s, struct elf_facts *f)
 {
 	static const char name_chars[] = "abcdefghijklmnopqrstuvwxyz"
 					 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-	const char *p = at(im, s->sh_offset, s->sh_size);
+	const char *p = rbt_elf_at(im, s->sh_offset, s->sh_size);
 	const char *end = p == NULL ? NULL : p + s->sh_size;
 
 	while (p != NULL && p < end) {
@@ -203,14 +158,12 @@ static void read_strings(const struct image *im, const Elf64_Shdr *s, struct elf
 	}
 }
 
-static void read_sections(const struct image *im, struct elf_facts *f)
+static void read_sections(const struct rbt_elf *im, struct elf_facts *f)
 {
-	const Elf64_Shdr *names = section(im, im->header->e_shstrndx);
-
 	for (unsigned pass = 0; pass < 2; pass++) {
 		for (unsigned i = 0; i < im->header->e_shnum; i++) {
-			const Elf64_Shdr *s = section(im, i);
-			const char *name = s != NULL ? string_at(im, names, s->sh_name) : NULL;
+			const Elf64_Shdr *s = rbt_elf_section(im, i);
+			const char *name = s != NULL ? rbt_elf_section_name(im, s) : NULL;
 			if (name == NULL) {
 				continue;
 			}
@@ -231,7 +184,7 @@ static void read_sections(const struct image *im, struct elf_facts *f)
 int elf_read(const char *path, struct elf_facts *ret)
 {
 	struct elf_facts f = {0};
-	struct image im = {0};
+	struct rbt_elf im = {0};
 	mode_t mode = 0;
 	int r = image_open(path, &im, &mode);
 
