@@ -210,21 +210,22 @@ def completed(s):
 def look_at(p, wanted, mine, row, has_turns):
     """One program: what is wanted, its queues, and its row of `rubato ps`."""
     facts = [(i, q["type"], q["percentage"], q["priority"], q["enabled"], q["restarted"]) for i, q in mine.items()]
-    seen = f"{p.pid} {wanted}: {facts} {row}"
+    said = {key: row.get(key) for key in ("class", "state", "managed", "attached", "suspended_queues", "note")}
+    seen = f"{p.pid} {wanted}: {facts} {said}"
     off = {i for i, q in mine.items() if not q["enabled"]}
     said_off = row.get("state") == "suspended"
-    said = set(mine) if said_off else {t["id"] for t in row.get("tasks", []) if t["state"] == "suspended"}
+    ids = set(mine) if said_off else {t["id"] for t in row.get("tasks", []) if t["state"] == "suspended"}
     waits = has_turns and row.get("class") == "best-effort" or row.get("state") == "waiting"
-    may_be_off = said | {i for i, q in mine.items() if waits and q["type"] == "aql"}
+    may_be_off = ids | {i for i, q in mine.items() if waits and q["type"] == "aql"}
     if off - may_be_off:
         raise Fault(OFF, seen)
-    cls = row.get("class", "normal")
+    cls = row.get("class") or "normal"
     priority = {"best-effort": LOW, "latency": HIGH}.get(cls, OWN) if p.has_agent else OWN
-    if said - off or any(q["restarted"] for q in mine.values()) or any(
+    if ids - off or any(q["restarted"] for q in mine.values()) or any(
             (q["percentage"], q["priority"]) != (0 if p.has_agent and i in off else 100, priority) for i, q in mine.items()):
         raise Fault(WRONG, seen)
     if wanted is not None and (cls != wanted.cls or said_off != wanted.is_suspended
-                               or not wanted.off <= said or wanted.on & said):
+                               or not wanted.off <= ids or wanted.on & ids):
         raise Fault(FORGOTTEN, seen)
 
 
