@@ -86,7 +86,7 @@ class Reserve(Scenario):
 
 class Nvidia(Kind):
     scenarios = {c.__name__.lower(): c for c in (Start, Renice, Suspend, Resume, Attach, Turns, Reserve)}
-    seconds = 55
+    seconds = 50
 
     def variants(self, scenario):
         return "none", "all"

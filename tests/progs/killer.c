@@ -2,7 +2,7 @@
 /*
  * A library to preload into rubatod: it kills the daemon or its hand at the n-th point of what they
  * do. A point is a message, a driver call, a ptrace call, or a change of a file or lock, before or
- * after it. Messages are those among daemon, hand, programs and tools, and on AMD those to an agent.
+ * after it. Messages are those among daemon, hand, programs and tools, and on AMD to an agent, too.
  *
  *   KILLER_ROLE   daemon or hand: whose points are counted
  *   KILLER_AT     the point to kill at, from 1; 0: none, only count
