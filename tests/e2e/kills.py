@@ -100,7 +100,7 @@ class Scenario:
 
 
 class Kind:
-    """A kind of device. Its scenarios by name, and the variants of each; each pair is counted and run."""
+    """A kind of device, with its scenarios by name. Each variant of each scenario is counted and run."""
 
     scenarios, seconds = {}, 0
 
@@ -120,7 +120,7 @@ class Kind:
         raise NotImplementedError
 
     def check_names(self, names):
-        """Raises an AssertionError unless the counted points have all that is meant to be counted."""
+        """Raises an AssertionError if the names of all counted points lack one that this kind must have."""
 
 
 def check(run, expected):

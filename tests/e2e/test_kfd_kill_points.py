@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills at every point on AMD, of programs under `rubato run` (by their agent) and attached (by debug sessions); see kills.py.
+"""Kills at every point on AMD; see kills.py. Programs under `rubato run` have an agent, attached ones a debug session.
 
-No packet is restarted, queues that run have the program's percentage, and the priority that the class gives.
+No packet is restarted. Running queues have the program's own percentage, and the priority of its class.
 """
 import collections
 import time
@@ -29,7 +29,7 @@ def under_run(run, *options):
 
 
 def is_linked(s, p):
-    """Its own shim has spoken: it is not merely seen from outside."""
+    """The daemon has a record from the program's own shim."""
     row = s.ps().get(p.pid)
     return row is not None and row["managed"] and not row["attached"]
 
@@ -93,7 +93,7 @@ class Resume(One):
 
 
 class SuspendQueue(One):
-    """The order from before holds, also if the second one fails."""
+    """One queue is off already. It stays off, also if the order for the second one fails."""
 
     def prepare(self, run):
         super().prepare(run)
@@ -105,7 +105,7 @@ class SuspendQueue(One):
 
 
 class ResumeQueue(One):
-    """Of two that are off; the other stays so."""
+    """Two queues are off; one is resumed, and the other stays off."""
 
     def prepare(self, run):
         super().prepare(run)
@@ -117,7 +117,7 @@ class ResumeQueue(One):
 
 
 class Attach(One):
-    """Beside a program that it then takes turns with."""
+    """The attached program then takes turns with one under `rubato run`."""
 
     def prepare(self, run):
         super().prepare(run)
@@ -175,7 +175,7 @@ class Amd(Kind):
         return "--amd-gpus", "1"
 
     def check_names(self, names):
-        # To and from the agent; the debug session's enable, disable, suspend and resume; ptrace; the state file.
+        # Messages to and from the agent; enable, disable, suspend and resume of a debug session; ptrace; the state file.
         missing = {"send", "recv", *(f"ioctl c0204b26 op {op}" for op in (0, 1, 6, 7)), "ptrace", "rename"} - names
         assert not missing, f"not counted: {missing}"
 
@@ -189,7 +189,7 @@ class Amd(Kind):
             raise Fault(WRONG, f"the kernel crashed: {state['totals']}")
 
     def watch_turns(self, s, expected):
-        """Each program with packets gets on, unless it is suspended."""
+        """Each program with packets makes progress, unless it is suspended."""
         left = {pid for pid, w in expected.items() if w is not None and not w.is_suspended and w.cls != "latency"}
         before, end = completed(s), time.monotonic() + 3.0
         while left and time.monotonic() < end:
