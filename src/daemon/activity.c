@@ -162,6 +162,15 @@ void activity_update(struct daemon *d)
 	}
 }
 
+void activity_forget(struct client *h)
+{
+	static const struct rbt_action no_poll = {.op = RBT_ACT_POLL};
+	static const struct rbt_action own_level = {.op = RBT_ACT_LEVEL, .value = RBT_LEVEL_OWN};
+
+	rbt_holding_apply(h->mine, &no_poll, 0);
+	rbt_holding_apply(h->mine, &own_level, 0);
+}
+
 void activity_account(const struct program *p, struct rbt_program_account *account)
 {
 	const struct client *h;

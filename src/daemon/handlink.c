@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/activity.h"
 #include "daemon/apply.h"
 #include "daemon/daemon.h"
 #include "daemon/loop.h"
@@ -48,12 +49,8 @@
 
 static void forget_one(struct client *h)
 {
-	static const struct rbt_action no_watch = {.op = RBT_ACT_POLL};
-	static const struct rbt_action own_level = {.op = RBT_ACT_LEVEL, .value = RBT_LEVEL_OWN};
-
 	h->in_hand = false;
-	rbt_holding_apply(h->mine, &no_watch, 0);
-	rbt_holding_apply(h->mine, &own_level, 0);
+	activity_forget(h);
 	/* What the driver refused to restore is still changed; the next hand goes on with it. */
 	h->stale = h->stale || rbt_applied_has_any_off(&h->mine->applied) ||
 		   h->mine->applied.slices_changed;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/activity.h"
 #include "daemon/attach/adopt.h"
 #include "daemon/daemon.h"
 #include "daemon/edge.h"
@@ -364,7 +365,6 @@ static void number_gpus(
 /* Carries out what a new or changed record means for its program. */
 static void take_up(struct daemon *d, struct program *p, struct client *h)
 {
-	static const struct rbt_action no_watch = {.op = RBT_ACT_POLL};
 	struct rbt_holding *mine = h->mine;
 
 	if (!rbt_record_is_new(&mine->rec)) {
@@ -399,7 +399,7 @@ static void take_up(struct daemon *d, struct program *p, struct client *h)
 	}
 	queues_take_up(d, p, h);
 	h->in_hand = false;
-	rbt_holding_apply(mine, &no_watch, 0);
+	activity_forget(h);
 	h->stale = true;
 	d->dirty = true;
 	events_take_record(d, p, h);

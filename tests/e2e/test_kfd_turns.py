@@ -546,6 +546,25 @@ def test_closes_what_it_does_not_know(s):
 
 
 @device(*AMD)
+def test_priority_comes_back(s):
+    """The agent forgets its level with the connection. The daemon knows that, also if it found the program from outside first."""
+    p = run(s, "--class", "normal")
+    eventually("known", lambda: are_linked(s, p))
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    eventually("low", lambda: is_own(s, p.pid, 100, LOW))
+    assert p.ask("close-from 100") == "done"
+    eventually("its own, then low again", lambda: is_own(s, p.pid, 100, LOW) and are_linked(s, p))
+    # Found from outside before its agent could speak to the next daemon.
+    os.kill(p.pid, signal.SIGSTOP)
+    os.kill(s.daemon(), signal.SIGKILL)
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    assert s.ps()[p.pid]["attached"]
+    os.kill(p.pid, signal.SIGCONT)
+    eventually("known again, and low again", lambda: are_linked(s, p) and is_own(s, p.pid, 100, LOW))
+    exact(s, p)
+
+
+@device(*AMD)
 def test_last_number_is_the_programs(s):
     p = run(s, "--class", "normal", args=("--queues", 0, "--sdma", 0))
     p.ask("queues")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A library to preload into rubatod: it kills the daemon or its hand at the n-th point of what they
- * do. A point is a message, a driver call, or a change of a file or lock, before or after it.
+ * do. A point is a message, a driver call, a ptrace call, or a change of a file or lock, before or
+ * after it. Messages are those among daemon, hand, programs and tools, and on AMD to an agent, too.
  *
  *   KILLER_ROLE   daemon or hand: whose points are counted
  *   KILLER_AT     the point to kill at, from 1; 0: none, only count
@@ -18,22 +19,26 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define HAND_NAME "rubato-hand"
+#define HAND_NAME    "rubato-hand"
+#define KFD_DBG_TRAP 0xc0204b26ul
 
 static struct {
 	pid_t daemon;
 	bool is_hand, is_after, is_both, is_armed;
-	long at, n;
+	long at;
+	_Atomic long n;
 	const char *arm, *log, *what;
 } plan;
 
@@ -83,11 +88,13 @@ static bool is_hand(void)
 	return prctl(PR_GET_NAME, name) == 0 && strcmp(name, HAND_NAME) == 0;
 }
 
-/* A scan, the keeper and a hand that has not begun yet have no points. */
+/* A scan, the keeper and a hand that has not begun yet have no points. The hand makes AMD's debug
+ * calls on threads of their own, which have its name. */
 static bool counts(void)
 {
-	if (syscall(SYS_gettid) != syscall(SYS_getpid) ||
-		(plan.is_hand ? !is_hand() : syscall(SYS_getpid) != plan.daemon)) {
+	if (plan.is_hand ? !is_hand()
+			 : syscall(SYS_getpid) != plan.daemon ||
+				   syscall(SYS_gettid) != plan.daemon) {
 		return false;
 	}
 	plan.is_armed =
@@ -96,10 +103,10 @@ static bool counts(void)
 }
 
 /* Whether a line could be added; is_first: only to a file that was not there. */
-static bool note(const char *what, bool is_first)
+static bool note(const char *what, long point, bool is_first)
 {
 	char line[128];
-	int n = snprintf(line, sizeof(line), "%ld %s\n", plan.n, what);
+	int n = snprintf(line, sizeof(line), "%ld %s\n", point, what);
 	long fd = plan.log == NULL ? -1
 				   : syscall(SYS_open, plan.log,
 					     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
@@ -135,10 +142,10 @@ static void kill_hands(void)
 	}
 }
 
-static void die(const char *what)
+static void die(const char *what, long point)
 {
 	/* Once: the next hand of the same daemon has the same plan. */
-	if (!note(what, true)) {
+	if (!note(what, point, true)) {
 		return;
 	}
 	if (plan.is_both && plan.is_hand) {
@@ -158,19 +165,19 @@ static long before(const char *what)
 	if (!counts() || (plan.what != NULL && strcmp(what, plan.what) != 0)) {
 		return 0;
 	}
-	plan.n++;
+	long point = ++plan.n;
 	if (plan.at == 0) {
-		note(what, false);
-	} else if (plan.n == plan.at && !plan.is_after) {
-		die(what);
+		note(what, point, false);
+	} else if (point == plan.at && !plan.is_after) {
+		die(what, point);
 	}
-	return plan.n;
+	return point;
 }
 
 static void after(const char *what, long point)
 {
 	if (point != 0 && point == plan.at && plan.is_after) {
-		die(what);
+		die(what, point);
 	}
 }
 
@@ -192,6 +199,24 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	return r;
 }
 
+ssize_t send(int fd, const void *buf, size_t size, int flags)
+{
+	long point = before("send");
+	ssize_t r = REAL(send)(fd, buf, size, flags);
+
+	after("send", point);
+	return r;
+}
+
+ssize_t recv(int fd, void *buf, size_t size, int flags)
+{
+	long point = before("recv");
+	ssize_t r = REAL(recv)(fd, buf, size, flags);
+
+	after("recv", point);
+	return r;
+}
+
 int ioctl(int fd, unsigned long request, ...)
 {
 	char what[32];
@@ -200,11 +225,31 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
-	snprintf(what, sizeof(what), "ioctl %lx", request);
+	if (request == KFD_DBG_TRAP && arg != NULL) {
+		const uint32_t *words = arg; /* the process, and what is asked for */
+		snprintf(what, sizeof(what), "ioctl %lx op %u", request, words[1]);
+	} else {
+		snprintf(what, sizeof(what), "ioctl %lx", request);
+	}
 	long point = before(what);
 	int r = REAL(ioctl)(fd, request, arg);
 
 	after(what, point);
+	return r;
+}
+
+long ptrace(enum __ptrace_request request, ...)
+{
+	va_list ap;
+
+	va_start(ap, request);
+	pid_t pid = va_arg(ap, pid_t);
+	void *addr = va_arg(ap, void *), *data = va_arg(ap, void *);
+	va_end(ap);
+	long point = before("ptrace");
+	long r = REAL(ptrace)(request, pid, addr, data);
+
+	after("ptrace", point);
 	return r;
 }
 
