@@ -667,4 +667,24 @@ class Ahead(Asked):
     count = Spinner.count
 
 
+def test_the_shims_slice_is_not_the_programs(s):
+    """While its daemon is gone, the shim sets 1000 us. A daemon that finds the program then does not take that for its own."""
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    s.kill_both()
+    s.rubato("ps")
+    eventually("restored", lambda: s.is_released(p.pid))
+    s.end_daemon()
+    eventually("the daemon has gone", lambda: not s.processes("rubatod"))
+    eventually("the shim's", lambda: p.ask("slice") and s.slices(p.pid) == [1000])
+    os.kill(p.pid, signal.SIGSTOP)    # the shim does not come back to say what the program's own is
+    try:
+        s.rubato("renice", p.pid, "--class", "normal", "--timeslice-us", 3000)
+        eventually("3 ms", lambda: s.slices(p.pid) == [3000])
+        s.rubato("renice", p.pid, "--class", "normal")
+        eventually("its own", lambda: s.is_default(p.pid))
+    finally:
+        os.kill(p.pid, signal.SIGCONT)
+
+
 main()

@@ -93,8 +93,8 @@ static bool is_named_before(const struct rbt_record *rec, uint32_t n, uint32_t h
 
 /* RM and libcuda never choose a slice shorter or longer than this. Such a slice was set or left
  * behind by a scheduler, or the program lies about it. It is not the program's own, and is not
- * restored. */
-#define SHORTEST_OWN_TIMESLICE_US 1000
+ * restored. (1000 us is what the shim sets while its daemon is gone.) */
+#define SHORTEST_OWN_TIMESLICE_US 1001
 #define LONGEST_OWN_TIMESLICE_US  4096
 
 void rbt_nv_check_own_timeslice(struct rbt_task *task)
