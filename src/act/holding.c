@@ -192,7 +192,7 @@ static int act_on_task(
 	if (action->op == RBT_ACT_RESUME_TASK) {
 		return b->resume_task(&h->rec, action->task);
 	}
-	/* What is not noted could not be undone. */
+	/* A suspend that the note has no room for could not be undone later. */
 	if (!rbt_applied_has_task_off(&h->applied, action->task)) {
 		return -ENOSPC;
 	}
