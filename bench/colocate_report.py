@@ -6,6 +6,11 @@ from benchlib import median, percentile, summary
 ORDER = ("alone", "default", "slices", "rubato", "hinted", "mps")
 
 
+def order_of(run, regime):
+    first = regime.split()[0]
+    return (ORDER.index(first) if first in ORDER else len(ORDER), run.crowd_of(regime))
+
+
 def of(cells, mode, regime):
     return [cell for cell in cells if cell["mode"] == mode and cell["regime"] == regime]
 
@@ -61,6 +66,8 @@ def cell_summary(run, mode, regime):
         row[f"{name}_ratio"] = median(against) if against else None
     against = ratios(run.cells, mode, regime, lambda cell: cell["p99"], "default")
     row["p99_to_default"] = median(against) if against else None
+    against = ratios(run.cells, mode, regime, lambda cell: cell["p99"], "rubato")
+    row["p99_to_rubato"] = median(against) if against else None
     service = ratios(run.cells, mode, regime, lambda cell: percentile(cell["service_us"], 99))
     row["service_p99_ratio"] = median(service) if service else None
     row["late_p99"] = percentile([us for cell in cells for us in cell["late_us"]], 99)
@@ -122,6 +129,10 @@ def target_lines(args, rows, renice_ms):
             both = row["daemon_share"] + row["hand_share"]
             yield line(f"({name}) daemon ≤ {args.target_daemon:.0%} of a core",
                        f"{row['daemon_share']:.2%} ({both:.2%} with its hand)", row["daemon_share"] <= args.target_daemon)
+    for row in (row for row in rows if row["regime"] in args.policies and args.target_p99_rubato):
+        ratio = row["p99_to_rubato"]
+        yield line(f"({row['mode']}, {row['regime']}) p99 ≤ {args.target_p99_rubato:g} × rubato", f"{ratio:.3f}",
+                   ratio <= args.target_p99_rubato)
     if args.target_renice_ms and renice_ms:
         yield line(f"renice < {args.target_renice_ms:g} ms", f"at most {max(renice_ms):.1f} ms",
                    max(renice_ms) < args.target_renice_ms)
@@ -145,6 +156,9 @@ def note_lines(args, run, rows, renice_ms):
                  if row["mode"] == mode and row.get("of_gpu_left")]
         yield (f"- {mode}: a request is {gpu_us / 1e3:.2f} ms of GPU work when nothing waits for the host; of what "
                f"that leaves, the neighbours have: {', '.join(parts)}")
+    for regime, said in run.policy_said.items():
+        lines = sorted({line.split("] ")[-1] for text in said for line in text.splitlines()})
+        yield f"- {regime}: its log said: {'; '.join(lines) or 'nothing'}"
     if run.weighed:
         yield from weight_lines(args, run)
     yield from together_lines(args, run)
@@ -194,7 +208,7 @@ def head_line(args, facts):
 
 def report(args, facts, run, failure):
     """(Markdown, its rows) of whatever was measured."""
-    regimes = sorted(run.regimes, key=lambda regime: (ORDER.index(regime.split()[0]), run.crowd_of(regime)))
+    regimes = sorted(run.regimes, key=lambda regime: order_of(run, regime))
     rows = [cell_summary(run, mode, regime) for mode in args.modes for regime in regimes
             if of(run.cells, mode, regime)]
     renice_ms = [call["ms"] for call in run.session.calls if call["args"][0] == "renice"]
@@ -222,4 +236,4 @@ def document(args, facts, run, failure):
     return {"tool": "colocate", "machine": facts, "options": vars(args), "rounds": run.cells,
             "own_rates": run.own_rates, "request_gpu_us": run.request_gpu_us, "weighed": run.weighed,
             "together": run.together, "programs": [p.ready for p in run.session.programs],
-            "rubato_calls": run.session.calls, "ps": run.ps, "notes": run.notes, "failure": failure and str(failure)}
+            "rubato_calls": run.session.calls, "ps": run.ps, "policy_said": run.policy_said, "notes": run.notes, "failure": failure and str(failure)}

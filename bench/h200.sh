@@ -7,6 +7,7 @@
 #   a         a best-effort trainer under `rubato run` beside an inference program
 #   b         `rubato renice` on a running trainer that was started plain, and back
 #   c         as (a), with everything run by an ordinary user
+#   policies  three trainers and an inference program: with classes, and under policies in eBPF without them
 #   d         the preloaded library's overhead on a launch loop
 #   collapse  two best-effort programs at once, with a daemon and without
 #   mps       the same programs under MPS, for comparison
@@ -58,6 +59,8 @@ for program in latency besteffort launch shim_overhead; do
 	cp "$BUILD/bench/$program" "$stage/build/bench/" || exit 2
 done
 cp -rL "$BUILD/standin" "$stage/build/" || exit 2
+mkdir -p "$stage/build/policies"
+find "$BUILD/policies" -maxdepth 1 -name '*.bpf.o' -exec cp -t "$stage/build/policies" {} +
 cp "$here"/*.py "$here"/{colocate,collapse,overhead,revive} "$stage/bench/"
 cp -r "$here/../python" "$stage/python"
 chmod -R a+rX "$stage"
@@ -160,6 +163,11 @@ run_step() {
 			--trainer-run --own-seconds 4 --target-p99 1.05 --target-left 0.97 --target-daemon 0.02 \
 			--title 'requests with gaps beside ResNet-50 training'
 		;;
+	policies)
+		RATE=${RATE:-40} colocate policies "${LIMIT_POLICIES:-400}" --modes graph --batch 32 --trainers 3 --trainer-run \
+			--latency-run --own-seconds 2 --policies "${POLICIES:-lc_be,adaptive,adaptive:by=bursts,adaptive:by=duty}" \
+			--target-p99-rubato 1.1 --title 'classes, and policies in eBPF'
+		;;
 	d)
 		step d "${LIMIT_D:-90}" "$bench/overhead" --rounds "${ROUNDS_D:-15}" --json "$OUT/d.json"
 		;;
@@ -187,7 +195,7 @@ if [ $# -eq 0 ]; then
 fi
 for name in "${steps[@]}"; do
 	case $name in
-	smoke | a | b | c | d | collapse | mps | crowd | gaps | copy | copies | launchbound | revive) ;;
+	smoke | a | b | c | d | collapse | mps | crowd | gaps | copy | copies | launchbound | revive | policies) ;;
 	*)
 		echo "h200.sh: $name: no such step" >&2
 		exit 2

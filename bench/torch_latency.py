@@ -161,6 +161,7 @@ def wait_until(when_ns):
 
 
 def main():
+    benchlib.name_process("torch_latency")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch", type=int, default=1, help="images in a request (%(default)s)")
     parser.add_argument("--modes", default="graph,eager,gaps", help="to be warm for (%(default)s)")

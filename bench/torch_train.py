@@ -199,6 +199,7 @@ def listen(worker):
 
 
 def main():
+    benchlib.name_process("torch_train")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=("gpt", "resnet50", "copy", "tiny"), default="gpt", help="(%(default)s)")
     parser.add_argument("--batch", type=int, help="sequences (10) or images (256) an iteration")

@@ -94,6 +94,15 @@ const __u32 gpu_sched_abi __attribute__((weak, used)) = GPU_SCHED_ABI;
 #define GPU_SCHED_CTX_exit         struct bpf_gpu_policy_ctx
 #define GPU_SCHED_CTX_tick         struct bpf_gpu_policy_ctx
 
+/* The hooks' functions. The compiler has its own idea of a function called exit. */
+#define GPU_SCHED_NAME_task_init    task_init
+#define GPU_SCHED_NAME_schedule     schedule
+#define GPU_SCHED_NAME_work_submit  work_submit
+#define GPU_SCHED_NAME_task_destroy task_destroy
+#define GPU_SCHED_NAME_init         init
+#define GPU_SCHED_NAME_exit         exit_
+#define GPU_SCHED_NAME_tick         tick
+
 #define GPU_SCHED_COPY_OUTPUTS(to, from)                                                           \
 	do {                                                                                       \
 		(to)->timeslice = (from)->timeslice;                                               \
@@ -121,7 +130,7 @@ const __u32 gpu_sched_abi __attribute__((weak, used)) = GPU_SCHED_ABI;
  */
 #define GPU_SCHED_HOOK(hook, ctx_)                                                                 \
 	static __always_inline void gpu_sched_body_##hook(GPU_SCHED_CTX_##hook *ctx_);             \
-	SEC("gpu_sched/" #hook) int hook(GPU_SCHED_CTX_##hook *gpu_sched_ctx)                      \
+	SEC("gpu_sched/" #hook) int GPU_SCHED_NAME_##hook(GPU_SCHED_CTX_##hook *gpu_sched_ctx)     \
 	{                                                                                          \
 		GPU_SCHED_CTX_##hook gpu_sched_copy = *gpu_sched_ctx;                              \
                                                                                                    \

@@ -33,6 +33,9 @@ enum rbt_action_op {
 	/* task, value = deadline_ns. Suspends one task, whatever happens to the others. */
 	RBT_ACT_SUSPEND_TASK,
 	RBT_ACT_RESUME_TASK, /* task */
+	/* value: how often runlists visit the tasks; see set_interleave() of the backend.
+	 * RBT_INTERLEAVE_OWN puts it back. */
+	RBT_ACT_INTERLEAVE,
 };
 
 struct rbt_action {

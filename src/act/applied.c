@@ -39,6 +39,25 @@ static void note_slice(struct rbt_applied *a, const struct rbt_action *action, i
 	}
 }
 
+/* A process without the right to set levels, or on a device without them, has changed none. */
+static void note_interleave(struct rbt_applied *a, const struct rbt_action *action, int result)
+{
+	bool is_own = action->value == RBT_INTERLEAVE_OWN;
+	bool cannot = result == -EPERM || result == -EACCES || result == -EOPNOTSUPP;
+
+	if (result == RBT_UNDERWAY) {
+		a->interleave_changed = a->interleave_changed || !is_own;
+		return;
+	}
+	if (cannot || (is_own && result == 0)) {
+		a->interleave_changed = false;
+	}
+	/* A refused level is not tried again, but a task is given its own level until it has it. */
+	if (!is_own || !a->interleave_changed) {
+		a->interleave = (uint32_t)action->value;
+	}
+}
+
 /* The result does not matter: some tasks may have obeyed even if others did not. */
 static void note_suspend(struct rbt_applied *a, const struct rbt_action *action)
 {
@@ -125,6 +144,9 @@ void rbt_holding_apply(struct rbt_holding *h, const struct rbt_action *action, i
 		/* A refused level is not tried again, because levels are only an improvement. */
 		a->level = (uint32_t)action->value;
 		break;
+	case RBT_ACT_INTERLEAVE:
+		note_interleave(a, action, result);
+		break;
 	case RBT_ACT_RENEW:
 		a->deadline_ns = action->value;
 		a->tasks_deadline_ns = action->value;
@@ -163,8 +185,16 @@ void rbt_holding_assume_slices(struct rbt_holding *h)
 	rbt_holding_apply(h, &set_slice, RBT_UNDERWAY);
 }
 
+void rbt_holding_assume_interleave(struct rbt_holding *h)
+{
+	struct rbt_action interleave = {.op = RBT_ACT_INTERLEAVE, .value = RBT_INTERLEAVE_OWN + 1};
+
+	rbt_holding_apply(h, &interleave, RBT_UNDERWAY);
+}
+
 void rbt_holding_assume_changed(struct rbt_holding *h)
 {
+	rbt_holding_assume_interleave(h);
 	rbt_holding_assume_slices(h);
 	rbt_holding_assume_off(h);
 }

@@ -68,6 +68,7 @@ static struct rbt_holding *add(struct rbt_holdings *hs, uint32_t id)
 		h->id = id;
 		h->rec = RBT_RECORD_INIT;
 		h->applied.level = RBT_LEVEL_OWN;
+		h->applied.interleave = RBT_INTERLEAVE_OWN;
 		hs->list[hs->n++] = h;
 	}
 	return h;
@@ -158,6 +159,26 @@ static int restore_slices(struct rbt_holding *h, const struct rbt_backend *b)
 	return first;
 }
 
+/* All tasks of the program, since a policy speaks of programs. A task that its program is still
+ * setting up is left alone. */
+static int set_interleave(
+	struct rbt_holding *h, const struct rbt_backend *b, const struct rbt_action *action)
+{
+	int first = 0;
+
+	if (b->set_interleave == NULL) {
+		return -EOPNOTSUPP;
+	}
+	for (uint32_t i = 0; i < h->rec.n_tasks; i++) {
+		const struct rbt_task *t = &h->rec.tasks[i];
+
+		if (!is_new(t)) {
+			note_error(&first, b->set_interleave(&h->rec, t, (uint32_t)action->value));
+		}
+	}
+	return first;
+}
+
 static int renew(struct rbt_holding *h, const struct rbt_backend *b, uint64_t deadline_ns)
 {
 	return b->renew != NULL ? b->renew(&h->rec, deadline_ns) : 0;
@@ -198,7 +219,9 @@ static int act_on_task(
 	}
 	int r = b->suspend_task(&h->rec, action->task);
 	(void)renew(h, b, action->value);
-	return r;
+	/* Unlike a task that needs no resume any more, this is no success: whoever ordered it must
+	 * know. */
+	return r == -ENOENT ? -ESTALE : r;
 }
 
 static int carry_out(
@@ -223,6 +246,8 @@ static int carry_out(
 	case RBT_ACT_LEVEL:
 		return b->set_level != NULL ? b->set_level(&h->rec, (uint32_t)action->value)
 					    : -EOPNOTSUPP;
+	case RBT_ACT_INTERLEAVE:
+		return set_interleave(h, b, action);
 	default:
 		return -EINVAL;
 	}
@@ -231,7 +256,7 @@ static int carry_out(
 static bool is_about_slices(const struct rbt_action *action)
 {
 	return action->op == RBT_ACT_SET_SLICE || action->op == RBT_ACT_RESTORE_SLICES ||
-	       action->op == RBT_ACT_LEVEL;
+	       action->op == RBT_ACT_LEVEL || action->op == RBT_ACT_INTERLEAVE;
 }
 
 int rbt_holding_act(struct rbt_holding *h, const struct rbt_action *action)
@@ -341,6 +366,22 @@ int rbt_holding_restore_slices(struct rbt_holding *h)
 	return r;
 }
 
+static int restore_interleave(struct rbt_holding *h)
+{
+	static const struct rbt_action action = {
+		.op = RBT_ACT_INTERLEAVE, .value = RBT_INTERLEAVE_OWN};
+
+	if (!h->applied.interleave_changed) {
+		return 0;
+	}
+	int r = rbt_holding_act(h, &action);
+	if (!h->applied.interleave_changed) {
+		return 0;
+	}
+	note_failure(h, "restore the interleave level of", r);
+	return r;
+}
+
 static int restore_running(struct rbt_holding *h)
 {
 	struct rbt_action action = {
@@ -366,6 +407,7 @@ int rbt_holding_restore(struct rbt_holding *h)
 {
 	int first = rbt_holding_restore_slices(h);
 
+	note_error(&first, restore_interleave(h));
 	note_error(&first, restore_running(h));
 	return first;
 }
@@ -376,6 +418,7 @@ int rbt_holdings_restore(struct rbt_holdings *hs)
 
 	for (size_t i = 0; i < hs->n; i++) {
 		note_error(&first, rbt_holding_restore_slices(hs->list[i]));
+		note_error(&first, restore_interleave(hs->list[i]));
 	}
 	for (size_t i = 0; i < hs->n; i++) {
 		note_error(&first, restore_running(hs->list[i]));
@@ -405,7 +448,8 @@ static void undo_unnamed(struct rbt_holding *h, struct rbt_holding *next)
 {
 	int error;
 	const struct rbt_backend *b = writer(h, RBT_CAP_TIMESLICE, &error);
-	bool is_changed = h->applied.is_off || h->applied.slices_changed || h->applied.is_unsure;
+	bool is_changed = h->applied.is_off || h->applied.slices_changed || h->applied.is_unsure ||
+			  h->applied.interleave_changed;
 
 	/* A client without tasks needs no undoing. Every question about a client that is gone would
 	 * write a line to the kernel log. */

@@ -21,6 +21,8 @@
 
 /* The level at which the device treats a program as if Rubato were not there. */
 #define RBT_LEVEL_OWN 1
+/* The interleave level that a driver gives every new task. No driver tells a task's level. */
+#define RBT_INTERLEAVE_OWN 1
 
 /* Bits of rbt_applied_state(). */
 enum {
@@ -54,6 +56,9 @@ struct rbt_applied {
 	uint64_t on_ns;            /* the time of the last resume */
 	uint32_t poll_us;          /* how often the queues are polled; 0: never */
 	uint32_t level;            /* see set_level() of the backend */
+	uint32_t interleave;       /* the level that was set last */
+	/* A task may have another level than RBT_INTERLEAVE_OWN. */
+	bool interleave_changed;
 	/* The handles of tasks that were suspended alone; and when that ends unless it is
 	 * renewed. */
 	uint32_t n_tasks_off;
@@ -116,6 +121,8 @@ void rbt_holding_assume_changed(struct rbt_holding *h);
 void rbt_holding_assume_off(struct rbt_holding *h);
 /* The same, for slices only. */
 void rbt_holding_assume_slices(struct rbt_holding *h);
+/* The same, for interleave levels only. */
+void rbt_holding_assume_interleave(struct rbt_holding *h);
 /* Another hand may have disabled any channel. Marks all as disabled, so that none is disabled
  * twice. Returns 0 or -ENOMEM. */
 int rbt_holding_mark_channels(struct rbt_holding *h);
@@ -181,9 +188,9 @@ static inline bool rbt_applied_has_slices(const struct rbt_applied *a, uint32_t 
  * (-ENOENT) is not an error.
  */
 
-/* Carries out SET_SLICE, SUSPEND, RESUME, SUSPEND_TASK, RESUME_TASK, KICK, RENEW, LEVEL or
- * RESTORE_SLICES. A slice is set only for tasks whose own slice is known, and for copy tasks only
- * if it is shorter than their own. KICK takes as long as a suspend and a resume. */
+/* Carries out SET_SLICE, SUSPEND, RESUME, SUSPEND_TASK, RESUME_TASK, KICK, RENEW, LEVEL, INTERLEAVE
+ * or RESTORE_SLICES. A slice is set only for tasks whose own slice is known, and for copy tasks
+ * only if it is shorter than their own. KICK takes as long as a suspend and a resume. */
 int rbt_holding_act(struct rbt_holding *h, const struct rbt_action *action);
 /* Carries out RESUME, with the current time. */
 int rbt_holding_resume(struct rbt_holding *h, enum rbt_scope scope);
@@ -205,12 +212,12 @@ uint64_t rbt_holdings_kick(struct rbt_holdings *hs, uint64_t now_ns);
 /* Gives the tasks their own slices back, if these were changed. */
 int rbt_holding_restore_slices(struct rbt_holding *h);
 
-/* Restores one holding: first its tasks' own slices, then it resumes them. Only changed tasks are
- * touched. */
+/* Restores one holding: first its tasks' own slices and interleave levels, then it resumes them.
+ * Only changed tasks are touched. */
 int rbt_holding_restore(struct rbt_holding *h);
 
-/* Restores the slices of all holdings, then resumes all. In this order, no program runs at a short
- * slice beside another one. */
+/* Restores the slices and levels of all holdings, then resumes all. In this order, no program runs
+ * at a short slice beside another one. */
 int rbt_holdings_restore(struct rbt_holdings *hs);
 
 #endif

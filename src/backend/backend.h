@@ -99,7 +99,8 @@ struct rbt_backend {
 
 	/* Properties of the device. Code outside of the backend checks these, and never the
 	 * vendor. */
-	bool has_slices; /* its tasks have timeslices that can be set */
+	bool has_slices;           /* its tasks have timeslices that can be set */
+	uint64_t default_slice_us; /* of a compute task, if it has slices */
 	/* Schedulers must not meet on it, so that there is a lock: where there are short slices. */
 	bool has_lock;
 	/* A record's client is its program's pid in the daemon's namespace. In the program's own
@@ -163,8 +164,7 @@ struct rbt_backend {
 	int (*resume_task)(const struct rbt_record *rec, uint32_t handle);
 
 	/* Optional (NULL). Level 0 low, 1 medium, 2 high: how often a runlist visits the task.
-	 * Needs CAP_SYS_NICE. No command uses it yet: it is for scheduling policies in eBPF, whose
-	 * hooks return an interleave level. */
+	 * Needs CAP_SYS_NICE. Only policies set it. */
 	int (*set_interleave)(
 		const struct rbt_record *rec, const struct rbt_task *task, uint32_t level);
 

@@ -32,14 +32,24 @@ uint64_t rbt_task_runlists(const struct rbt_task *task)
 	return is_known ? UINT64_C(1) << task->runlist : 0;
 }
 
-bool rbt_record_has_task(const struct rbt_record *rec, uint32_t handle)
+uint32_t rbt_task_serial(const struct rbt_task *task)
+{
+	return (task->valid & RBT_TASK_HAS_SETTINGS) != 0 ? task->serial : 0;
+}
+
+const struct rbt_task *rbt_record_find_task(const struct rbt_record *rec, uint32_t handle)
 {
 	for (uint32_t i = 0; i < rec->n_tasks; i++) {
 		if (rec->tasks[i].handle == handle) {
-			return true;
+			return &rec->tasks[i];
 		}
 	}
-	return false;
+	return NULL;
+}
+
+bool rbt_record_has_task(const struct rbt_record *rec, uint32_t handle)
+{
+	return rbt_record_find_task(rec, handle) != NULL;
 }
 
 bool rbt_task_is_same(const struct rbt_task *a, const struct rbt_task *b)

@@ -33,7 +33,7 @@ enum {
 	 * library schedules a task before it is done with it, and a task that is taken off in
 	 * between may never run (H200, 580.159.04). */
 	RBT_TASK_IS_NEW = 1 << 5,
-	/* own_priority and own_percentage are known, and own_timeslice_us is not. */
+	/* own_priority, own_percentage and serial are there, and own_timeslice_us is not. */
 	RBT_TASK_HAS_SETTINGS = 1 << 6,
 };
 
@@ -61,9 +61,11 @@ struct rbt_task {
 	union {
 		/* The slice that the program and its driver chose. "Default" restores it. */
 		uint64_t own_timeslice_us;
-		/* AMD: what the program has set for its queue. For display only. */
+		/* AMD: what the program has set for its queue, for display only; and the serial
+		 * of rbt_task_serial(). */
 		struct {
-			uint32_t own_priority, own_percentage;
+			uint16_t own_priority, serial;
+			uint32_t own_percentage;
 		};
 	};
 };
@@ -88,7 +90,10 @@ void rbt_record_finish(struct rbt_record *rec);
 /* The task's runlist as a set of runlists, a bit each; empty: it is not known, or not below 64. */
 uint64_t rbt_task_runlists(const struct rbt_task *task);
 
-/* Whether the record names a task with this handle. */
+/* Tells two tasks apart that have the same handle one after the other. 0: unknown. */
+uint32_t rbt_task_serial(const struct rbt_task *task);
+/* The record's task with this handle, or NULL. */
+const struct rbt_task *rbt_record_find_task(const struct rbt_record *rec, uint32_t handle);
 bool rbt_record_has_task(const struct rbt_record *rec, uint32_t handle);
 /* Whether both are the same object, as far as is known: handles can be reused. */
 bool rbt_task_is_same(const struct rbt_task *a, const struct rbt_task *b);

@@ -149,6 +149,19 @@ struct rbt_board_progress rbt_board_progress(const struct rbt_board *b)
 	return sum;
 }
 
+uint64_t rbt_board_count(const struct rbt_board *b)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
+		sum += get64(&b->slots[i].n_syncs);
+		for (size_t kind = 0; kind < RBT_BOARD_KINDS; kind++) {
+			sum += get64(&b->slots[i].n[kind]);
+		}
+	}
+	return sum;
+}
+
 /* A request ends at its deadline at the latest: the program may never report its end. */
 static bool is_overdue(uint64_t deadline_ns, uint64_t now_ns)
 {

@@ -89,6 +89,10 @@ struct rbt_board_progress {
 };
 struct rbt_board_progress rbt_board_progress(const struct rbt_board *b);
 
+/* Submissions of all kinds and synchronisations so far: another number if there was one since. Does
+ * not affect any reading. */
+uint64_t rbt_board_count(const struct rbt_board *b);
+
 /* Submissions of all kinds. */
 uint64_t rbt_board_submissions(const struct rbt_board_reading *r);
 

@@ -24,8 +24,12 @@
  * part of the shim's cost. So there it is done for one synchronisation in RBT_BOARD_GAP_SAMPLE, at
  * random, which then counts for as many.
  *
- * The last slots make room for the lengths of requests. Libraries that do not say so in `features`
- * use them as slots, and count lengths in request_times.
+ * There are three layouts, which agree in all that they share. `features` tells them apart, and not
+ * the version, because a daemon takes no board of another version, and programs keep the library
+ * that they were started with.
+ *   1  all slots are slots, and lengths of requests are counted in request_times.
+ *   2  HAS_LENGTHS: the last slots make room for the lengths of requests.
+ *   3  HAS_GATE: the program asks about new tasks, and the daemon answers (gate.h).
  */
 #ifndef RBT_BOARD_LAYOUT_H
 #define RBT_BOARD_LAYOUT_H
@@ -44,9 +48,10 @@
 #define RBT_BOARD_THREADS 43u /* slots in use, if there is room for the lengths of requests */
 #define RBT_BOARD_GAPS    16u
 #define RBT_BOARD_TIMES   32u
+#define RBT_BOARD_GATES   4u /* tasks that can be asked about at a time */
 
 /* Bits of `features`. */
-enum { RBT_BOARD_HAS_LENGTHS = 1 };
+enum { RBT_BOARD_HAS_LENGTHS = 1, RBT_BOARD_HAS_GATE = 2 };
 
 enum { RBT_BOARD_ASLEEP = 1, RBT_BOARD_AWAITS_END = 2, RBT_BOARD_AWAITS_SYNC = 3 };
 
@@ -72,6 +77,11 @@ struct rbt_board_slot {
 struct rbt_board_lengths {
 	_Atomic uint32_t n[RBT_HIST_BUCKETS];
 	_Atomic uint64_t max_ns;
+};
+
+/* See gate.h. */
+struct rbt_board_answer {
+	_Atomic uint64_t task, until_ns;
 };
 
 struct rbt_board {
@@ -113,7 +123,13 @@ struct rbt_board {
 	 * is a value of cleared_ns. done_for_ns is written last. */
 	_Atomic uint64_t done_ns, done_for_ns;
 	_Atomic uint32_t announces; /* the program has told of a request */
-	uint8_t pad2[108];
+	/* With HAS_GATE. The program expects an answer, and waits for it. */
+	_Atomic uint32_t expects_gate;
+	_Atomic uint64_t asks[RBT_BOARD_GATES]; /* tasks; 0: none */
+	uint8_t pad2[8];
+
+	/* Written by the daemon. With HAS_GATE. */
+	struct rbt_board_answer answers[RBT_BOARD_GATES];
 
 	union {
 		struct rbt_board_slot slots[RBT_BOARD_SLOTS];
@@ -143,6 +159,9 @@ static_assert(offsetof(struct rbt_board, deadline_ns) == 176, "board");
 static_assert(offsetof(struct rbt_board, gaps) == 192, "board");
 static_assert(offsetof(struct rbt_board, request_times) == 256, "board");
 static_assert(offsetof(struct rbt_board, done_ns) == 384, "board");
+static_assert(offsetof(struct rbt_board, expects_gate) == 404, "board");
+static_assert(offsetof(struct rbt_board, asks) == 408, "board");
+static_assert(offsetof(struct rbt_board, answers) == 448, "board");
 static_assert(offsetof(struct rbt_board, slots) == 512, "board");
 static_assert(offsetof(struct rbt_board, lengths) == 512 + RBT_BOARD_THREADS * 64, "board");
 static_assert(

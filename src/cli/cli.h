@@ -40,7 +40,7 @@ struct command {
 };
 
 extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor,
-	cmd_top, cmd_kfd;
+	cmd_top, cmd_kfd, cmd_policy;
 
 /* Prints a usage error and where to look; returns EXIT_USAGE. */
 int usage_error(const struct command *cmd, const char *fmt, ...)
@@ -73,9 +73,9 @@ int daemon_connect(uid_t uid);
  * -errno. */
 int daemon_start(void);
 /* Starts our own daemon if an earlier one was killed and has left programs suspended or changed, so
- * that it restores them. If daemons were killed too often, returns for how many seconds more it
- * will not. */
-uint64_t daemon_heal(void);
+ * that it restores them. If daemons were killed too often, it is started only if `is_ordered`: the
+ * user wants a program changed. Otherwise returns for how many seconds more it will not be. */
+uint64_t daemon_heal(bool is_ordered);
 /* The reason why that failed and what to do, in words; valid until the next call. */
 const char *daemon_start_error(int error);
 /* The path at which `sock` was connected. */
@@ -84,6 +84,18 @@ int daemon_socket_path(int sock, char *buf, size_t size);
  * ret->error. */
 int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,
 	struct rbt_msg_result *ret);
+/* An answer of any type. The file belongs to the caller; -1: none. */
+struct daemon_answer {
+	char buf[RBT_MSG_MAX];
+	int fd;
+};
+/* Sends a request with one file or none (-1), and waits for its answer: its size or -errno. */
+ssize_t daemon_exchange(
+	int sock, const void *msg, size_t size, int fd, int timeout_s, struct daemon_answer *ret);
+/* Forgets answers that came after their timeout. */
+void daemon_drain(int sock);
+/* Reads a RESULT: 0, or -EBADMSG if the answer is something else. */
+int daemon_read_result(const void *buf, size_t size, struct rbt_msg_result *ret);
 /* Timeouts for a daemon's answers: to a listing, and to a request. */
 #define LIST_TIMEOUT_S   3
 #define ANSWER_TIMEOUT_S 10

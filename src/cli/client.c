@@ -97,6 +97,7 @@ static void become_daemon(const char *path, int ready_fd)
 	close_range(4, ~0u, 0);
 	snprintf(fd_arg, sizeof(fd_arg), "%d", 3);
 	unsetenv("LD_PRELOAD");
+	unsetenv(RBT_ENV_HEAL);
 	if (chdir("/") == 0) {
 		execl(path, "rubatod", "--keep", "--idle-exit-s", idle != NULL ? idle : IDLE_EXIT_S,
 			"--ready-fd", fd_arg, NULL);
@@ -173,17 +174,29 @@ int daemon_start(void)
 	return machines >= 0 ? machines : daemon_start_own();
 }
 
-/* Whether a daemon of ours has left programs changed: it removes the file when all are restored. */
-static bool has_left_something(const char *dir)
+static bool is_there(const char *dir, const char *name, mode_t type)
 {
 	char path[160];
 	struct stat st;
 
-	snprintf(path, sizeof(path), "%s/state", dir);
-	return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return lstat(path, &st) == 0 && (st.st_mode & S_IFMT) == type &&
+	       (type == S_IFSOCK || st.st_size > 0);
 }
 
-uint64_t daemon_heal(void)
+/*
+ * Whether a daemon of ours has left programs changed: it removes the file when all are restored.
+ * For a shim it is enough that the daemon was killed: one that ends in order removes its socket.
+ */
+static bool has_left_something(const char *dir)
+{
+	const char *heal = getenv(RBT_ENV_HEAL);
+
+	return is_there(dir, "state", S_IFREG) ||
+	       (heal != NULL && strcmp(heal, "1") == 0 && is_there(dir, "control.sock", S_IFSOCK));
+}
+
+uint64_t daemon_heal(bool is_ordered)
 {
 	uint64_t now_ns = rbt_now_ns(), pause_end_ns = 0;
 	char dir[128];
@@ -193,7 +206,7 @@ uint64_t daemon_heal(void)
 	}
 	int sock = daemon_connect(geteuid());
 	if (sock == -ENOENT || sock == -ECONNREFUSED) {
-		pause_end_ns = rbt_deaths_pause_end(dir, now_ns);
+		pause_end_ns = is_ordered ? 0 : rbt_deaths_pause_end(dir, now_ns);
 		sock = pause_end_ns == 0 ? daemon_start_own() : sock;
 	}
 	rbt_close(&sock);
@@ -220,7 +233,8 @@ const char *daemon_start_error(int error)
 	return text;
 }
 
-static ssize_t receive(int sock, void *buf, size_t size, int timeout_s)
+/* The first file of the answer goes to *ret_fd, unless that is NULL. */
+static ssize_t receive(int sock, void *buf, size_t size, int timeout_s, int *ret_fd)
 {
 	struct timeval timeout = {.tv_sec = timeout_s};
 	int fds[RBT_MAX_FDS_PER_MSG];
@@ -229,7 +243,11 @@ static ssize_t receive(int sock, void *buf, size_t size, int timeout_s)
 	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	ssize_t n = rbt_recv(sock, buf, size, fds, &n_fds, 0);
 	for (size_t i = 0; n >= 0 && i < n_fds; i++) {
-		rbt_close(&fds[i]);
+		if (i == 0 && ret_fd != NULL && (size_t)n >= sizeof(struct rbt_msg_header)) {
+			*ret_fd = fds[i];
+		} else {
+			rbt_close(&fds[i]);
+		}
 	}
 	if (n == 0) {
 		return -ECONNRESET;
@@ -240,21 +258,37 @@ static ssize_t receive(int sock, void *buf, size_t size, int timeout_s)
 	return n < 0 || (size_t)n >= sizeof(struct rbt_msg_header) ? n : -EBADMSG;
 }
 
-int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,
-	struct rbt_msg_result *ret)
+ssize_t daemon_exchange(
+	int sock, const void *msg, size_t size, int fd, int timeout_s, struct daemon_answer *ret)
+{
+	int r = rbt_send(sock, msg, size, &fd, fd >= 0 ? 1 : 0, 0);
+
+	ret->fd = -1;
+	return r < 0 ? r : receive(sock, ret->buf, sizeof(ret->buf), timeout_s, &ret->fd);
+}
+
+void daemon_drain(int sock)
+{
+	static char buf[RBT_MSG_MAX];
+	int fds[RBT_MAX_FDS_PER_MSG];
+	size_t n_fds = 0;
+
+	while (rbt_recv(sock, buf, sizeof(buf), fds, &n_fds, MSG_DONTWAIT) > 0) {
+		for (size_t i = 0; i < n_fds; i++) {
+			rbt_close(&fds[i]);
+		}
+	}
+}
+
+int daemon_read_result(const void *buf, size_t size, struct rbt_msg_result *ret)
 {
 	struct rbt_msg_result result;
-	int r = rbt_send(sock, msg, size, fds, n_fds, 0);
 
-	if (r < 0) {
-		return r;
+	if (size != sizeof(result)) {
+		return -EBADMSG;
 	}
-	ssize_t n = receive(sock, &result, sizeof(result), ANSWER_TIMEOUT_S);
-	if (n < 0) {
-		return (int)n;
-	}
-	if (n != sizeof(result) || result.h.magic != RBT_PROTOCOL_MAGIC ||
-		result.h.type != RBT_MSG_RESULT) {
+	memcpy(&result, buf, sizeof(result));
+	if (result.h.magic != RBT_PROTOCOL_MAGIC || result.h.type != RBT_MSG_RESULT) {
 		return -EBADMSG;
 	}
 	result.text[sizeof(result.text) - 1] = '\0';
@@ -265,6 +299,19 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 	}
 	*ret = result;
 	return 0;
+}
+
+int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_t n_fds,
+	struct rbt_msg_result *ret)
+{
+	char buf[sizeof(*ret)];
+	int r = rbt_send(sock, msg, size, fds, n_fds, 0);
+
+	if (r < 0) {
+		return r;
+	}
+	ssize_t n = receive(sock, buf, sizeof(buf), ANSWER_TIMEOUT_S, NULL);
+	return n < 0 ? (int)n : daemon_read_result(buf, (size_t)n, ret);
 }
 
 /* Whether the bytes after a program's tasks are the structs that were asked for, or the first ones
@@ -301,7 +348,7 @@ ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *
 	if (r < 0) {
 		return r;
 	}
-	ssize_t n = receive(sock, buf, size, timeout_s);
+	ssize_t n = receive(sock, buf, size, timeout_s, NULL);
 	if (n < 0) {
 		return n;
 	}

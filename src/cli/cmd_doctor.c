@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/cmd_policy.h"
 #include "util/fd.h"
 #include "util/json.h"
 #include "util/log.h"
@@ -184,6 +185,34 @@ static bool is_answering(int sock)
 	return daemon_list(sock, INT_MAX, 0, LIST_TIMEOUT_S, buf, sizeof(buf)) != -ETIMEDOUT;
 }
 
+/* `sock` is the daemon's, or negative. A daemon of another version does not know the question. */
+static void check_policy(struct report *rep, int sock)
+{
+	struct rbt_msg_policy p;
+	int r = sock >= 0 ? policy_ask(sock, &p) : 0;
+
+	if (r < 0) {
+		say(rep, PARTLY, "policy", "rubatod does not say whether one is loaded: %s",
+			r == -EBADMSG ? "it is of another version, restart it" : strerror(-r));
+		return;
+	}
+	if (sock < 0) {
+		policy_ask_nobody(&p);
+	}
+	if (p.state == RBT_POLICY_EJECTED) {
+		say(rep, PARTLY, "policy", "%s was ejected: %s", p.name, p.reason);
+	} else if (p.state == RBT_POLICY_LOADED) {
+		say(rep, GOOD, "policy", "%s is loaded (%s)", p.name, p.label);
+	} else {
+		say(rep, GOOD, "policy", "no policy in eBPF is loaded");
+	}
+	const char *other = p.engine == RBT_POLICY_VM ? "kernel" : "vm";
+	const bool has_reason = p.other[0] != '\0';
+	say(rep, GOOD, "policy engine", "%s%s%s%s%s", rbt_policy_engine_name(p.engine),
+		has_reason ? "; not " : "", has_reason ? other : "", has_reason ? ": " : "",
+		p.other);
+}
+
 static void check_house(struct report *rep)
 {
 	char path[4096], dir[128];
@@ -208,6 +237,9 @@ static void check_house(struct report *rep)
 		: whose == RBT_UID_SYSTEM ? "runs for the whole machine"
 					  : "runs",
 		dir);
+	if (!is_silent) {
+		check_policy(rep, sock);
+	}
 	rbt_close(&sock);
 	say(rep, RUBATO_LEFT_OUT[0] == '\0' ? GOOD : PARTLY, "build", "%s %s", RUBATO_VERSION,
 		RUBATO_LEFT_OUT[0] == '\0' ? "with every library it knows"

@@ -89,6 +89,23 @@ static int run_rubato(const char *const *args, int fd)
 	return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* Removes " at 0000:03:00.0": PCI addresses tell machines apart. */
+static void remove_pci_addresses(char *line)
+{
+	char *at = line;
+
+	while ((at = strstr(at, " at ")) != NULL) {
+		unsigned domain, bus, device, function;
+		int len = 0;
+		if (sscanf(at, " at %4x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &len) ==
+			4) {
+			memmove(at, at + len, strlen(at + len) + 1);
+		} else {
+			at++;
+		}
+	}
+}
+
 /* A line that contains a path is cut down to its verdict and subject. */
 static void report_doctor(struct check *c)
 {
@@ -103,6 +120,7 @@ static void report_doctor(struct check *c)
 	rewind(text);
 	while (code >= 0 && fgets(line, sizeof(line), text) != NULL) {
 		line[strcspn(line, "\n")] = '\0';
+		remove_pci_addresses(line);
 		fprintf(c->out, "  %.*s\n", strchr(line, '/') != NULL ? VERDICT_COLUMNS : MAX_LINE,
 			line);
 	}
@@ -119,6 +137,8 @@ static int report_machine(struct check *c, struct rubato_kfd *kfd)
 	if (r == 0) {
 		(void)ioctl(rubato_kfd_fd(kfd), KFD_IOC_GET_VERSION, &version);
 		(void)uname(&name);
+		/* What follows the numbers was chosen by whoever built the kernel. */
+		name.release[strspn(name.release, "0123456789.")] = '\0';
 		fprintf(c->out, "rubato %s\nkernel %s %s, KFD %u.%u, %u GPU%s\n", RUBATO_VERSION,
 			name.release, name.machine, version.major, version.minor, t->n,
 			t->n == 1 ? "" : "s");
@@ -315,24 +335,49 @@ static int renice(pid_t pid, const char *class)
 	return code;
 }
 
+static int end_early(struct check *c, pid_t pid, int error)
+{
+	fprintf(c->out, "\nended early: %s\n", strerror(-error));
+	return kfd_failed(&cmd_kfd_check, pid, error);
+}
+
+/* Returns an exit code. */
 static int report_classes(struct check *c)
 {
 	static struct places two[2];
-	int r = find_places(c->pid, &two[0]);
 
-	r = r < 0 ? r : find_places(c->other, &two[1]);
-	if (r < 0) {
-		return r;
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = i == 0 ? c->pid : c->other;
+		int r = find_places(pid, &two[i]);
+		if (r < 0) {
+			return end_early(c, pid, r);
+		}
 	}
 	fprintf(c->out, "\nread pointers, moves a second           first     second\n");
 	report_rates(c, "as they are", two);
-	int code = renice(c->other, "best-effort");
-	report_rates(c, "the second best-effort", two);
+	/* A program that no user has given a class keeps no other program off. */
+	int code = renice(c->pid, "normal") | renice(c->other, "best-effort");
+	report_rates(c, "first normal, second best-effort", two);
 	code |= renice(c->pid, "latency");
-	report_rates(c, "and the first latency", two);
+	report_rates(c, "first latency", two);
 	code |= renice(c->pid, "normal") | renice(c->other, "normal");
 	fprintf(c->out, "  renice: %s\n", code == 0 ? "done" : "failed");
-	return 0;
+	return code == 0 ? EXIT_OK : EXIT_FAILED;
+}
+
+/* Refuses if the second process has no queues. */
+static int check_other(struct check *c, struct rubato_kfd *kfd)
+{
+	struct rubato_kfd_snapshot *snap;
+	int r = c->other != 0 ? rubato_kfd_snapshot_take(kfd, c->other, &snap) : 0;
+
+	if (r < 0) {
+		return kfd_failed(&cmd_kfd_check, c->other, r);
+	}
+	if (c->other != 0) {
+		rubato_kfd_snapshot_free(snap);
+	}
+	return EXIT_OK;
 }
 
 /* Refuses if the suspends would hold up programs that were not named. */
@@ -362,16 +407,13 @@ static int examine(struct check *c)
 		r = iterate(c);
 	}
 	report_calls(c);
-	if (r == 0 && c->other != 0 && !kfd_stop) {
-		r = report_classes(c);
-	}
 	if (r < 0) {
-		fprintf(c->out, "\nended early: %s\n", strerror(-r));
-		return kfd_failed(&cmd_kfd_check, c->pid, r);
+		return end_early(c, c->pid, r);
 	}
-	return c->n_done == ITERATIONS && c->n_whole == c->n_done && c->n_still == c->n_done
-		       ? EXIT_OK
-		       : EXIT_FAILED;
+	int code = c->other != 0 && !kfd_stop ? report_classes(c) : EXIT_OK;
+	bool is_whole =
+		c->n_done == ITERATIONS && c->n_whole == c->n_done && c->n_still == c->n_done;
+	return code != EXIT_OK || is_whole ? code : EXIT_FAILED;
 }
 
 static int check(struct check *c)
@@ -379,9 +421,8 @@ static int check(struct check *c)
 	struct rubato_kfd *kfd = NULL;
 	int code = kfd_begin(&cmd_kfd_check, c->pid, false, &kfd);
 
-	if (code == EXIT_OK) {
-		code = spare_others(c, kfd);
-	}
+	code = code != EXIT_OK ? code : check_other(c, kfd);
+	code = code != EXIT_OK ? code : spare_others(c, kfd);
 	/* A file that is there is somebody's; a link in a public directory may lead anywhere. */
 	int fd = code == EXIT_OK
 			 ? open(c->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644)
@@ -442,6 +483,9 @@ int kfd_check(int argc, char **argv)
 	int code = kfd_take_pid(&cmd_kfd_check, argv[optind], &c.pid);
 	if (code == EXIT_OK && optind + 1 < argc) {
 		code = kfd_take_pid(&cmd_kfd_check, argv[optind + 1], &c.other);
+	}
+	if (code == EXIT_OK && c.other == c.pid) {
+		return usage_error(&cmd_kfd_check, "the second process is the first one");
 	}
 	return code == EXIT_OK ? check(&c) : code;
 }

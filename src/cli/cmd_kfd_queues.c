@@ -2,33 +2,18 @@
 /* Lists a program's queues once. */
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/amd/analyse.h"
 #include "cli/cmd_kfd.h"
 #include "cli/cmd_kfd_times.h"
 #include "util/log.h"
 
-static void print_addresses(const struct rubato_kfd_queue *q)
+/* What the daemon knows of the queue. A dash means unknown. */
+static void print_known(FILE *out, const struct rubato_kfd_queue *q, const void *data)
 {
-	char pending[40] = "-";
-	uint64_t n = 0;
-
-	if (rubato_kfd_pending(q, &n)) {
-		snprintf(pending, sizeof(pending), "%" PRIu64 "%s", n,
-			q->type == RUBATO_KFD_AQL       ? ""
-			: q->type == RUBATO_KFD_COMPUTE ? " words"
-							: " bytes");
-	}
-	printf("  0x%012" PRIx64 "  0x%012" PRIx64 "  0x%012" PRIx64 "  0x%012" PRIx64 "  %8u  %7s",
-		q->ring_address, q->write_pointer_address, q->read_pointer_address, q->save_address,
-		q->save_size, pending);
-}
-
-/* A dash means unknown. */
-static void print_queue(const struct rubato_kfd_queue *q, const struct kfd_known *known)
-{
+	const struct kfd_known *known = data;
 	const struct rbt_task_state *t = kfd_known_find(known, q->id);
 	const char *state = t != NULL ? kfd_known_state(known, t) : "-";
 	char priority[16] = "-", percentage[16] = "-";
@@ -37,34 +22,22 @@ static void print_queue(const struct rubato_kfd_queue *q, const struct kfd_known
 		snprintf(priority, sizeof(priority), "%u", t->task.own_priority);
 		snprintf(percentage, sizeof(percentage), "%u", t->task.own_percentage);
 	}
-	printf("%7u  %6u  %-7s  %9u  %8s  %7s  %-9s  %-3s", q->id, q->gpu_id,
-		rubato_kfd_type_name(q->type), q->ring_size, priority, percentage,
+	fprintf(out, "  %8s  %7s  %-9s  %-3s", priority, percentage,
 		strcmp(state, "suspended") == 0 ? "yes"
 		: strcmp(state, "running") == 0 ? "no"
 						: state,
 		!q->has_addresses ? "-"
 		: q->is_new       ? "yes"
 				  : "no");
-	if (q->has_addresses) {
-		print_addresses(q);
-	}
-	putchar('\n');
 }
 
 static void print_queues(const struct rubato_kfd_snapshot *snap, const struct kfd_known *known)
 {
-	printf("process %d: %u queue%s\n", (int)snap->pid, snap->n_queues,
-		snap->n_queues == 1 ? "" : "s");
-	if (snap->n_queues == 0) {
-		return;
-	}
-	printf("  QUEUE  GPU ID  TYPE      RING (B)  PRIORITY  PERCENT  SUSPENDED  NEW%s\n",
-		snap->queues[0].has_addresses
-			? "  RING            WRITE POINTER   READ POINTER    SAVE AREA (CWSR)  SIZE  PENDING"
-			: "");
-	for (uint32_t i = 0; i < snap->n_queues; i++) {
-		print_queue(&snap->queues[i], known);
-	}
+	struct rbt_amd_columns more = {.heading = "  PRIORITY  PERCENT  SUSPENDED  NEW",
+		.print = print_known,
+		.data = known};
+
+	rbt_amd_print_queues(stdout, snap, &more);
 }
 
 static int show(

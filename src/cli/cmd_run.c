@@ -10,11 +10,13 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/cmd_policy.h"
 #include "sched/class.h"
 #include "util/fd.h"
 #include "util/libpath.h"
 #include "util/log.h"
 #include "util/runtime.h"
+#include "util/sandbox.h"
 
 /* Finds `name` as execvp() would. Returns 0, -ENOENT or -EACCES. This comes first, so that a
  * mistyped command starts no daemon. */
@@ -145,7 +147,7 @@ static void warn_of_refusal(int sock, const struct rbt_treatment *t)
 	const uint32_t limits = RBT_TREAT_BIT(MAX_RESERVE) | RBT_TREAT_BIT(MIN_SHARE);
 	bool is_special = rbt_class_of(t->priority) != RBT_CLASS_NORMAL || t->timeslice_us != 0;
 	bool is_more = rbt_class_of(t->priority) == RBT_CLASS_LATENCY || t->weight > 1 ||
-		       (t->said & limits) != 0;
+		       t->timeslice_us != 0 || (t->said & limits) != 0;
 
 	if (((geteuid() == 0 || !is_more) && !(is_special && is_driver_unknown())) ||
 		daemon_request(sock, &may, sizeof(may), NULL, 0, &result) < 0) {
@@ -159,6 +161,33 @@ static void warn_of_refusal(int sock, const struct rbt_treatment *t)
 	}
 }
 
+/* Whether a policy decides about first runs: then new tasks of the program wait for its answer. An
+ * older daemon does not know the question, and a daemon that does not answer has no gate. */
+static bool has_gate(int sock)
+{
+	struct rbt_msg_policy policy;
+
+	return policy_ask(sock, &policy) == 0 && policy.state == RBT_POLICY_LOADED &&
+	       policy.hooks[RBT_HOOK_SCHEDULE].is_present != 0;
+}
+
+/* Tells the shim which command restarts this user's own daemon. The system daemon is restarted by
+ * the service manager. */
+static void set_healer(const char *socket_path)
+{
+	char dir[128], exe[4096], sandbox[RBT_SANDBOX_MAX];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	size_t len = rbt_runtime_dir(geteuid(), dir, sizeof(dir)) == 0 ? strlen(dir) : 0;
+
+	if (n <= 0 || len == 0 || strncmp(socket_path, dir, len) != 0 || socket_path[len] != '/' ||
+		rbt_sandbox_describe(sandbox) < 0) {
+		return;
+	}
+	exe[n] = '\0';
+	setenv(RBT_ENV_HEALER, exe, 1);
+	setenv(RBT_ENV_SANDBOX, sandbox, 1);
+}
+
 /* Without a daemon the program still runs, and the shim does what it may do alone. */
 static void set_daemon(bool no_daemon, const struct rbt_treatment *t)
 {
@@ -167,6 +196,9 @@ static void set_daemon(bool no_daemon, const struct rbt_treatment *t)
 
 	unsetenv(RBT_ENV_NO_DAEMON);
 	unsetenv(RBT_ENV_SOCKET);
+	unsetenv(RBT_ENV_GATE);
+	unsetenv(RBT_ENV_HEALER);
+	unsetenv(RBT_ENV_SANDBOX);
 	if (sock < 0) {
 		if (!no_daemon) {
 			rbt_warn("run: the program runs without a daemon: %s",
@@ -182,6 +214,10 @@ static void set_daemon(bool no_daemon, const struct rbt_treatment *t)
 	warn_of_refusal(sock, t);
 	if (daemon_socket_path(sock, path, sizeof(path)) == 0) {
 		setenv(RBT_ENV_SOCKET, path, 1);
+		set_healer(path);
+	}
+	if (has_gate(sock)) {
+		setenv(RBT_ENV_GATE, "1", 1);
 	}
 	close(sock);
 }
@@ -251,11 +287,18 @@ static void prepare(const struct rbt_treatment *t, bool no_daemon)
 	set_treatment(t);
 }
 
-static int execute(char **argv, const struct rbt_treatment *t, bool no_daemon)
+static int execute(char **argv, const struct rbt_treatment *t, bool no_daemon,
+	const struct policy_choice *policy)
 {
 	char path[4096];
 	int r = find_command(argv[0], path, sizeof(path));
 
+	if (r == 0 && policy->file != NULL) {
+		int code = policy_run(policy);
+		if (code != EXIT_OK) {
+			return code;
+		}
+	}
 	if (r == 0) {
 		if (elf_is_static(path)) {
 			rbt_warn(
@@ -272,15 +315,31 @@ static int execute(char **argv, const struct rbt_treatment *t, bool no_daemon)
 	return r == -ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
 }
 
+static int check_policy(const struct policy_choice *policy, bool no_daemon)
+{
+	if (policy->file == NULL && (policy->engine != RBT_POLICY_AUTO || policy->n_settings > 0)) {
+		return usage_error(&cmd_run, "--engine and --set are about a --policy");
+	}
+	if (policy->file != NULL && no_daemon) {
+		return usage_error(
+			&cmd_run, "--policy needs rubatod, so --no-daemon contradicts it");
+	}
+	return EXIT_OK;
+}
+
 static int run(int argc, char **argv)
 {
 	static const struct option more[] = {
 		{"no-daemon", no_argument, NULL, 'n'},
+		{"policy", required_argument, NULL, 'P'},
+		{"engine", required_argument, NULL, 'e'},
+		{"set", required_argument, NULL, 's'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
 	struct option options[TREAT_OPTIONS_MAX];
 	struct rbt_treatment t = RBT_TREATMENT_INIT;
+	struct policy_choice policy = {0};
 	bool no_daemon = false;
 	int c;
 
@@ -289,6 +348,15 @@ static int run(int argc, char **argv)
 		switch (c) {
 		case 'n':
 			no_daemon = true;
+			break;
+		case 'P':
+			policy.file = optarg;
+			break;
+		case 'e':
+		case 's':
+			if (policy_option(&cmd_run, &policy, c) != 0) {
+				return EXIT_USAGE;
+			}
 			break;
 		case 'h':
 			fputs(cmd_run.usage, stdout);
@@ -304,13 +372,16 @@ static int run(int argc, char **argv)
 	if (optind == argc) {
 		return usage_error(&cmd_run, "no command to run");
 	}
-	if (is_too_short(t.timeslice_us)) {
+	if (check_policy(&policy, no_daemon) != EXIT_OK) {
+		return EXIT_USAGE;
+	}
+	struct rbt_treatment all = add_environment(&t);
+	if (is_too_short(all.timeslice_us)) {
 		rbt_error("run: the GPUs here have no timeslices, only turns of %d us and more",
 			RBT_TURN_MIN_US);
 		return EXIT_FAILED;
 	}
-	struct rbt_treatment all = add_environment(&t);
-	return execute(argv + optind, &all, no_daemon);
+	return execute(argv + optind, &all, no_daemon, &policy);
 }
 
 const struct command cmd_run = {
@@ -319,7 +390,8 @@ const struct command cmd_run = {
 	.usage =
 		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--weight N]\n"
 		"                  [--max-reserve-ms N] [--min-share PERCENT]\n"
-		"                  [--group NAME] [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
+		"                  [--group NAME] [--policy FILE [--engine ENGINE] [--set NAME=VALUE]...]\n"
+		"                  [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
 		"\n"
 		"Runs COMMAND, unmodified, with a class. Needs no privilege.\n"
 		"\n"
@@ -331,6 +403,11 @@ const struct command cmd_run = {
 		"      --min-share PERCENT  its least share of the GPU while others are busy, 0 to 10 (2)\n"
 		"  -g, --group NAME         your programs in one group have their turns together. Default: the\n"
 		"                           ranks of one job (torchrun, MPI, Slurm). none: no group\n"
+		"      --policy FILE        load this policy in eBPF while COMMAND runs, as\n"
+		"                           `rubato policy load` does; COMMAND is not started if the policy\n"
+		"                           is refused, or if another one is loaded\n"
+		"      --engine ENGINE      of the policy: kernel, vm, or auto (default)\n"
+		"      --set NAME=VALUE     set a `const volatile` variable of the policy; can be repeated\n"
 		"      --no-daemon          do not use rubatod; the program sets its own timeslices\n"
 		"                           as far as that is safe\n"
 		"      --force              write to an unknown driver even if its trial failed\n"
@@ -340,6 +417,7 @@ const struct command cmd_run = {
 		"      --sms N              multiprocessors of the software GPU, if this starts it (4)\n"
 		"      --mem MIB            memory of the software GPU, if this starts it (256)\n"
 		"\n"
-		"Exit status: COMMAND's own; 127 if it is not found, 126 if it cannot be run.\n",
+		"Exit status: COMMAND's own; 127 if it is not found, 126 if it cannot be run;\n"
+		"1, or 4 without permission, if the policy is refused.\n",
 	.run = run,
 };

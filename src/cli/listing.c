@@ -313,7 +313,7 @@ int listing_each(int (*fn)(const struct listed *l, void *data), void *data)
 {
 	struct walk w = {.fn = fn, .data = data};
 
-	uint64_t pause_s = daemon_heal();
+	uint64_t pause_s = daemon_heal(false);
 	if (pause_s != 0) {
 		rbt_warn("rubatod was killed %d times within %llu s: it is started again in "
 			 "%" PRIu64 " s, or by `rubato run`",

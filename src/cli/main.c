@@ -13,6 +13,7 @@ static const struct command *const commands[] = {
 	&cmd_suspend,
 	&cmd_resume,
 	&cmd_doctor,
+	&cmd_policy,
 	&cmd_kfd,
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -182,7 +182,7 @@ static int target_open(pid_t pid, bool is_resume, char *why)
 		target_error(why, pid, r, "");
 		return r;
 	}
-	(void)daemon_heal();
+	(void)daemon_heal(true);
 	/* The system daemon first, then the owner's: it may hold the GPU's lock, and two schedulers
 	 * on one GPU hinder each other. */
 	uid_t whose[] = {RBT_UID_SYSTEM, geteuid() == 0 ? owner : geteuid(), geteuid()};

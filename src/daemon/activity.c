@@ -7,7 +7,8 @@
  *
  * Polling matters while several programs use a GPU, because one of them may then be suspended for
  * another. A program that is alone under `rubato run` is polled only so often that `rubato ps` is
- * not wrong for long, and an attached program that is alone is not polled at all.
+ * not wrong for long. An attached program that is alone is not polled at all, unless a policy wants
+ * to hear of its work.
  */
 #include "daemon/activity.h"
 
@@ -111,7 +112,8 @@ static void poll_client(struct daemon *d, struct program *p, struct client *h, u
 		return;
 	}
 	bool has_agent = (mine->rec.flags & RBT_RECORD_AGENT) != 0;
-	uint32_t alone_us = has_agent && !program_is_beyond(p) ? ALONE_POLL_US : 0;
+	bool is_followed = has_agent || events_want_work(d);
+	uint32_t alone_us = is_followed && !program_is_beyond(p) ? ALONE_POLL_US : 0;
 	uint32_t us = poll_us != 0 ? poll_us : alone_us;
 	if (us == mine->applied.poll_us || rbt_now_ns() < h->poll_retry_ns) {
 		return;

@@ -15,6 +15,7 @@
 #include "daemon/handlink.h"
 #include "daemon/kick.h"
 #include "daemon/metrics/accounting.h"
+#include "daemon/peers/allowed.h"
 #include "daemon/schedule.h"
 #include "sched/class.h"
 #include "util/log.h"
@@ -92,6 +93,28 @@ static void apply_slices(struct daemon *d, struct program *p, bool lengthen)
 				note(p, hand_set_slice(d, h, gpu, 0, us));
 			}
 			apply_copies(d, p, h, gpu, lengthen);
+		}
+	}
+}
+
+/* A stale record may name tasks that do not have the level yet. */
+static void apply_interleave(struct daemon *d, struct program *p)
+{
+	uint32_t level = p->sched.interleave;
+	struct client *h;
+
+	LIST_FOREACH (h, &p->clients, entries) {
+		const struct rbt_backend *b = rbt_backend_by_id(h->backend);
+		const struct rbt_applied *a = &h->mine->applied;
+		bool is_in_doubt =
+			h->stale && (level != RBT_INTERLEAVE_OWN || a->interleave_changed);
+
+		if (b != NULL && b->set_interleave != NULL &&
+			holding_may(h->mine, RBT_CAP_TIMESLICE) &&
+			(level != a->interleave || is_in_doubt)) {
+			int r = hand_set_interleave(d, h, level);
+			/* Without CAP_SYS_NICE the program keeps its level, as `doctor` says. */
+			note(p, r == -EPERM || r == -EACCES ? 0 : r);
 		}
 	}
 }
@@ -236,6 +259,7 @@ static void apply(struct daemon *d)
 		LIST_REMOVE(p, sched.pending);
 		p->sched.is_pending = false;
 		apply_slices(d, p, false);
+		apply_interleave(d, p);
 		p->sched.denial = rbt_sched_decision(p->sched.prog)->denial;
 		struct edge edge = edge_take(p);
 		accounting_applied(d, p, &edge, now_ns);

@@ -123,10 +123,16 @@ static int set_policy(struct reading *r, const char *value)
 		return complain(r, "given twice", "policy");
 	}
 	r->has_policy = true;
+	if (value[0] == '/') {
+		snprintf(r->config.policy_file, sizeof(r->config.policy_file), "%s", value);
+		return 0;
+	}
 	r->config.sched.policy = rbt_sched_policy_find(value);
 	return r->config.sched.policy != NULL
 		       ? 0
-		       : complain(r, "policy is turns, priority, fair or fifo, not", value);
+		       : complain(r,
+				 "policy is turns, priority, fair, fifo or an absolute path, not",
+				 value);
 }
 
 static int set_reserve(struct reading *r, const char *value)

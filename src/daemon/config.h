@@ -14,6 +14,7 @@
 
 struct config {
 	struct rbt_sched_config sched;
+	char policy_file[512];        /* the object of a policy in eBPF; empty: none */
 	char metrics[METRICS_AT_MAX]; /* where they are served, or "none" */
 	char admin_group[32];         /* whose members may do what root may */
 	/* The time between two scans for programs that a rule may match; 0: as short as is

@@ -22,6 +22,7 @@
 #include "backend/gpus.h"
 #include "daemon/attach/adopt.h"
 #include "daemon/events.h"
+#include "daemon/gate.h"
 #include "daemon/gpulock.h"
 #include "daemon/handlink.h"
 #include "daemon/loop.h"
@@ -32,6 +33,8 @@
 #include "daemon/peers/porter.h"
 #include "daemon/peers/rights.h"
 #include "daemon/peers/server.h"
+#include "daemon/peers/waiting.h"
+#include "daemon/policy/manager.h"
 #include "daemon/program.h"
 #include "daemon/schedule.h"
 #include "daemon/survive/byhand.h"
@@ -64,9 +67,12 @@ struct daemon {
 	struct options options;
 	struct schedule sched;
 	struct events events;
+	struct gates gates;
+	struct policies policy;
 	struct handlink hand;
 	struct gpulocks locks;
 	struct control_server server;
+	struct waiting waiting;
 	struct crowd crowd;
 	struct porters porters;
 	struct owners owners;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/daemon.h"
+#include "daemon/gate.h"
 #include "daemon/program.h"
 #include "util/log.h"
 #include "util/time.h"
@@ -168,11 +169,11 @@ void events_end_client(struct daemon *d, struct program *p, struct client *h)
 	h->tasks = (struct client_tasks){0};
 }
 
-static void note_work(struct program *p)
+/* A program that waits for its turn has work, too: otherwise trainers that take turns would look
+ * like programs with pauses. */
+static uint64_t busy_of(const struct program *p)
 {
-	account_sum(&p->account, &p->work.counts);
-	p->work.at_ns = p->account.sampled_ns;
-	p->work.used_ns = p->account.used_ns;
+	return p->account.used_ns + p->account.waited_ns;
 }
 
 /* A program can decrease the numbers on its own board. */
@@ -181,17 +182,34 @@ static uint64_t since(uint64_t now, uint64_t before)
 	return now > before ? now - before : 0;
 }
 
+/* As account_sum(), which also adds up times of requests. */
+static void sum_work(const struct account *a, struct work_counts *ret)
+{
+	for (size_t i = 0; i < RBT_BOARD_KINDS; i++) {
+		ret->n[i] = a->past.n[i] + since(a->last.n[i], a->first.n[i]);
+	}
+	ret->n_syncs = a->past.n_syncs + since(a->last.n_syncs, a->first.n_syncs);
+	ret->n_gaps = a->past.n_gaps + since(a->last.n_gaps, a->first.n_gaps);
+}
+
+static void note_work(struct program *p)
+{
+	sum_work(&p->account, &p->work.counts);
+	p->work.at_ns = p->account.sampled_ns;
+	p->work.busy_ns = busy_of(p);
+}
+
 /* What the program has done since the last event. False: nothing. */
 static bool count_work(const struct program *p, struct rbt_event_work *ret)
 {
-	const struct account_counts *before = &p->work.counts;
-	struct account_counts now;
+	const struct work_counts *before = &p->work.counts;
+	struct work_counts now;
 	uint64_t from_ns = p->work.at_ns != 0 ? p->work.at_ns : p->account.since_ns;
 
-	account_sum(&p->account, &now);
+	sum_work(&p->account, &now);
 	*ret = (struct rbt_event_work){
 		.interval_ns = since(p->account.sampled_ns, from_ns),
-		.busy_ns = since(p->account.used_ns, p->work.used_ns),
+		.busy_ns = since(busy_of(p), p->work.busy_ns),
 		.n_launches = since(now.n[RBT_BOARD_LAUNCH], before->n[RBT_BOARD_LAUNCH]),
 		.n_graphs = since(now.n[RBT_BOARD_GRAPH], before->n[RBT_BOARD_GRAPH]),
 		.n_copies = since(now.n[RBT_BOARD_COPY], before->n[RBT_BOARD_COPY]),
@@ -223,18 +241,112 @@ static bool find_oldest(const struct program *p, struct client **ret_h, struct k
 	return *ret_k != NULL;
 }
 
-void events_take_work(struct daemon *d, struct program *p)
+bool events_want_work(const struct daemon *d)
+{
+	return d->events.policy != NULL && d->events.policy->wants_work;
+}
+
+bool events_are_too_soon(const struct program *p, uint64_t now_ns)
+{
+	return p->work.at_ns != 0 && now_ns < p->work.at_ns + PACE_MIN_NS;
+}
+
+bool events_take_work(struct daemon *d, struct program *p, bool is_last)
 {
 	struct rbt_event event = {.moment = RBT_MOMENT_WORK, .time_ns = p->account.sampled_ns};
+	const struct rbt_event_work *work = &event.work;
 	struct known_task *k;
 	struct client *h;
 
-	if (d->events.policy == NULL || !count_work(p, &event.work) || !find_oldest(p, &h, &k)) {
-		return;
+	if (!events_want_work(d)) {
+		return true;
+	}
+	if (events_are_too_soon(p, p->account.sampled_ns) && !is_last) {
+		return false;
+	}
+	if (!count_work(p, &event.work) || !find_oldest(p, &h, &k)) {
+		return true;
 	}
 	describe(d, p, h, k, &event);
 	note_work(p);
+	pace_told(&p->work.pace, event.time_ns,
+		work->n_launches + work->n_graphs + work->n_copies + work->n_memsets,
+		work->interval_ns);
 	(void)tell(d, p, &event);
+	return true;
+}
+
+uint64_t events_next(const struct daemon *d)
+{
+	return events_want_work(d) ? d->events.next_ns : UINT64_MAX;
+}
+
+void events_woke(struct daemon *d, const struct program *p, uint64_t now_ns)
+{
+	/* A program that has told nothing for long changes its rate now. */
+	if (now_ns - p->work.at_ns >= PACE_MAX_NS && d->events.next_ns > d->events.round_ns) {
+		d->events.next_ns = d->events.round_ns;
+	}
+}
+
+static bool log_work(void *ctx, const struct rbt_event *event, struct rbt_policy_output *ret_said)
+{
+	const struct rbt_event_work *work = &event->work;
+
+	if (event->moment == RBT_MOMENT_WORK) {
+		rbt_debug("process %d: task %" PRIu64 ": %" PRIu64 " launches, %" PRIu64
+			  " graphs, %" PRIu64 " copies, %" PRIu64 " memsets in %" PRIu64 " us",
+			(int)event->pid, event->task.id, work->n_launches, work->n_graphs,
+			work->n_copies, work->n_memsets,
+			(uint64_t)(work->interval_ns / RBT_NS_PER_US));
+	}
+	return true;
+}
+
+void events_debug(struct daemon *d)
+{
+	static const struct rbt_event_reader logger = {.wants_work = true, .read = log_work};
+	const char *level = getenv("RUBATO_DEBUG");
+
+	if (level != NULL && strcmp(level, "work") == 0) {
+		events_set_policy(d, &logger);
+	}
+}
+
+/* Returns the policy's answer; true also for a task that no policy is asked about. */
+static bool ask(struct daemon *d, struct program *p, const struct client *h,
+	const struct known_task *k, bool is_first_run, uint64_t now_ns)
+{
+	struct rbt_event event = {.moment = RBT_MOMENT_SCHEDULE,
+		.time_ns = now_ns,
+		.is_first_run = is_first_run,
+		.cannot_suspend = p->sched.params.cannot_suspend};
+
+	describe(d, p, h, k, &event);
+	if (event.task.engine != RBT_EVENT_COMPUTE || (event.task.valid & RBT_EVENT_HAS_GPU) == 0) {
+		return true;
+	}
+	rbt_sched_load(d->sched.core, event.task.gpu, &event.load);
+	return tell(d, p, &event);
+}
+
+bool events_admit_first(
+	struct daemon *d, struct program *p, uint32_t client, uint32_t handle, bool *ret_yes)
+{
+	struct client *h;
+
+	LIST_FOREACH (h, &p->clients, entries) {
+		for (uint32_t i = 0; i < h->tasks.n; i++) {
+			const struct known_task *k = &h->tasks.list[i];
+
+			if (h->backend == RBT_BACKEND_NVIDIA && h->client == client &&
+				k->task.handle == handle && k->task.kind == RBT_TASK_COMPUTE) {
+				*ret_yes = ask(d, p, h, k, true, rbt_now_ns());
+				return true;
+			}
+		}
+	}
+	return false;
 }
 
 bool events_admit(void *ctx, void *owner)
@@ -242,6 +354,8 @@ bool events_admit(void *ctx, void *owner)
 	struct daemon *d = ctx;
 	struct program *p = owner;
 	struct client *h;
+	/* Answers of one time belong together: the program runs if all of them are yes. */
+	const uint64_t now_ns = rbt_now_ns();
 	bool yes = true;
 
 	if (d->events.policy == NULL) {
@@ -249,15 +363,11 @@ bool events_admit(void *ctx, void *owner)
 	}
 	LIST_FOREACH (h, &p->clients, entries) {
 		for (uint32_t i = 0; i < h->tasks.n && yes; i++) {
-			struct rbt_event event = {
-				.moment = RBT_MOMENT_SCHEDULE, .time_ns = rbt_now_ns()};
+			const struct known_task *k = &h->tasks.list[i];
 
-			describe(d, p, h, &h->tasks.list[i], &event);
-			if (event.task.engine == RBT_EVENT_COMPUTE &&
-				(event.task.valid & RBT_EVENT_HAS_GPU) != 0) {
-				rbt_sched_load(d->sched.core, event.task.gpu, &event.load);
-				yes = tell(d, p, &event);
-			}
+			/* A task that waits at the gate does not keep the others from running. */
+			yes = gate_is_shut(p, h->client, k->task.handle) ||
+			      ask(d, p, h, k, false, now_ns);
 		}
 	}
 	return yes;
@@ -269,10 +379,13 @@ void events_set_policy(struct daemon *d, const struct rbt_event_reader *policy)
 	struct client *h;
 
 	d->events.policy = policy;
+	d->events.round_ns = d->events.next_ns = 0;
 	d->dirty = true;
+	gate_policy_changed(d);
 	LIST_FOREACH (p, &d->programs, entries) {
 		p->sched.output = RBT_POLICY_OUTPUT_INIT;
 		note_work(p);
+		p->work.pace = (struct pace){0};
 		LIST_FOREACH (h, &p->clients, entries) {
 			for (uint32_t i = 0; i < h->tasks.n && policy != NULL; i++) {
 				tell_init(d, p, h, &h->tasks.list[i]);

@@ -53,7 +53,7 @@ static void forget_one(struct client *h)
 	activity_forget(h);
 	/* What the driver refused to restore is still changed; the next hand goes on with it. */
 	h->stale = h->stale || rbt_applied_has_any_off(&h->mine->applied) ||
-		   h->mine->applied.slices_changed;
+		   h->mine->applied.slices_changed || h->mine->applied.interleave_changed;
 }
 
 /* Everything is back at its default, or nearly: decisions are to be applied again. */
@@ -298,7 +298,8 @@ int hand_put(struct daemon *d, struct client *h)
 		.id = h->id,
 		.force = mine->force,
 		.value = (mine->applied.slices_changed ? RBT_HAND_SLICES_CHANGED : 0u) |
-			 (mine->applied.is_off ? RBT_HAND_SUSPENDED : 0u),
+			 (mine->applied.is_off ? RBT_HAND_SUSPENDED : 0u) |
+			 (mine->applied.interleave_changed ? RBT_HAND_INTERLEAVED : 0u),
 	};
 	ssize_t n = rbt_record_encode(&mine->rec, RBT_MSG_RECORD, buf.bytes + sizeof(buf.req),
 		sizeof(buf.bytes) - sizeof(buf.req));
@@ -454,6 +455,17 @@ int hand_set_level(struct daemon *d, struct client *h, uint32_t level)
 	struct rbt_action action = {.op = RBT_ACT_LEVEL, .value = level};
 
 	return act(d, h, &action, -1, NULL);
+}
+
+int hand_set_interleave(struct daemon *d, struct client *h, uint32_t level)
+{
+	struct rbt_action action = {.op = RBT_ACT_INTERLEAVE, .value = level};
+	int r = act(d, h, &action, -1, NULL);
+
+	if (level == RBT_INTERLEAVE_OWN && h->mine->applied.interleave_changed) {
+		plan_retry(d, r);
+	}
+	return r;
 }
 
 int hand_poll(struct daemon *d, struct client *h, uint32_t interval_us)

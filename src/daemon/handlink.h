@@ -42,6 +42,7 @@ int hand_resume(struct daemon *d, struct client *h);
 /* Resumes all but its compute tasks. */
 int hand_resume_others(struct daemon *d, struct client *h);
 int hand_set_level(struct daemon *d, struct client *h, uint32_t level);
+int hand_set_interleave(struct daemon *d, struct client *h, uint32_t level);
 /* One task, whatever happens to the others. */
 int hand_suspend_task(struct daemon *d, struct client *h, uint32_t handle, uint64_t deadline_ns);
 int hand_resume_task(struct daemon *d, struct client *h, uint32_t handle);

@@ -33,7 +33,9 @@ static const char *denial_text(enum rbt_denial denial)
 	case RBT_DENIED_ADMISSION:
 		return "treated as normal: too many latency programs on the GPU";
 	case RBT_DENIED_POLICY:
-		return "kept off: the policy refuses its turns";
+		return "kept off: the policy refuses it";
+	case RBT_DENIED_IN_VAIN:
+		return "runs though the policy refuses it: it cannot be suspended";
 	default:
 		return "";
 	}
@@ -80,9 +82,15 @@ const char *list_note(struct daemon *d, const struct program *p)
 
 	uint32_t missing = program_missing_cap(p);
 
+	if (p->sched.denial == RBT_DENIED_IN_VAIN) {
+		return denial_text(p->sched.denial);
+	}
 	if (missing != 0) {
 		program_why_not(p, missing, text, sizeof(text));
 		return text;
+	}
+	if (gate_holds_any(p)) {
+		return "the policy refuses its first run";
 	}
 	if (p->error < 0) {
 		return strerror(-p->error);
@@ -140,6 +148,19 @@ static void fill_memory(const struct rbt_holding *mine, struct rbt_msg_program *
 	}
 }
 
+/* The class and priority of the list are what users said. */
+static const char *policy_note(const struct program *p)
+{
+	static char text[48];
+	uint32_t now = p->sched.output.priority;
+
+	if (now == RBT_POLICY_KEEP || now == p->treat.priority) {
+		return "";
+	}
+	snprintf(text, sizeof(text), "the policy gives it priority %u", now);
+	return text;
+}
+
 /* Single suspended queues are named beside any other note. */
 static void fill_note(struct daemon *d, struct program *p, char *buf, size_t size)
 {
@@ -147,6 +168,7 @@ static void fill_note(struct daemon *d, struct program *p, char *buf, size_t siz
 	uint32_t n = p->suspend.queues.n;
 
 	note = note[0] != '\0' ? note : accounting_reserve_note(d, p);
+	note = note[0] != '\0' ? note : policy_note(p);
 	if (n == 0) {
 		snprintf(buf, size, "%s", note);
 	} else {

@@ -88,7 +88,7 @@ static void reload(struct daemon *d)
 	notify_reloading();
 	/* A wrong file changes nothing. */
 	if (options_read_config(&d->options, &config) == 0) {
-		if (schedule_configure(d, &config.sched) == 0) {
+		if (policy_configure(d, &config) == 0) {
 			take_config(d, &config);
 			metrics_configure(d, d->options.metrics_at != NULL ? d->options.metrics_at
 									   : config.metrics);
@@ -210,7 +210,8 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 		d->retry_ns = 0;
 		d->dirty = true;
 	}
-	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->server.peers) || byhand_is_wanting(d)) {
+	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->server.peers) || byhand_is_wanting(d) ||
+		policy_is_users(d)) {
 		d->idle_since_ns = now_ns;
 	} else if (d->options.idle_exit_ns != 0 &&
 		   now_ns - d->idle_since_ns >= d->options.idle_exit_ns) {
@@ -234,7 +235,7 @@ static bool is_tick_needed(struct daemon *d)
 			return true;
 		}
 	}
-	return LIST_EMPTY(&d->programs) && d->options.idle_exit_ns != 0;
+	return LIST_EMPTY(&d->programs) && d->options.idle_exit_ns != 0 && !policy_is_users(d);
 }
 
 static void on_alive(struct daemon *d, struct source *s, uint32_t events)
@@ -321,12 +322,14 @@ static int setup_loop(struct daemon *d)
 /* Carries out the consequences of an event. */
 static void run_pending(struct daemon *d)
 {
-	if (!d->dirty) {
-		apply_changes(d);
-	}
-	if (d->dirty) {
-		reconcile(d);
-	}
+	do {
+		if (!d->dirty) {
+			apply_changes(d);
+		}
+		if (d->dirty) {
+			reconcile(d);
+		}
+	} while (policy_run(d));
 	crowd_spoke(d);
 	arm_timer(d);
 }
@@ -352,9 +355,12 @@ static void run_loop(struct daemon *d)
 
 	arm_timer(d);
 	while (!d->stop && r == 0) {
-		bool has_event = rbt_board_waiter_wait(d->sched.waiter, schedule_next(d));
+		uint64_t next_ns = schedule_next(d), gate_ns = gate_next(d);
+		bool has_event = rbt_board_waiter_wait(
+			d->sched.waiter, gate_ns < next_ns ? gate_ns : next_ns);
 		/* Programs that submit work come before peers that ask. */
 		schedule_run(d);
+		gate_run(d);
 		run_pending(d);
 		if (has_event) {
 			r = take_event(d);
@@ -382,6 +388,7 @@ static void shut_down(struct daemon *d)
 	while ((p = LIST_FIRST(&d->programs)) != NULL) {
 		program_release(d, p);
 	}
+	policy_stop(d);
 	metrics_stop(d);
 	adopt_stop(d);
 	hand_stop(d);
@@ -414,16 +421,24 @@ static int begin(struct daemon *d, struct config *config)
 	if (r < 0) {
 		return r;
 	}
+	events_debug(d);
 	state_read(d);
 	byhand_read(d);
 	take_config(d, config);
+	policy_start(d, config);
 	/* Before a program can connect: nobody else would start the next daemon for it. */
 	if (d->options.is_kept && !d->options.is_system) {
 		start_keeper(d);
 	}
 	r = server_start(d);
 	if (r < 0) {
+		/* Nobody can find this daemon. It restores what an earlier one left, and ends. */
+		hand_await_old(d);
 		keeper_dismiss(&d->keeper.pipe.fd);
+		policy_stop(d);
+		schedule_stop(d);
+		state_finish(d);
+		byhand_finish(d);
 	}
 	return r;
 }
@@ -445,6 +460,7 @@ int main(int argc, char **argv)
 		.hand.socket.fd = -1,
 		.crowd.source.fd = -1,
 		.crowd.timer.fd = -1,
+		.policy.timer.fd = -1,
 		.next_holding_id = 1,
 		.idle_since_ns = rbt_now_ns(),
 	};

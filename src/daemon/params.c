@@ -61,7 +61,7 @@ static void count_tasks(struct daemon *d, struct program *p, struct rbt_sched_pa
 		for (uint32_t i = 0; i < mine->rec.n_tasks; i++) {
 			const struct rbt_task *t = &mine->rec.tasks[i];
 			int gpu = rbt_gpu_find(&d->gpu_table, mine->rec.backend, t->gpu);
-			if (gpu < 0) {
+			if (gpu < 0 || gate_is_shut(p, h->client, t->handle)) {
 				continue;
 			}
 			if (t->kind == RBT_TASK_COPY) {
@@ -118,4 +118,11 @@ void params_fill(struct daemon *d, struct program *p, uint64_t now_ns, struct rb
 	}
 	/* A policy needs no rights of the program's: those who load it have them. */
 	rbt_policy_output_apply(&p->sched.output, ret);
+}
+
+uint32_t params_interleave(const struct program *p)
+{
+	uint32_t level = p->sched.output.interleave;
+
+	return level == RBT_POLICY_KEEP || program_is_beyond(p) ? RBT_INTERLEAVE_OWN : level;
 }

@@ -13,4 +13,7 @@ struct rbt_sched_params;
 void params_fill(
 	struct daemon *d, struct program *p, uint64_t now_ns, struct rbt_sched_params *ret);
 
+/* The interleave level for the program's tasks. The core has no use for it. */
+uint32_t params_interleave(const struct program *p);
+
 #endif

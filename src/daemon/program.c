@@ -93,6 +93,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 	}
 	p->treat = RBT_TREATMENT_INIT;
 	p->sched.output = RBT_POLICY_OUTPUT_INIT;
+	p->sched.interleave = RBT_INTERLEAVE_OWN;
 	accounting_start(p);
 	p->pidfd = (struct source){.fd = fd, .ready = on_exit_of_program};
 	LIST_INIT(&p->clients);
@@ -180,6 +181,10 @@ static int restore_by_hand(struct daemon *d, struct client *h)
 			first = r;
 		}
 	}
+	if (a->interleave_changed) {
+		(void)hand_set_interleave(d, h, RBT_INTERLEAVE_OWN);
+		first = a->interleave_changed ? -EIO : first;
+	}
 	if (a->is_off && (r = hand_resume(d, h)) < 0) {
 		first = r;
 	}
@@ -224,6 +229,7 @@ void program_release(struct daemon *d, struct program *p)
 	struct peer *peer;
 
 	accounting_end(d, p);
+	gate_release(p);
 	schedule_forget(d, p);
 	adopt_released(d, p);
 	for (h = LIST_FIRST(&p->clients); h != NULL; h = next) {
@@ -362,8 +368,10 @@ static void number_gpus(
 	}
 }
 
-/* Carries out what a new or changed record means for its program. */
-static void take_up(struct daemon *d, struct program *p, struct client *h)
+/* Carries out what a new or changed record means for its program. is_first: of its client; is_kept:
+ * an agent applies by itself to new tasks what it was told. */
+static void take_up(
+	struct daemon *d, struct program *p, struct client *h, bool is_first, bool is_kept)
 {
 	struct rbt_holding *mine = h->mine;
 
@@ -371,7 +379,7 @@ static void take_up(struct daemon *d, struct program *p, struct client *h)
 		h->new_since_ns = 0;
 	} else if (h->new_since_ns == 0) {
 		h->new_since_ns = rbt_now_ns();
-	} else if (rbt_now_ns() >= h->new_since_ns + SETUP_NS) {
+	} else if (rbt_now_ns() >= h->new_since_ns + SETUP_NS && !h->is_held) {
 		rbt_record_make_old(&mine->rec);
 	}
 	number_gpus(d, p, h, &mine->rec);
@@ -380,10 +388,13 @@ static void take_up(struct daemon *d, struct program *p, struct client *h)
 	if (left != LEFT_NOTHING) {
 		rbt_holding_assume_slices(mine);
 	}
-	if (left == LEFT_CHANGED) {
+	/* If the state file was lost, a suspend that an earlier daemon was ordered may still be in
+	 * force. A device may count suspends, so it must not be suspended twice. */
+	bool may_be_off = left == LEFT_NOTHING && is_first && p->suspend.is_ordered;
+	if (left == LEFT_CHANGED || may_be_off) {
 		/* A scheduler that was killed has left it changed: restores it before anything
 		 * else. */
-		rbt_holding_assume_off(mine);
+		rbt_holding_assume_changed(mine);
 		/* What the driver refuses stays marked, and is tried again with the rest. */
 		rbt_holding_restore(mine);
 	}
@@ -399,15 +410,19 @@ static void take_up(struct daemon *d, struct program *p, struct client *h)
 	}
 	queues_take_up(d, p, h);
 	h->in_hand = false;
-	activity_forget(h);
-	h->stale = true;
+	if (!is_kept) {
+		activity_forget(h);
+		h->stale = true;
+	}
 	d->dirty = true;
 	events_take_record(d, p, h);
+	gate_take(d, p);
 }
 
 int program_put_record(struct daemon *d, struct program *p, struct rbt_record *rec, bool from_shim)
 {
 	struct client *h = find_client(p, rec->backend, rec->client);
+	bool is_same_agent = h != NULL && (rec->flags & RBT_RECORD_AGENT) != 0 && rec->fd < 0;
 	int r = check_record(d, p, h, rec, from_shim);
 
 	/* From outside, a program with an agent is found that is held already. */
@@ -419,7 +434,8 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		rbt_record_finish(rec);
 		return r;
 	}
-	if (h == NULL) {
+	bool is_first = h == NULL;
+	if (is_first) {
 		h = make_client(d, p, rec, &r);
 	}
 	if (h == NULL) {
@@ -436,7 +452,7 @@ int program_put_record(struct daemon *d, struct program *p, struct rbt_record *r
 		client_release(d, p, h);
 		return r;
 	}
-	take_up(d, p, h);
+	take_up(d, p, h, is_first, is_same_agent);
 	return 0;
 }
 
@@ -462,7 +478,7 @@ void program_end_setup(struct program *p, uint64_t now_ns)
 
 	LIST_FOREACH (h, &p->clients, entries) {
 		struct rbt_record *rec = &h->mine->rec;
-		if (h->new_since_ns != 0 && now_ns >= h->new_since_ns + SETUP_NS &&
+		if (h->new_since_ns != 0 && now_ns >= h->new_since_ns + SETUP_NS && !h->is_held &&
 			rbt_record_is_new(rec)) {
 			rbt_record_make_old(rec);
 			h->in_hand = false;
@@ -476,7 +492,8 @@ bool program_is_in_setup(const struct program *p, uint64_t now_ns, uint64_t *ret
 	const struct client *h;
 
 	LIST_FOREACH (h, &p->clients, entries) {
-		if (h->new_since_ns != 0 && now_ns < h->new_since_ns + SETUP_NS) {
+		/* A task that waits at the gate is not there for the core: it cannot run. */
+		if (h->new_since_ns != 0 && now_ns < h->new_since_ns + SETUP_NS && !h->is_held) {
 			*ret_until_ns = h->new_since_ns + SETUP_NS;
 			return true;
 		}
@@ -539,6 +556,9 @@ bool program_is_changed(const struct program *p)
 	struct client *h;
 
 	LIST_FOREACH (h, &p->clients, entries) {
+		if (h->mine->applied.interleave_changed) {
+			return true;
+		}
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
 			if (rbt_applied_has_any_off(&h->mine->applied) ||
 				rbt_applied_has_slices(&h->mine->applied, gpu)) {

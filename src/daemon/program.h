@@ -15,8 +15,10 @@
 #include "daemon/attach/rules.h"
 #include "daemon/doubt.h"
 #include "daemon/events.h"
+#include "daemon/gate.h"
 #include "daemon/loop.h"
 #include "daemon/metrics/account.h"
+#include "daemon/policy/hooks.h"
 #include "daemon/queues.h"
 #include "daemon/schedule.h"
 #include "proto/treatment.h"
@@ -39,6 +41,7 @@ struct client {
 	bool refused;           /* the driver refused an action: tried again with the next change */
 	bool is_beyond;         /* has a task on a GPU without an index, since too many have one */
 	uint64_t new_since_ns;  /* its program is setting up a task; 0: not */
+	bool is_held;           /* a task of it is refused its first run, and stays new */
 	uint64_t poll_retry_ns; /* its queues could not be polled: not before this */
 	struct client_tasks tasks;
 	int board_fd; /* for the hand to write to, if the program has no board; -1 */
@@ -98,7 +101,9 @@ struct program {
 	int error;          /* of the last action on it that failed */
 	struct account account;
 	struct program_work work;
+	struct program_gate gate;
 	struct program_name name;
+	struct program_policy policy;
 	LIST_ENTRY(program) entries;
 };
 

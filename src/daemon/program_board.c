@@ -21,6 +21,7 @@ int program_put_board(struct daemon *d, struct program *p, int fd)
 	schedule_forget_board(d, p);
 	rbt_board_unmap(p->reader.board);
 	p->reader.board = board;
+	gate_forget_board(p);
 	p->reader.is_new = true;
 	d->dirty = true;
 	/* Earlier counts are no news; from here on the program writes its times. */
@@ -30,13 +31,17 @@ int program_put_board(struct daemon *d, struct program *p, int fd)
 	p->reader.edge_gap_ns = 0;
 	struct rbt_board_progress progress = rbt_board_progress(board);
 	doubt_new_board(&p->doubt, &progress);
+	gate_take(d, p);
 	return 0;
 }
 
 void program_drop_board(struct daemon *d, struct program *p)
 {
 	schedule_forget_board(d, p);
+	gate_release(p);
+	gate_forget_board(p);
 	rbt_board_unmap(p->reader.board);
 	p->reader.board = NULL;
+	gate_take(d, p);
 	d->dirty = true;
 }

@@ -17,6 +17,7 @@ struct client;
 
 struct queue_order {
 	uint32_t handle;
+	uint32_t serial;   /* of the queue in its record; 0: unknown */
 	uint64_t until_ns; /* 0: until it is resumed */
 };
 
@@ -27,7 +28,7 @@ struct queue_orders {
 };
 
 /* Adds an order, or replaces the one for the same queue. -ENOSPC: there is no room. */
-int queues_add(struct queue_orders *orders, uint32_t handle, uint64_t until_ns);
+int queues_add(struct queue_orders *orders, struct queue_order order);
 /* Returns whether there was an order. */
 bool queues_remove(struct queue_orders *orders, uint32_t handle);
 bool queues_has(const struct queue_orders *orders, uint32_t handle);
@@ -38,8 +39,11 @@ bool queues_expire(struct queue_orders *orders, uint64_t now_ns);
 bool queues_are_possible(const struct program *p);
 /* Whether the program has such a queue, as far as its records say. */
 bool queues_exist(const struct program *p, uint32_t handle);
+/* Whether all of these queues were suspended one by one. */
+bool queues_are_off(const struct program *p, const uint32_t *handles, uint32_t n);
 
-/* A client has a new record: orders for queues that are gone are forgotten. */
+/* A client has a new record: orders for queues that are gone are forgotten, also if another queue
+ * has the number now. */
 void queues_take_up(struct daemon *d, struct program *p, const struct client *h);
 /* Carries out the orders, and resumes queues without an order. Returns 0 or the first error. */
 int queues_apply(struct daemon *d, struct program *p);

@@ -14,6 +14,7 @@
 #include "daemon/list.h"
 #include "daemon/peers/allowed.h"
 #include "daemon/peers/rights.h"
+#include "daemon/policy/answers.h"
 #include "daemon/program.h"
 #include "daemon/reconcile.h"
 #include "daemon/survive/byhand.h"
@@ -56,6 +57,19 @@ static struct program *find_for(struct daemon *d, struct peer *peer, pid_t pid)
 		return NULL;
 	}
 	return p;
+}
+
+/*
+ * Takes in the records of a program that wait because the program sends too many, so that an order
+ * is about the tasks that it has now. The tool is charged for it.
+ */
+static void catch_up(struct daemon *d, const struct peer *peer, pid_t pid)
+{
+	const struct program *p = program_find(d, pid);
+
+	if (p != NULL && p->peer != NULL && p->peer != peer) {
+		peer_listen(d, p->peer);
+	}
 }
 
 /* Carries a change out at once, so that the answer tells its result: 0, or -errno, and -EAGAIN when
@@ -109,6 +123,12 @@ static void answer_reconciled(struct daemon *d, struct peer *peer, pid_t pid, in
 	case EAGAIN:
 		answer(peer, r, "cannot be done now; try again in a few seconds");
 		return;
+	case ENXIO:
+		answer(peer, r, "has no such queue any more");
+		return;
+	case ETIMEDOUT:
+		answer(peer, -EBUSY, "the program does not answer; is it stopped?");
+		return;
 	default:
 		answer(peer, r, "%s", strerror(-r));
 	}
@@ -136,6 +156,37 @@ static bool is_longer(const struct program *p, uint64_t timeslice_us)
 		}
 	}
 	return false;
+}
+
+/* The same for a program that is still to come: whether it would be so on every device here. */
+static bool is_longer_everywhere(uint64_t timeslice_us)
+{
+	bool any = false;
+
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		struct rbt_sched_tasks tasks = {
+			.no_slices = !(*b)->has_slices, .own_us = (*b)->default_slice_us};
+		if ((*b)->check_driver() == -ENODEV) {
+			continue;
+		}
+		if (timeslice_us <= rbt_sched_fair_slice_us(&tasks)) {
+			return false;
+		}
+		any = true;
+	}
+	return any;
+}
+
+/* Whether the peer may give a program a longer slice than its driver's; answers if not. */
+static bool check_longer(struct daemon *d, struct peer *peer)
+{
+	bool is_trusted = may_raise(peer, RBT_PRIORITY_MAX);
+
+	if (!is_trusted) {
+		answer(peer, -EPERM, "a slice longer than the driver's " LIST_RAISING,
+			d->admins.group);
+	}
+	return is_trusted;
 }
 
 /* Whether the peer may give a program this treatment; answers if not. */
@@ -176,12 +227,7 @@ static bool check_renice(struct daemon *d, struct peer *peer, const struct progr
 	if (!check_rights(d, peer, old, &now)) {
 		return false;
 	}
-	if (is_longer(p, over->timeslice_us) && !may_raise(peer, RBT_PRIORITY_MAX)) {
-		answer(peer, -EPERM, "a slice longer than the driver's " LIST_RAISING,
-			d->admins.group);
-		return false;
-	}
-	return true;
+	return !is_longer(p, over->timeslice_us) || check_longer(d, peer);
 }
 
 /* A limit stays granted if a user without the right to raise changes it: check_rights() has made
@@ -224,7 +270,8 @@ static void on_may(struct daemon *d, struct peer *peer, const void *buf, size_t 
 		return;
 	}
 	rbt_treatment_merge(&now, &over);
-	if (!check_rights(d, peer, &RBT_TREATMENT_INIT, &now)) {
+	if (!check_rights(d, peer, &RBT_TREATMENT_INIT, &now) ||
+		(is_longer_everywhere(now.timeslice_us) && !check_longer(d, peer))) {
 		return;
 	}
 	bool is_special = rbt_class_of(now.priority) != RBT_CLASS_NORMAL || now.timeslice_us != 0;
@@ -303,6 +350,7 @@ static void resume(struct program *p)
 
 static void on_suspend(struct daemon *d, struct peer *peer, const struct rbt_msg_suspend *msg)
 {
+	catch_up(d, peer, msg->pid);
 	struct program *p = find_for(d, peer, msg->pid);
 
 	if (p == NULL) {
@@ -404,7 +452,8 @@ static int change_queues(struct queue_orders *orders, const struct rbt_msg_queue
 
 	for (uint32_t i = 0; r == 0 && i < msg->n; i++) {
 		if (msg->h.type == RBT_MSG_SUSPEND_QUEUES) {
-			r = queues_add(orders, msg->ids[i], until_ns);
+			r = queues_add(orders,
+				(struct queue_order){.handle = msg->ids[i], .until_ns = until_ns});
 		} else {
 			(void)queues_remove(orders, msg->ids[i]);
 		}
@@ -418,6 +467,7 @@ static void on_queues(struct daemon *d, struct peer *peer, const void *buf)
 	static struct queue_orders before;
 
 	memcpy(&msg, buf, sizeof(msg));
+	catch_up(d, peer, msg.pid);
 	struct program *p = find_for(d, peer, msg.pid);
 	if (p == NULL || !check_queues(peer, p, &msg)) {
 		return;
@@ -433,6 +483,12 @@ static void on_queues(struct daemon *d, struct peer *peer, const void *buf)
 	int r = change_queues(&p->suspend.queues, &msg);
 	r = r < 0 ? r : reconcile_for(d, msg.pid);
 	p = program_find(d, msg.pid);
+	if (r == 0 && p != NULL && msg.h.type == RBT_MSG_SUSPEND_QUEUES &&
+		!queues_are_off(p, msg.ids, msg.n)) {
+		/* The program has destroyed one of them, and its record is on the way. A tool sends
+		 * the record of an attached program. */
+		r = p->peer != NULL ? -EAGAIN : -ENXIO;
+	}
 	if (r == 0) {
 		byhand_note(d, msg.pid, start_time, false);
 	} else if (p != NULL && msg.h.type == RBT_MSG_SUSPEND_QUEUES) {
@@ -505,6 +561,10 @@ void request_handle(
 
 	memset(&msg, 0, sizeof(msg));
 	memcpy(&msg, buf, size < sizeof(msg) ? size : sizeof(msg));
+	if (policy_handles(msg.h.type)) {
+		policy_handle(d, peer, buf, size, fds, n_fds);
+		return;
+	}
 	if (msg.h.type == RBT_MSG_ATTACH) {
 		on_attach(d, peer, buf, size, fds, n_fds);
 	} else if (msg.h.type == RBT_MSG_RENICE) {

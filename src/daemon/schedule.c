@@ -280,6 +280,7 @@ static void tell_busy(struct daemon *d, struct program *p, uint64_t last_ns, uin
 	rbt_sched_busy(d->sched.core, now_ns, p->sched.prog);
 	/* Queues leave the time of the poll that saw the submission. */
 	accounting_seen(d, p, &before, seen_ns > last_ns ? seen_ns : now_ns);
+	events_woke(d, p, now_ns);
 }
 
 /* Handles programs that have become busy, or whose announced request has ended. */
@@ -328,6 +329,7 @@ uint64_t schedule_next(const struct daemon *d)
 	uint64_t at_ns = rbt_sched_next_tick(d->sched.core);
 
 	at_ns = at_ns < d->kick_ns ? at_ns : d->kick_ns;
+	at_ns = at_ns < events_next(d) ? at_ns : events_next(d);
 	return at_ns < d->sched.hints.poll_ns ? at_ns : d->sched.hints.poll_ns;
 }
 
@@ -339,6 +341,7 @@ void schedule_run(struct daemon *d)
 		kick_run(d);
 		schedule_tick(d);
 	}
+	accounting_follow(d);
 }
 
 void schedule_tick(struct daemon *d)
@@ -451,6 +454,7 @@ int schedule_tell(struct daemon *d, struct program *p)
 		return r;
 	}
 	p->sched.params = params;
+	p->sched.interleave = params_interleave(p);
 	/* Work that was submitted before the daemon saw the board may still be running. */
 	if (p->reader.is_new) {
 		p->reader.is_new = false;

@@ -55,9 +55,11 @@ struct program_sched {
 	struct rbt_sched_prog *prog; /* NULL: the core does not know the program yet */
 	struct rbt_sched_params params;
 	struct rbt_policy_output output; /* of the policy */
-	uint64_t no_turns_until_ns;      /* the driver refused to suspend the program */
-	enum rbt_denial denial;          /* of the decision that was last carried out */
-	bool is_pending;                 /* apply.c: a decision is to be carried out */
+	/* As of when the core was last told: by then the state file names the program. */
+	uint32_t interleave;
+	uint64_t no_turns_until_ns; /* the driver refused to suspend the program */
+	enum rbt_denial denial;     /* of the decision that was last carried out */
+	bool is_pending;            /* apply.c: a decision is to be carried out */
 	LIST_ENTRY(program) pending;
 };
 

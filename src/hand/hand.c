@@ -69,6 +69,9 @@ static int hold(struct hand *hand, const struct rbt_hand_request *req, struct pa
 	if ((req->value & RBT_HAND_SLICES_CHANGED) != 0) {
 		rbt_holding_assume_slices(h);
 	}
+	if ((req->value & RBT_HAND_INTERLEAVED) != 0) {
+		rbt_holding_assume_interleave(h);
+	}
 	/* A former hand suspended some of the tasks, and nobody knows which. A task must not be
 	 * suspended twice, so all of them are resumed first. If this hand has had the holding from
 	 * the start, it knows the state better than the sender. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "policy/engine_ops.h"
+#include "util/time.h"
 
 /* Room for every context. */
 #define MAX_CTX 256
@@ -51,7 +52,7 @@ static bool is_same_shape(const struct rbt_object_map *a, const struct rbt_objec
 	       a->flags == b->flags;
 }
 
-static void find_heritage(
+void rbt_heritage_find(
 	const struct rbt_object *o, struct rbt_engine *from, struct rbt_heritage *ret)
 {
 	ret->from = from;
@@ -66,8 +67,11 @@ static void find_heritage(
 
 /* From an engine of the other kind. Keys that vanish meanwhile are not there any more. */
 static int copy_entries(struct rbt_engine *from, unsigned from_map, struct rbt_engine *to,
-	unsigned to_map, uint32_t key_size, uint32_t value_size)
+	unsigned to_map, uint64_t until_ns)
 {
+	const uint32_t key_size = to->object->maps[to_map].key_size;
+	const uint32_t value_size = to->object->maps[to_map].value_size;
+
 	char *key = calloc(1, key_size), *value = calloc(1, value_size);
 	int r = key == NULL || value == NULL ? -ENOMEM
 					     : rbt_engine_next_key(from, from_map, NULL, key);
@@ -76,6 +80,7 @@ static int copy_entries(struct rbt_engine *from, unsigned from_map, struct rbt_e
 		if (rbt_engine_lookup(from, from_map, key, value) == 0) {
 			r = rbt_engine_update(to, to_map, key, value, BPF_ANY);
 		}
+		r = r == 0 && until_ns != UINT64_MAX && rbt_now_ns() > until_ns ? -ETIMEDOUT : r;
 		r = r == 0 ? rbt_engine_next_key(from, from_map, key, key) : r;
 	}
 	free(key);
@@ -83,18 +88,26 @@ static int copy_entries(struct rbt_engine *from, unsigned from_map, struct rbt_e
 	return r == -ENOENT ? 0 : r;
 }
 
-static int copy_heritage(struct rbt_engine *e, const struct rbt_heritage *heritage)
+int rbt_heritage_copy(struct rbt_engine *e, const struct rbt_heritage *heritage, uint64_t until_ns,
+	struct rbt_why *why)
 {
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && i < e->object->n_maps; i++) {
 		const struct rbt_object_map *m = &e->object->maps[i];
 		if (heritage->maps[i] >= 0 && m->type != BPF_MAP_TYPE_RINGBUF) {
-			r = copy_entries(heritage->from, (unsigned)heritage->maps[i], e, i,
-				m->key_size, m->value_size);
+			r = copy_entries(
+				heritage->from, (unsigned)heritage->maps[i], e, i, until_ns);
 		}
 	}
-	return r;
+	if (r == -ETIMEDOUT) {
+		return rbt_why_set(why, r,
+			"copying the entries of the old maps to the other engine takes too long; "
+			"unload the old policy first");
+	}
+	return r == 0 ? 0
+		      : rbt_why_set(why, r, "the entries of the old maps cannot be copied: %s",
+				strerror(-r));
 }
 
 int rbt_engine_open(enum rbt_engine_kind kind, const struct rbt_object *o,
@@ -105,17 +118,15 @@ int rbt_engine_open(enum rbt_engine_kind kind, const struct rbt_object *o,
 	struct rbt_engine *e = NULL;
 	char *log = NULL;
 
-	find_heritage(o, predecessor, &heritage);
-	find_heritage(o, NULL, &nothing);
+	rbt_heritage_find(o, predecessor, &heritage);
+	rbt_heritage_find(o, NULL, &nothing);
 	const bool is_shared = predecessor != NULL && predecessor->ops->kind == kind;
 	const struct rbt_heritage *shared = is_shared ? &heritage : &nothing;
 	int r = kind == RBT_ENGINE_VM ? rbt_vm_open(o, shared, &e, why)
 				      : rbt_kernel_open(o, shared, &e, why, &log);
 	if (r == 0 && predecessor != NULL && !is_shared) {
-		r = copy_heritage(e, &heritage);
+		r = rbt_heritage_copy(e, &heritage, UINT64_MAX, why);
 		if (r < 0) {
-			rbt_why_set(why, r, "the entries of the old maps cannot be copied: %s",
-				strerror(-r));
 			rbt_engine_close(e);
 		}
 	}

@@ -62,6 +62,33 @@ int rbt_engine_open(enum rbt_engine_kind kind, const struct rbt_object *o,
 /* Accepts NULL. */
 void rbt_engine_close(struct rbt_engine *e);
 
+/*
+ * The same with a dry run (trial.h), for a caller that must not wait: a process tries the object
+ * with maps of its own, and loads it into the kernel.
+ */
+struct rbt_engine_load;
+/* The object is borrowed until the load ends, and then until the engine is closed. 0 or -errno and
+ * `why`. */
+int rbt_engine_load_start(enum rbt_engine_kind kind, const struct rbt_object *o,
+	struct rbt_engine *predecessor, struct rbt_engine_load **ret, struct rbt_why *why);
+/* Becomes readable when there is something to do. */
+int rbt_engine_load_fd(const struct rbt_engine_load *load);
+/*
+ * Goes on without waiting. -EAGAIN: call it again when the fd is readable, or a second later, which
+ * notices a process that takes too long. Otherwise the result, as of rbt_engine_open(), but entries
+ * of a predecessor of the other kind are not copied yet. The predecessor is the one of the start,
+ * or NULL if it has been closed since.
+ */
+int rbt_engine_load_step(struct rbt_engine_load *load, struct rbt_engine *predecessor,
+	struct rbt_engine **ret, struct rbt_why *why, char **ret_log);
+/* Copies the entries from a predecessor of the other kind; engines of one kind share them. 0,
+ * -ETIMEDOUT if that takes longer than limit_ns, or -errno; and `why`. */
+int rbt_engine_inherit(struct rbt_engine *e, struct rbt_engine *predecessor, uint64_t limit_ns,
+	struct rbt_why *why);
+/* Ends and frees it, done or not. Accepts NULL. Returns 0, or the pid of a process that hangs in
+ * the kernel and must still be reaped. */
+pid_t rbt_engine_load_end(struct rbt_engine_load *load);
+
 enum rbt_engine_kind rbt_engine_kind(const struct rbt_engine *e);
 
 bool rbt_engine_has_hook(const struct rbt_engine *e, enum rbt_hook hook);

@@ -212,33 +212,67 @@ static int init_maps(struct kernel *k, const struct rbt_object *o)
 	return r;
 }
 
-int rbt_kernel_open(const struct rbt_object *o, const struct rbt_heritage *heritage,
-	struct rbt_engine **ret, struct rbt_why *why, char **ret_log)
+/* Takes the files. */
+static int wrap(const struct rbt_object *o, const struct rbt_kernel_files *files,
+	struct rbt_engine **ret, struct rbt_why *why)
 {
 	struct kernel *k = calloc(1, sizeof(*k));
-	int shared[RBT_OBJECT_MAX_MAPS];
 
 	if (k == NULL) {
+		struct rbt_kernel_files all = *files;
+
+		rbt_kernel_files_finish(&all);
 		return rbt_why_set(why, -ENOMEM, "kernel: out of memory");
 	}
-	for (size_t i = 0; i < RBT_OBJECT_MAX_MAPS; i++) {
-		shared[i] = heritage->maps[i] >= 0
-				    ? of(heritage->from)->files.maps[heritage->maps[i]]
-				    : -1;
-	}
 	k->base = (struct rbt_engine){.ops = &ops, .object = o};
-	int r = rbt_kernel_load(o, shared, &k->files, why, ret_log);
-	if (r < 0) {
-		free(k);
-		return r;
-	}
-	r = init_maps(k, o);
+	k->files = *files;
+	int r = init_maps(k, o);
 	if (r < 0) {
 		close_kernel(&k->base);
 		return rbt_why_set(why, r, "kernel: a map cannot be used: %s", strerror(-r));
 	}
 	*ret = &k->base;
 	return 0;
+}
+
+int rbt_kernel_start(struct rbt_loader *l, const struct rbt_object *o,
+	const struct rbt_heritage *heritage, bool is_tried, struct rbt_why *why)
+{
+	int shared[RBT_OBJECT_MAX_MAPS];
+
+	for (size_t i = 0; i < RBT_OBJECT_MAX_MAPS; i++) {
+		shared[i] = heritage->maps[i] >= 0
+				    ? of(heritage->from)->files.maps[heritage->maps[i]]
+				    : -1;
+	}
+	return rbt_kernel_load_start(l, o, shared, is_tried, why);
+}
+
+int rbt_kernel_end(struct rbt_loader *l, const struct rbt_object *o, int r, struct rbt_engine **ret,
+	struct rbt_why *why)
+{
+	struct rbt_kernel_files files;
+
+	r = rbt_kernel_load_end(l, o, r, &files, why);
+	return r < 0 ? r : wrap(o, &files, ret, why);
+}
+
+int rbt_kernel_open(const struct rbt_object *o, const struct rbt_heritage *heritage,
+	struct rbt_engine **ret, struct rbt_why *why, char **ret_log)
+{
+	struct rbt_loader l;
+	int r = rbt_kernel_start(&l, o, heritage, false, why);
+
+	if (r < 0) {
+		return r;
+	}
+	r = rbt_kernel_end(&l, o, rbt_loader_wait(&l, why), ret, why);
+	if (r < 0) {
+		*ret_log = l.log;
+		l.log = NULL;
+	}
+	(void)rbt_loader_finish(&l);
+	return r;
 }
 
 const char *rbt_kernel_why_not(void)

@@ -14,3 +14,15 @@ int rbt_kernel_open(const struct rbt_object *o, const struct rbt_heritage *herit
 {
 	return rbt_why_set(why, -ENOTSUP, "kernel: %s", rbt_kernel_why_not());
 }
+
+int rbt_kernel_start(struct rbt_loader *l, const struct rbt_object *o,
+	const struct rbt_heritage *heritage, bool is_tried, struct rbt_why *why)
+{
+	return rbt_why_set(why, -ENOTSUP, "kernel: %s", rbt_kernel_why_not());
+}
+
+int rbt_kernel_end(struct rbt_loader *l, const struct rbt_object *o, int r, struct rbt_engine **ret,
+	struct rbt_why *why)
+{
+	return rbt_why_set(why, -ENOTSUP, "kernel: %s", rbt_kernel_why_not());
+}

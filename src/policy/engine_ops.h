@@ -4,6 +4,7 @@
 #define RBT_POLICY_ENGINE_OPS_H
 
 #include "policy/engine.h"
+#include "policy/loader.h"
 
 /* All operations are mandatory. None blocks; all are called on the engine's thread. */
 struct rbt_engine_ops {
@@ -35,6 +36,19 @@ int rbt_vm_open(const struct rbt_object *o, const struct rbt_heritage *heritage,
 	struct rbt_engine **ret, struct rbt_why *why);
 int rbt_kernel_open(const struct rbt_object *o, const struct rbt_heritage *heritage,
 	struct rbt_engine **ret, struct rbt_why *why, char **ret_log);
+/* The same in two steps: the loader's process is at work in between. */
+int rbt_kernel_start(struct rbt_loader *l, const struct rbt_object *o,
+	const struct rbt_heritage *heritage, bool is_tried, struct rbt_why *why);
+int rbt_kernel_end(struct rbt_loader *l, const struct rbt_object *o, int r, struct rbt_engine **ret,
+	struct rbt_why *why);
 const char *rbt_kernel_why_not(void);
+
+/* engine.c: the maps that an engine of the object takes over from another one, or none (NULL). */
+void rbt_heritage_find(
+	const struct rbt_object *o, struct rbt_engine *from, struct rbt_heritage *ret);
+/* Copies the entries of these maps from an engine of the other kind. -ETIMEDOUT: not all of them by
+ * then; UINT64_MAX: however long it takes. */
+int rbt_heritage_copy(struct rbt_engine *e, const struct rbt_heritage *heritage, uint64_t until_ns,
+	struct rbt_why *why);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include "policy/allow.h"
 #include "policy/kernel_load.h"
-#include "util/fd.h"
+#include "policy/trial.h"
 
 /* libbpf's callbacks have no argument of ours; this process has one job. */
 static struct {
@@ -22,16 +22,6 @@ static struct {
 	struct rbt_why why;                 /* of our own refusal, or empty */
 	char program[RBT_OBJECT_NAME_SIZE]; /* the section that is being loaded */
 } job;
-
-static void send_message(
-	uint32_t kind, uint32_t index, int error, const char *text, size_t size, int fd)
-{
-	struct rbt_load_message m = {
-		.kind = kind, .index = index, .error = error, .size = (uint32_t)size};
-
-	memcpy(m.text, text, size);
-	rbt_send(job.sock, &m, offsetof(struct rbt_load_message, text) + size, &fd, fd >= 0, 0);
-}
 
 __attribute__((format(printf, 2, 0))) static int say(
 	enum libbpf_print_level level, const char *fmt, va_list args)
@@ -41,7 +31,7 @@ __attribute__((format(printf, 2, 0))) static int say(
 
 	for (int at = 0; at < n; at += RBT_LOAD_TEXT) {
 		const int rest = n - at;
-		send_message(RBT_LOAD_LOG, 0, 0, text + at,
+		rbt_loader_send(job.sock, RBT_LOAD_LOG, 0, 0, text + at,
 			(size_t)(rest < RBT_LOAD_TEXT ? rest : RBT_LOAD_TEXT), -1);
 	}
 	if (n >= 0) {
@@ -63,7 +53,7 @@ static int done(int error, const char *what)
 	} else {
 		n = snprintf(text, sizeof(text), "%s: %s", what, strerror(-error));
 	}
-	send_message(RBT_LOAD_DONE, 0, error, text,
+	rbt_loader_send(job.sock, RBT_LOAD_DONE, 0, error, text,
 		n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1, -1);
 	return error;
 }
@@ -136,50 +126,117 @@ static int send_files(const struct rbt_object *o, struct bpf_object *object)
 			return rbt_why_set(&job.why, -EINVAL,
 				"section %s: libbpf reads it differently", section);
 		}
-		send_message(RBT_LOAD_PROGRAM, hook, 0, "", 0, bpf_program__fd(p));
+		rbt_loader_send(job.sock, RBT_LOAD_PROGRAM, hook, 0, "", 0, bpf_program__fd(p));
 	}
 	bpf_object__for_each_map(map, object)
 	{
-		send_message(RBT_LOAD_MAP, (uint32_t)number_of(o, map), 0, "", 0, bpf_map__fd(map));
+		rbt_loader_send(job.sock, RBT_LOAD_MAP, (uint32_t)number_of(o, map), 0, "", 0,
+			bpf_map__fd(map));
 	}
 	return 0;
 }
 
-static int load(const struct rbt_object *o, const int *files)
+/* Runs the hooks once, as rbt_trial_run() does with an engine. */
+static int try_hooks(struct bpf_object *object)
+{
+	for (size_t i = 0; i < RBT_N_HOOKS; i++) {
+		const enum rbt_hook hook = rbt_trial_order[i];
+		struct bpf_program *p;
+		union rbt_any_ctx ctx;
+
+		bpf_object__for_each_program(p, object)
+		{
+			const char *name = strchr(bpf_program__section_name(p), '/');
+			struct bpf_test_run_opts opts = {.sz = sizeof(opts),
+				.ctx_in = &ctx,
+				.ctx_size_in = (uint32_t)rbt_hook_ctx_size(hook)};
+
+			if (name == NULL || rbt_hook_find(name + 1) != hook) {
+				continue;
+			}
+			rbt_trial_fill(hook, &ctx);
+			int r = bpf_prog_test_run_opts(bpf_program__fd(p), &opts);
+			if (r < 0) {
+				return rbt_why_set(&job.why, -EINVAL,
+					"section %s: it does not run: %s, in a dry run",
+					bpf_program__section_name(p), strerror(-r));
+			}
+			if (opts.retval != 0) {
+				return rbt_why_set(&job.why, -EINVAL,
+					"section %s: the hook returned %d, in a dry run",
+					bpf_program__section_name(p), (int)opts.retval);
+			}
+		}
+	}
+	return 0;
+}
+
+/* Opens and loads the object. 0, or -errno, which has been sent. */
+static int load_once(const struct rbt_object *o, const int *files, struct bpf_object **ret)
+{
+	const struct bpf_object_open_opts options = {
+		.sz = sizeof(options), .object_name = "rubato"};
+	struct bpf_object *object = bpf_object__open_mem(o->file, o->size, &options);
+	struct bpf_map *map;
+
+	if (object == NULL) {
+		return done(-errno, "libbpf cannot read the object");
+	}
+	bpf_object__for_each_map(map, object)
+	{
+		int r = prepare_map(o, map, files);
+		if (r < 0) {
+			return done(r, "a map cannot be prepared");
+		}
+	}
+	int r = bpf_object__load(object);
+	if (r < 0) {
+		return done(r, "the kernel refuses it");
+	}
+	*ret = object;
+	return 0;
+}
+
+static int try_object(const struct rbt_object *o)
+{
+	struct bpf_object *object = NULL;
+	int none[RBT_OBJECT_MAX_MAPS];
+
+	memset(none, 0xff, sizeof(none)); /* -1 */
+	int r = load_once(o, none, &object);
+	if (r < 0) {
+		return r;
+	}
+	r = try_hooks(object);
+	bpf_object__close(object);
+	job.program[0] = '\0';
+	return r < 0 ? done(r, "a hook does not run") : 0;
+}
+
+static int load(const struct rbt_object *o, const int *files, bool is_tried)
 {
 	const struct libbpf_prog_handler_opts handler = {
 		.sz = sizeof(handler), .prog_setup_fn = setup, .prog_prepare_load_fn = prepare};
-	const struct bpf_object_open_opts options = {
-		.sz = sizeof(options), .object_name = "rubato"};
-	struct bpf_map *map;
+	struct bpf_object *object = NULL;
 
 	libbpf_set_print(say);
 	int r = libbpf_register_prog_handler("gpu_sched+", BPF_PROG_TYPE_SYSCALL, 0, &handler);
 	if (r < 0) {
 		return done(r, "libbpf has no handlers");
 	}
-	struct bpf_object *object = bpf_object__open_mem(o->file, o->size, &options);
-	if (object == NULL) {
-		return done(-errno, "libbpf cannot read the object");
-	}
-	bpf_object__for_each_map(map, object)
-	{
-		r = prepare_map(o, map, files);
-		if (r < 0) {
-			return done(r, "a map cannot be prepared");
-		}
-	}
-	r = bpf_object__load(object);
+	r = is_tried ? try_object(o) : 0;
+	r = r == 0 ? load_once(o, files, &object) : r;
 	if (r < 0) {
-		return done(r, "the kernel refuses it");
+		return r;
 	}
 	r = send_files(o, object);
 	return done(r, "the object cannot be used");
 }
 
-void rbt_libbpf_load(int sock, const struct rbt_object *o, const int files[RBT_OBJECT_MAX_MAPS])
+void rbt_libbpf_load(
+	int sock, const struct rbt_object *o, const int files[RBT_OBJECT_MAX_MAPS], bool is_tried)
 {
 	job.sock = sock;
-	load(o, files);
+	load(o, files, is_tried);
 	/* The process ends now; what libbpf holds goes with it. */
 }

@@ -6,7 +6,8 @@
  *
  * Any process that has the record may send requests; the agent carries them out in order. The agent
  * fails open: it resumes everything that it suspended when the last copy of our end is closed, and
- * when a deadline passes without being renewed.
+ * when a deadline passes without being renewed. Then it also closes its end, and the shim's next
+ * record brings another link.
  */
 #ifndef RBT_PROTO_AGENT_H
 #define RBT_PROTO_AGENT_H
@@ -27,7 +28,8 @@ enum rbt_agent_op {
 	RBT_AGENT_WATCH,
 	RBT_AGENT_LEVEL, /* value: enum rbt_agent_level. Not answered */
 	/* queue, deadline_ns: suspends one queue, whatever happens to its kind. It stays suspended
-	 * until it is released or destroyed. Answered when it is done */
+	 * until it is released or destroyed. Answered when it is done. -ENOENT also if the number
+	 * is another queue's by now */
 	RBT_AGENT_HOLD_QUEUE,
 	RBT_AGENT_RELEASE_QUEUE, /* queue. Answered */
 };
@@ -40,10 +42,15 @@ enum rbt_agent_level { RBT_AGENT_LEVEL_OWN, RBT_AGENT_LEVEL_LOW, RBT_AGENT_LEVEL
 
 struct rbt_agent_request {
 	uint32_t magic, op, seq;
-	uint32_t kinds; /* or the number of a queue */
+	uint32_t kinds; /* or a queue: its number and, for HOLD and RELEASE, its serial above */
 	uint64_t value; /* or a deadline, on the monotonic clock */
 };
 static_assert(sizeof(struct rbt_agent_request) == 24, "travels between processes");
+
+/* The serial is the one in the record (struct rbt_task); 0 means whichever queue has the number. */
+#define RBT_AGENT_QUEUE(number, serial) ((uint32_t)(serial) << 16 | ((number)&0xffffu))
+#define RBT_AGENT_NUMBER(queue)         ((queue)&0xffffu)
+#define RBT_AGENT_SERIAL(queue)         ((queue) >> 16)
 
 struct rbt_agent_reply {
 	uint32_t magic, seq;

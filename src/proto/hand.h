@@ -16,8 +16,8 @@ enum rbt_hand_op {
 	 * the same id. Changes of tasks that the new record does not name are undone */
 	RBT_HAND_PUT = 1,
 	RBT_HAND_DROP, /* id. Nothing is restored */
-	/* id, action: SET_SLICE, SUSPEND, RESUME, KICK, LEVEL or POLL. POLL may have one fd: the
-	 * board that gets what polling finds */
+	/* id, action: SET_SLICE, SUSPEND, RESUME, KICK, LEVEL, INTERLEAVE or POLL. POLL may have
+	 * one fd: the board that gets what polling finds */
 	RBT_HAND_ACT,
 	/* value = the new deadline_ns of all suspended holdings. The reply has the number of
 	 * suspends that ended by their deadline */
@@ -32,6 +32,7 @@ enum rbt_hand_op {
 enum {
 	RBT_HAND_SLICES_CHANGED = 1 << 0,
 	RBT_HAND_SUSPENDED = 1 << 1,
+	RBT_HAND_INTERLEAVED = 1 << 2,
 };
 
 struct rbt_hand_request {

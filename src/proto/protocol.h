@@ -32,6 +32,16 @@
 #define RBT_ENV_SOCKET      "RUBATO_SOCKET"      /* the daemon's control socket */
 #define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR" /* the directory of socket, lock and state file */
 #define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"   /* 1: the shim acts without a daemon */
+/* 1: the policy decides about first runs. A new task waits for its answer, for up to a second. */
+#define RBT_ENV_GATE "RUBATO_GATE"
+/* The path of `rubato`, which the shim starts if a daemon was killed together with its hand and
+ * keeper; and the sandbox (util/sandbox.h) in which it may do so. Set for the user's own daemon
+ * only: another one starts the system daemon. */
+#define RBT_ENV_HEALER  "RUBATO_HEALER"
+#define RBT_ENV_SANDBOX "RUBATO_SANDBOX"
+/* From the shim to that command, 1: a daemon that was killed is started again even if it has left
+ * no program changed, because a program looks for it. */
+#define RBT_ENV_HEAL "RUBATO_HEAL"
 
 enum rbt_msg_type {
 	/* From a shim. None is answered, so that a program never waits. */
@@ -82,6 +92,18 @@ enum rbt_msg_type {
 	 * resumed, or none. */
 	RBT_MSG_SUSPEND_QUEUES,
 	RBT_MSG_RESUME_QUEUES,
+
+	/* From a tool, about policies in eBPF: proto/policy.h has the structs and the answers. */
+	RBT_MSG_POLICY_LOAD,   /* struct rbt_msg_policy_load and strings; one fd. A RESULT */
+	RBT_MSG_POLICY_UNLOAD, /* struct rbt_msg_policy_unload. A RESULT */
+	RBT_MSG_POLICY_SHOW,   /* header only. A POLICY */
+	RBT_MSG_POLICY_OBJECT, /* header only. A RESULT with one fd */
+	RBT_MSG_POLICY_MAP,    /* struct rbt_msg_policy_map and bytes. A POLICY_MAP or a RESULT */
+	RBT_MSG_POLICY_LOG,    /* struct rbt_msg_policy_log. A POLICY_LINE or a RESULT */
+
+	/* From the daemon. */
+	RBT_MSG_POLICY,      /* struct rbt_msg_policy */
+	RBT_MSG_POLICY_LINE, /* struct rbt_msg_policy_line */
 };
 
 struct rbt_msg_header {
@@ -160,9 +182,12 @@ struct rbt_msg_queues {
 
 struct rbt_msg_result {
 	struct rbt_msg_header h;
-	int32_t error;     /* 0 or negative errno */
-	uint32_t priority; /* after a RENICE: the program's priority */
-	char text[240];    /* a note for the user, also with success; NUL-terminated */
+	int32_t error; /* 0 or negative errno */
+	union {
+		uint32_t priority; /* after a RENICE: the program's priority */
+		uint32_t load;     /* after a POLICY_LOAD: its number */
+	};
+	char text[240]; /* a note for the user, also with success; NUL-terminated */
 };
 
 enum {

@@ -109,7 +109,7 @@ static uint64_t idle_at(const struct rbt_sched *s, const struct rbt_sched_prog *
 		uint64_t window_ns = p->in_flight ? p->flight_ns : p->window_ns;
 		return since_ns + (window_ns > POLL_NS ? window_ns : POLL_NS);
 	}
-	if (u->role == RBT_ROLE_TURN) {
+	if (u->role == RBT_ROLE_TURN || u->was_refused) {
 		/* While the program is kept off, its earlier submissions cannot end: its silence
 		 * says nothing. */
 		if (!u->is_on) {
@@ -244,6 +244,9 @@ static void begin(struct rbt_sched *s, struct rbt_sched_prog *p)
 	p->trial = NULL;
 	p->unit->is_probing = false;
 	p->unit->probe_ns = 0;
+	if (!p->unit->is_wanting) {
+		rbt_ask_begin(s, p->unit); /* no reserve before the answer */
+	}
 	rbt_reserve_begin(s, p);
 	rbt_unit_update_wanting(s, p->unit);
 	rbt_busy_arm(s, p);

@@ -70,6 +70,7 @@ int rbt_sched_create(const struct rbt_sched_config *config, const struct rbt_sch
 	s->guard_timer.kind = RBT_TIMER_GUARD;
 	LIST_INIT(&s->units);
 	LIST_INIT(&s->dirty);
+	LIST_INIT(&s->due);
 	LIST_INIT(&s->changed);
 	*ret = s;
 	return 0;
@@ -112,6 +113,7 @@ static void begin(struct rbt_sched *s, uint64_t t_ns)
 
 static void finish(struct rbt_sched *s)
 {
+	rbt_ask_run(s);
 	rbt_turns_run(s);
 	rbt_guard_arm(s);
 	rbt_decide_flush(s);
@@ -130,6 +132,7 @@ int rbt_sched_configure(struct rbt_sched *s, uint64_t t_ns, const struct rbt_sch
 	begin(s, t_ns);
 	LIST_FOREACH (u, &s->units, entries) {
 		rbt_unit_leave(s, u);
+		u->is_answered = false; /* by another policy */
 	}
 	s->config = filled;
 	s->n_configs++;

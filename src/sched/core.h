@@ -106,10 +106,13 @@ struct rbt_sched_ops {
 	/* How much a known program has submitted so far, in any unit. Returns false if that is
 	 * unknown. Without this callback, reserves count as free of cost (trial.h). */
 	bool (*progress)(void *ctx, void *owner, uint64_t *ret);
-	/* Asked before a turn of the program begins or goes on, if the policy asks. False: the
-	 * program is kept off, and asked about again after one turn. It still gets its min_share:
-	 * guard turns are not asked about. A group is refused if one of its ranks is. May call
-	 * rbt_sched_load(), and nothing else of this header. */
+	/* Asked before a turn of the program begins or goes on, if the policy asks. A program that
+	 * takes no turns is asked about when it begins to want the GPU, and about ten times per
+	 * second while it does. False: the program is kept off, and asked about again after one
+	 * turn, or when other programs come or go (ask.c). It still gets its min_share: guard turns
+	 * are not asked about. A program that cannot be suspended runs on. An answer counts for 10
+	 * ms. A group is refused if one of its ranks is. May call rbt_sched_load(), and nothing
+	 * else of this header. */
 	bool (*admit)(void *ctx, void *owner);
 };
 

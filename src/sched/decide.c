@@ -118,7 +118,7 @@ static bool decide_slices(
 			     rbt_rule_is_short(p->decision.slice_us[g], p->params.tasks[g].own_us);
 	}
 	if (p->unit->was_refused) {
-		d->denial = RBT_DENIED_POLICY;
+		d->denial = p->unit->can_suspend ? RBT_DENIED_POLICY : RBT_DENIED_IN_VAIN;
 	}
 	return all_short;
 }

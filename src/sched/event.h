@@ -15,10 +15,12 @@
 #include "sched/core.h"
 
 enum rbt_moment {
-	RBT_MOMENT_INIT,     /* the program has made the task */
-	RBT_MOMENT_SCHEDULE, /* a turn of the task's program is about to begin */
-	RBT_MOMENT_WORK,     /* the program has submitted work since the last such event */
-	RBT_MOMENT_DESTROY,  /* the task is gone */
+	RBT_MOMENT_INIT, /* the program has made the task */
+	/* The task is about to run for the first time; or a turn of its program is about to begin;
+	 * or the program takes no turns, and the core asks whether it may run (ask.c). */
+	RBT_MOMENT_SCHEDULE,
+	RBT_MOMENT_WORK,    /* the program has submitted work since the last such event */
+	RBT_MOMENT_DESTROY, /* the task is gone */
 };
 
 /* Valid bits of struct rbt_event_task: unknown is not zero. */
@@ -45,7 +47,7 @@ struct rbt_event_task {
 /* Submissions of a program since its last event of this kind. Counts are the program's word. */
 struct rbt_event_work {
 	uint64_t interval_ns; /* the time since then */
-	uint64_t busy_ns;     /* for how much of it the program had the GPU and used it */
+	uint64_t busy_ns;     /* for how much of it the program used the GPU, or was kept off it */
 	uint64_t n_launches, n_graphs, n_copies, n_memsets, n_syncs;
 	uint64_t n_bursts; /* pauses between a synchronisation and the next submission */
 };
@@ -57,6 +59,11 @@ struct rbt_event {
 	int32_t pid;
 	uint32_t uid;
 	uint32_t priority; /* set by users */
+	/* SCHEDULE: the task has never run and waits at the gate, rather than for a turn. A policy
+	 * that refuses it for too long is overruled, and not ejected. */
+	bool is_first_run;
+	/* SCHEDULE: the program cannot be suspended, and so runs whatever the answer is. */
+	bool cannot_suspend;
 	/* At WORK the program's oldest compute task, because boards do not tell tasks apart. */
 	struct rbt_event_task task;
 	union {
@@ -68,12 +75,13 @@ struct rbt_event {
 
 /*
  * A reader of events that decides. Called for each event, on the daemon's thread; must not block.
- * *ret_said is "keep" at first; what is said at DESTROY changes nothing. At SCHEDULE, false refuses
- * the turn: the core asks if its policy does (policy.h). It must not call the core, nor set another
- * reader: a reader that is to be replaced is replaced later, from the daemon's loop.
+ * *ret_said is "keep" at first; what is said at DESTROY changes nothing. At SCHEDULE, false keeps
+ * the program off: the core asks if its policy does (policy.h). It must not call the core, nor set
+ * another reader: a reader that is to be replaced is replaced later, from the daemon's loop.
  */
 struct rbt_event_reader {
 	void *ctx;
+	bool wants_work; /* it reads WORK events; otherwise none are made */
 	bool (*read)(void *ctx, const struct rbt_event *event, struct rbt_policy_output *ret_said);
 };
 

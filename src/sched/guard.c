@@ -8,8 +8,9 @@
  * spite of the order and of reserves, until the debt is paid: with its short slice if it has the
  * GPU to itself; beside busy programs with the default slice, for twice as long.
  *
- * A policy that refuses a unit's turns counts as something above it, from the refusal until the
- * unit is admitted. So min_share holds against policies, too.
+ * A policy that refuses a unit counts as something above it, from the refusal until the unit is
+ * admitted. So min_share holds against policies, too. For a unit that takes no turns, all time for
+ * which it is kept off counts, whatever the reason.
  *
  * Only known programs count as something above: beside a busy program without a board, the device
  * shares by slice as it does without Rubato.

@@ -125,15 +125,22 @@ struct rbt_sched_unit {
 	bool is_forced;                  /* has waited long enough for all its GPUs at once */
 	bool is_stuck;                   /* it is its turn on all its GPUs, and some are in use */
 	uint64_t stuck_ns;               /* since when */
-	/* The policy has refused its turn. It is out of the order until refused_ns, when it is
-	 * queued to be asked about again. */
-	bool is_refused;
-	uint64_t refused_ns;
-	bool was_refused; /* the same, and until it is admitted or does not want the GPU */
-	bool is_unasked;  /* it is current, and its turn has begun without the question */
+	bool is_unasked; /* it is current, and its turn has begun without the question */
 	bool is_probing;
 	uint64_t probe_ns; /* how long to wait for the next probe; 0: not guessed to be idle */
 	uint64_t probe_at_ns;
+
+	/* ask.c */
+	/* The policy has refused it. If it takes turns, it is out of their order until ask_ns, when
+	 * it is queued to be asked about again; otherwise it is kept off. */
+	bool is_refused;
+	bool was_refused; /* the same, and until it is admitted or does not want the GPU */
+	bool is_answered; /* asked_ns and is_allowed are valid */
+	bool is_allowed;  /* the last answer */
+	uint64_t asked_ns;
+	uint64_t ask_ns; /* when it is asked about next; with role TURN: if it is refused */
+	bool is_due;     /* it is asked about at the end of this event */
+	LIST_ENTRY(rbt_sched_unit) due;
 
 	/* guard.c */
 	bool is_guarded;    /* has a guard turn, because it is owed time */
@@ -178,6 +185,8 @@ struct rbt_sched_gpu {
 
 	/* load.c */
 	uint32_t n_class[RBT_CLASS_LATENCY + 1]; /* programs that are not suspended by command */
+	uint32_t
+		seen_class[RBT_CLASS_LATENCY + 1]; /* ask.c: n_class at the end of the last event */
 	struct rbt_load_slot load[RBT_LOAD_SLOTS];
 };
 
@@ -194,6 +203,7 @@ struct rbt_sched {
 	struct rbt_sched_gpus locks;
 	LIST_HEAD(, rbt_sched_unit) units;
 	LIST_HEAD(, rbt_sched_unit) dirty;
+	LIST_HEAD(, rbt_sched_unit) due; /* units to be asked about */
 	LIST_HEAD(, rbt_sched_prog) changed;
 	struct rbt_heap timers;
 	struct rbt_timer guard_timer;
@@ -201,6 +211,7 @@ struct rbt_sched {
 	uint32_t n_refused;              /* units with was_refused */
 	uint32_t resched;                /* GPUs whose turn must be decided again */
 	uint32_t touched;                /* GPUs settled since guard.c last ran */
+	uint32_t recounted;              /* GPUs whose n_class may have changed in this event */
 	struct rbt_sched_prog **latency; /* programs of class latency, in order of arrival */
 	uint32_t n_latency, latency_capacity;
 	struct rbt_sched_gpu gpus[RBT_MAX_GPUS];
@@ -279,12 +290,28 @@ void rbt_turns_arm(struct rbt_sched *s, struct rbt_sched_unit *u);
 void rbt_turns_expire(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* Decides the turns of the GPUs in `resched`. */
 void rbt_turns_run(struct rbt_sched *s);
-/* `u` does not want the GPU any more: the policy is asked again when it does. */
-void rbt_turns_forget_refusal(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* A reserve ends that has kept `u` off during its turn. */
 void rbt_turns_let_back(struct rbt_sched *s, struct rbt_sched_unit *u);
 /* Whether another unit waits for a GPU that `u` has. */
 bool rbt_turns_is_contested(struct rbt_sched *s, const struct rbt_sched_unit *u);
+
+/* ask.c: questions to the policy */
+/* Whether the policy is asked at all. */
+bool rbt_ask_is_on(const struct rbt_sched *s);
+/* Whether the policy lets `u` have a turn. */
+bool rbt_ask_turn(struct rbt_sched *s, struct rbt_sched_unit *u);
+/* `u` is about to want the GPU. If it takes no turns, rbt_ask_run() asks about it. */
+void rbt_ask_begin(struct rbt_sched *s, struct rbt_sched_unit *u);
+/* `u` leaves, and is not asked about. */
+void rbt_ask_drop(struct rbt_sched_unit *u);
+/* `u` does not want the GPU any more: the policy is asked again when it does. */
+void rbt_ask_forget(struct rbt_sched *s, struct rbt_sched_unit *u);
+/* When `u`, which takes no turns, is asked about next. */
+uint64_t rbt_ask_next(const struct rbt_sched *s, const struct rbt_sched_unit *u);
+/* Asks about `u` if that time has come. */
+void rbt_ask_again(struct rbt_sched *s, struct rbt_sched_unit *u);
+/* Asks about the units that are due, at the end of an event. */
+void rbt_ask_run(struct rbt_sched *s);
 
 /* fair.c: virtual time */
 /* key() of policies that order by use. */

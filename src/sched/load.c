@@ -35,6 +35,7 @@ void rbt_load_count(struct rbt_sched *s, const struct rbt_sched_unit *u, bool be
 
 		for (uint32_t m = p->params.suspended ? 0 : p->mask; m != 0; m &= m - 1) {
 			rbt_count(&rbt_first_gpu(s, m)->n_class[cls], 1, begins);
+			s->recounted |= m & -m;
 		}
 	}
 }

@@ -35,7 +35,7 @@ struct rbt_sched_policy {
 	/* key() is the time that a unit has had. A unit that loses the rest of its turn then comes
 	 * back sooner, so a short rest may be given to the next unit. */
 	bool orders_by_use;
-	bool asks; /* each turn is asked about with admit() of struct rbt_sched_ops */
+	bool asks; /* admit() of struct rbt_sched_ops is asked whether programs may run */
 	/* The role of programs of this priority: TURN, FREE or RESERVE. A program that cannot be
 	 * suspended is FREE instead of TURN. */
 	enum rbt_role (*role)(void *ctx, unsigned priority);

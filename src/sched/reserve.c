@@ -66,6 +66,9 @@ bool rbt_reserve_applies(const struct rbt_sched *s, const struct rbt_sched_prog 
 	if (u->role != RBT_ROLE_FREE || u->is_blocked || !(p->params.is_known || p->requests > 0)) {
 		return false;
 	}
+	if (u->is_due || u->was_refused) {
+		return false; /* the policy has not admitted it */
+	}
 	for (uint32_t m = p->mask; m != 0; m &= m - 1) {
 		has_rank |= rbt_reserve_rank(s, p, rbt_first_bit(m)) > 0;
 	}

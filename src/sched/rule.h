@@ -24,7 +24,8 @@ enum rbt_denial {
 	RBT_DENIED_RIVAL,     /* another scheduler has such a task */
 	RBT_DENIED_SUSPENDED, /* granted once the program is resumed */
 	RBT_DENIED_ADMISSION, /* too many latency programs on the GPU: treated as normal */
-	RBT_DENIED_POLICY,    /* a policy has refused its last turn */
+	RBT_DENIED_POLICY,    /* a policy has refused to let it run */
+	RBT_DENIED_IN_VAIN,   /* the same, but it runs because it cannot be suspended */
 };
 
 /* Facts about the GPUs, one bit each. */

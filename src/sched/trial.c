@@ -24,6 +24,7 @@
 /* How many requests the pace is counted for, and how many submissions tell two paces apart. */
 #define PACE_REQUESTS    16
 #define PACE_SUBMISSIONS 32
+#define WARM_UP_MOST     256
 
 enum { WITHOUT, WITH };
 
@@ -326,7 +327,7 @@ static void check_pace(struct rbt_trial *t)
 	}
 	bool is_first = t->n_seen < 2 * PACE_REQUESTS;
 	t->pace_then = now;
-	if (is_first || is_other) {
+	if (t->n_seen < WARM_UP_MOST && (is_first || is_other)) {
 		forget(t);
 	} else {
 		enter(t, RBT_TRIAL_TRIES);

@@ -48,10 +48,10 @@
  *
  * What is learnt holds for one company, the neighbours that are busy, and for its pace. A program
  * that starts up submits little and loses nothing by a reserve; its real work may be launch-bound.
- * So the first requests get reserves until the pace of 16 is that of the 16 before. A pause ends
- * when the pace doubles or halves. A few companies are remembered. In a new company, the program
- * gets reserves until a trial says otherwise. If the company or its pace changes all the time, 96
- * requests are tried, and one more for every 128.
+ * So the first requests get reserves until the pace of 16 is that of the 16 before, but no more
+ * than 256 of them. A pause ends when the pace doubles or halves. A few companies are remembered.
+ * In a new company, the program gets reserves until a trial says otherwise. If the company or its
+ * pace changes all the time, 96 requests are tried, and one more for every 128.
  */
 #ifndef RBT_SCHED_TRIAL_H
 #define RBT_SCHED_TRIAL_H

@@ -10,8 +10,8 @@
  * once when a higher level wants the GPU. If no other unit wants the GPU, the turn does not end,
  * and there is no timer.
  *
- * Before a turn begins or goes on, a policy may refuse it (ops.admit). The unit then leaves the
- * order for the length of a turn, and the next one is asked about. Guard turns are not asked about.
+ * Before a turn begins or goes on, a policy may refuse it (ask.c). The unit then leaves the order
+ * for the length of a turn, and the next one is asked about. Guard turns are not asked about.
  *
  * A reserve keeps the current unit off. If most of its turn is over when the reserve ends, the next
  * unit gets the GPU in its place. That saves two driver calls, and a millisecond in which no unit
@@ -19,7 +19,7 @@
  *
  * A unit on several GPUs needs all of them at once, when it is first on each. While some of them
  * are in the midst of another unit's turn, the next in line may use the others. After one turn of
- * such waiting the unit takes them all.
+ * such waiting the unit takes them all, unless a higher level has one of them.
  */
 #include "sched/impl.h"
 
@@ -55,12 +55,6 @@ uint64_t rbt_turn_ns(const struct rbt_sched *s, const struct rbt_sched_unit *u)
 	const struct rbt_sched_policy *policy = s->config.policy;
 
 	return u->turn_ns != 0 ? u->turn_ns : policy->turn_ns(policy->ctx, &s->config);
-}
-
-/* Whether turns are asked about. */
-static bool is_asking(const struct rbt_sched *s)
-{
-	return s->config.policy->asks && s->ops.admit != NULL;
 }
 
 static void count_ready(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_ready)
@@ -222,7 +216,11 @@ static bool has_rival(struct rbt_sched *s, const struct rbt_sched_unit *u)
 
 static uint64_t timer_of(struct rbt_sched *s, const struct rbt_sched_unit *u)
 {
-	if (u->is_guarded && (u->is_current || u->role == RBT_ROLE_FREE)) {
+	if (u->role == RBT_ROLE_FREE) {
+		uint64_t ask_ns = rbt_ask_next(s, u), end_ns = u->charged_ns + u->left_ns;
+		return u->is_guarded && end_ns < ask_ns ? end_ns : ask_ns;
+	}
+	if (u->is_guarded && u->is_current) {
 		return u->charged_ns + u->left_ns;
 	}
 	if (u->role != RBT_ROLE_TURN || u->is_blocked) {
@@ -230,12 +228,12 @@ static uint64_t timer_of(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	}
 	if (u->is_current) {
 		return u->is_on && u->is_wanting && u->left_ns > 0 &&
-				       (has_rival(s, u) || is_asking(s))
+				       (has_rival(s, u) || rbt_ask_is_on(s))
 			       ? u->charged_ns + u->left_ns
 			       : RBT_NEVER;
 	}
 	if (u->is_wanting && u->is_refused) {
-		return u->refused_ns;
+		return u->ask_ns;
 	}
 	if (u->is_wanting) {
 		return u->is_stuck && !u->is_forced ? u->stuck_ns + rbt_turn_ns(s, u) : RBT_NEVER;
@@ -320,6 +318,20 @@ static struct rbt_sched_unit *find_startable(struct rbt_sched *s, uint32_t g, ui
 	return best;
 }
 
+/* Whether `u` has only to wait for the ends of turns. A higher level may never end its turn. */
+static bool is_next(const struct rbt_sched *s, const struct rbt_sched_unit *u)
+{
+	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
+		const struct rbt_sched_unit *cur = s->gpus[rbt_first_bit(m)].current;
+
+		if (!is_due(s, rbt_first_bit(m), u) ||
+			(cur != NULL && cur->is_wanting && major_of(cur) < major_of(u))) {
+			return false;
+		}
+	}
+	return u->is_wanting;
+}
+
 /*
  * `first` is first on this GPU but cannot have all its others: finds another unit for this GPU
  * meanwhile. A unit that keeps the order on its other GPUs is preferred. If there is none, and the
@@ -330,18 +342,14 @@ static struct rbt_sched_unit *find_stopgap(
 	struct rbt_sched *s, uint32_t g, struct rbt_sched_unit *first)
 {
 	const struct rbt_sched_unit *cur = s->gpus[g].current;
-	bool is_due_everywhere = first->is_wanting;
+	bool has_only_to_wait = is_next(s, first);
 
-	for (uint32_t m = first->mask; m != 0; m &= m - 1) {
-		is_due_everywhere &= is_due(s, rbt_first_bit(m), first);
-	}
-	if (is_due_everywhere && !first->is_stuck) {
+	if (has_only_to_wait && !first->is_stuck) {
 		first->is_stuck = true;
 		first->stuck_ns = s->now_ns;
 		rbt_turns_arm(s, first);
 	}
-	if (is_due_everywhere &&
-		first->stuck_ns + rbt_turn_ns(s, first) < s->now_ns + MIN_TURN_NS) {
+	if (has_only_to_wait && first->stuck_ns + rbt_turn_ns(s, first) < s->now_ns + MIN_TURN_NS) {
 		return NULL;
 	}
 	struct rbt_sched_unit *u = find_startable(s, g, UINT32_C(1) << g);
@@ -364,56 +372,31 @@ static bool is_first(struct rbt_sched *s, const struct rbt_sched_unit *cur)
 	return true;
 }
 
-static void set_refused(struct rbt_sched *s, struct rbt_sched_unit *u, bool is_refused)
-{
-	u->is_refused = is_refused;
-	if (u->was_refused != is_refused) {
-		rbt_unit_settle(s, u);
-		u->was_refused = is_refused;
-		rbt_count(&s->n_refused, 1, is_refused);
-		rbt_unit_mark(s, u);
-	}
-	if (is_refused) {
-		u->refused_ns = s->now_ns + rbt_ms(s->config.turn_ms);
-		u->is_stuck = u->is_forced = false;
-	}
-}
-
-void rbt_turns_forget_refusal(struct rbt_sched *s, struct rbt_sched_unit *u)
-{
-	if (u->was_refused) {
-		/* It may be current by a guard turn, and become so again. */
-		u->is_unasked = true;
-		set_refused(s, u, false);
-	}
-}
-
-/* Whether the policy lets the unit have a turn. */
-static bool admit(struct rbt_sched *s, struct rbt_sched_unit *u)
-{
-	const struct rbt_sched_prog *p;
-	bool is_admitted = true;
-
-	if (!is_asking(s) || u->is_guarded || !u->is_wanting) {
-		return true;
-	}
-	u->is_unasked = false;
-	LIST_FOREACH (p, &u->members, member) {
-		is_admitted = is_admitted && (p->mask == 0 || s->ops.admit(s->ctx, p->owner));
-	}
-	set_refused(s, u, !is_admitted);
-	return is_admitted;
-}
-
 /* Whether the current unit may go on. A guard turn may have ended, or an idle unit has come to want
  * the GPU. */
 static bool may_stay(struct rbt_sched *s, struct rbt_sched_unit *cur)
 {
-	if (!is_asking(s) || !cur->is_wanting) {
+	if (!rbt_ask_is_on(s) || !cur->is_wanting) {
 		return true;
 	}
 	bool is_new = cur->is_unasked || (cur->left_ns == 0 && is_first(s, cur));
-	return rbt_unit_is_ready(cur) && (!is_new || admit(s, cur));
+	return rbt_unit_is_ready(cur) && (!is_new || rbt_ask_turn(s, cur));
+}
+
+/* A turn on the GPU is over: a unit that needs another GPU, too, may now have both. */
+static void rouse(struct rbt_sched *s, uint32_t g)
+{
+	const struct rbt_sched_gpu *gpu = &s->gpus[g];
+
+	for (uint32_t i = 0; i < gpu->ready.n; i++) {
+		struct rbt_heap_node *node = gpu->ready.nodes[i];
+		const struct rbt_sched_unit *u =
+			RBT_OWNER_OF(node - g, struct rbt_sched_unit, ready[0]);
+
+		if (u->mask != UINT32_C(1) << g && rbt_unit_is_ready(u)) {
+			s->resched |= u->mask;
+		}
+	}
 }
 
 static void choose_next(struct rbt_sched *s, uint32_t g)
@@ -425,6 +408,7 @@ static void choose_next(struct rbt_sched *s, uint32_t g)
 	if (cur != NULL && cur->is_over) {
 		cur->is_over = false;
 		cur->order = ++s->next_order;
+		rouse(s, g);
 	}
 	if (cur != NULL && !may_stay(s, cur)) {
 		evict(s, cur); /* this GPU is decided again */
@@ -432,7 +416,7 @@ static void choose_next(struct rbt_sched *s, uint32_t g)
 	}
 	if (u != NULL && gives_way(s, g, u, true)) {
 		u = can_start(s, u, 0) ? u : find_stopgap(s, g, u);
-		if (u != NULL && !admit(s, u)) {
+		if (u != NULL && !rbt_ask_turn(s, u)) {
 			queue(s, u); /* the same */
 			rbt_turns_arm(s, u);
 		} else if (u != NULL) {
@@ -485,7 +469,10 @@ void rbt_turns_expire(struct rbt_sched *s, struct rbt_sched_unit *u)
 	if (u->is_current) {
 		end_turn(s, u);
 	} else if (u->role == RBT_ROLE_FREE) {
-		rbt_guard_end(s, u);
+		if (u->left_ns == 0) {
+			rbt_guard_end(s, u);
+		}
+		rbt_ask_again(s, u);
 	} else if (u->is_wanting && u->is_refused) {
 		/* It has saved up no time meanwhile. */
 		u->is_refused = false;

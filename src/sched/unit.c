@@ -171,6 +171,9 @@ static bool is_kept_off(struct rbt_sched *s, const struct rbt_sched_unit *u)
 	if (!u->can_suspend || !u->is_wanting || u->is_guarded) {
 		return false;
 	}
+	if (u->role == RBT_ROLE_FREE && u->is_refused) {
+		return true;
+	}
 	for (uint32_t m = u->mask; m != 0; m &= m - 1) {
 		unsigned here = rbt_reserve_level(rbt_first_gpu(s, m));
 		level = here > level ? here : level;
@@ -219,6 +222,7 @@ static void begin_wanting(struct rbt_sched *s, struct rbt_sched_unit *u, bool is
 			u->is_unasked = true;
 		}
 	}
+	rbt_ask_begin(s, u);
 	u->is_wanting = true;
 	count_wanting(s, u, true);
 }
@@ -226,7 +230,7 @@ static void begin_wanting(struct rbt_sched *s, struct rbt_sched_unit *u, bool is
 static void end_wanting(struct rbt_sched *s, struct rbt_sched_unit *u)
 {
 	rbt_guard_end(s, u);
-	rbt_turns_forget_refusal(s, u);
+	rbt_ask_forget(s, u);
 	u->is_stuck = false;
 	u->is_forced = false;
 	u->is_wanting = false;
@@ -436,6 +440,7 @@ void rbt_unit_leave(struct rbt_sched *s, struct rbt_sched_unit *u)
 		return;
 	}
 	s->serial++;
+	rbt_ask_drop(u);
 	rbt_unit_settle(s, u);
 	s->n_shares -= u->min_share_permille > 0;
 	LIST_FOREACH (p, &u->members, member) {

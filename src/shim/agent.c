@@ -21,22 +21,12 @@
 #include "shim/shim.h"
 #include "shim/submit.h"
 
-#define PERCENTAGE_MASK 0xffu /* the byte above the percentage chooses a partition */
-/* The hardware has three priorities for the driver's 16. The lowest one ends at LOW_PRIORITY, the
- * highest one begins at HIGH_PRIORITY. */
-#define LOW_PRIORITY  6u
-#define HIGH_PRIORITY 11u
 /* While queues are off, the agent polls for new ones at least this often. */
 #define OFF_LOOK_NS 5000000ull
-/* When a queue that did not obey is tried again. */
-#define RETRY_NS 20000000ull
 /* A suspend fails if the program calls the driver for its queues for this long without a break. */
 #define OWED_NS 100000000ull
-/* How long the agent waits if another thread is using the table. */
-#define BUSY_NS 50000ull
-/* LINKED_NS: how often the agent checks that the daemon has all news. ALONE_NS to ALONE_MAX_NS: how
- * often it looks for a daemon if there is none, less and less often. */
-#define LINKED_NS    250000000ull
+/* From ALONE_NS to ALONE_MAX_NS: how often the agent looks for a daemon if there is none, less and
+ * less often. */
 #define ALONE_NS     500000000ull
 #define ALONE_MAX_NS 8000000000ull
 #define MAX_MESSAGES 16
@@ -81,149 +71,17 @@ void shim_agent_ensure(struct shim *s)
 	}
 }
 
-/* Returns the earlier time. b_ns may be 0, which means never. */
-static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
-{
-	return b_ns != 0 && b_ns < a_ns ? b_ns : a_ns;
-}
-
-/* Within a level, the program's own order among its queues stays. */
-static uint32_t wanted_priority(const struct shim_kfd *k, const struct shim_queue *q)
-{
-	uint32_t own =
-		q->own.queue_priority < KFD_MAX_PRIORITY ? q->own.queue_priority : KFD_MAX_PRIORITY;
-
-	switch (k->level) {
-	case RBT_AGENT_LEVEL_LOW:
-		return own * LOW_PRIORITY / KFD_MAX_PRIORITY;
-	case RBT_AGENT_LEVEL_HIGH:
-		return HIGH_PRIORITY + own * (KFD_MAX_PRIORITY - HIGH_PRIORITY) / KFD_MAX_PRIORITY;
-	default:
-		return q->own.queue_priority;
-	}
-}
-
-/*
- * Updates a queue. Returns 0 or -errno: -EAGAIN if the program is about to change the queue itself,
- * or has just done so and the shim has not taken this in yet; -ESTALE if the values to restore are
- * unknown. (A call's news are noted before the call ends, so checking in this order misses none.)
- */
-static int update(struct shim *s, uint32_t id, struct kfd_update_queue *arg)
-{
-	struct shim_kfd *k = &s->kfd;
-	int r = 0;
-
-	k->acting_on = id + 1;
-	if (k->in_call[id] != 0 || s->n_late > 0) {
-		r = -EAGAIN;
-	} else if (k->unknown[id]) {
-		r = -ESTALE;
-	} else if (shim_raw_ioctl(shim_fd_get(&shim_owned.kfd), KFD_IOC_UPDATE_QUEUE, arg) < 0) {
-		r = -errno;
-	}
-	k->acting_on = 0;
-	return r;
-}
-
-/* Gives one queue the state that it should have. */
-static int settle_queue(struct shim *s, uint32_t id, bool off)
-{
-	struct shim_kfd *k = &s->kfd;
-	struct shim_queue *q = &k->queues[id];
-	struct kfd_update_queue arg = q->own;
-
-	if (off) {
-		arg.queue_percentage &= ~PERCENTAGE_MASK;
-	}
-	arg.queue_priority = wanted_priority(k, q);
-	int r = update(s, id, &arg);
-	if (r == 0) {
-		q->off = off;
-		q->leveled = arg.queue_priority != q->own.queue_priority;
-		q->stale = false;
-	}
-	return r;
-}
-
-static bool shall_be_off(const struct shim_kfd *k, const struct shim_queue *q)
-{
-	return q->held || (shim_kfd_kind(q->type) & k->off_kinds) != 0;
-}
-
-static bool differs(const struct shim_kfd *k, const struct shim_queue *q)
-{
-	return q->off != shall_be_off(k, q) || q->stale ||
-	       q->leveled != (wanted_priority(k, q) != q->own.queue_priority);
-}
-
-/* Makes sure that there is a file to call the driver with. The program may have closed our copy and
- * its own file. Its queues live on, and any KFD file of this process works. Returns 0 or -errno. */
-static int obtain_file(void)
-{
-	if (shim_fd_valid(&shim_owned.kfd)) {
-		return 0;
-	}
-	int fd = shim_raw_open_kfd();
-	if (fd < 0) {
-		return fd;
-	}
-	shim_owned.any = true;
-	shim_fd_close(&shim_owned.kfd);
-	if (shim_fd_dup(&shim_owned.kfd, fd) == 0) {
-		shim_sys_close(fd);
-		return 0;
-	}
-	/* There is no room above: a low number has to do, and is closed again soon. */
-	int r = shim_fd_set(&shim_owned.kfd, fd);
-	shim_owned.kfd_is_low = r == 0;
-	return r;
-}
-
-static void release_file(void)
-{
-	if (shim_owned.kfd_is_low) {
-		shim_fd_close(&shim_owned.kfd);
-		shim_owned.kfd_is_low = false;
-	}
-}
-
-/* Gives all queues the state that they should have. Returns the first error. -EAGAIN, if a queue
- * that should be off is in use by the program, counts last. -ESTALE counts only for queues that
- * should be off. */
-static int settle_all(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
-{
-	struct shim_kfd *k = &s->kfd;
-	int file = 1; /* 1: not tried yet */
-	uint32_t n_off = 0, n_waiting = 0;
-	int first = 0;
-
-	k->retry_ns = 0;
-	for (uint32_t id = 0; id < k->n_used; id++) {
-		struct shim_queue *q = &k->queues[id];
-		if (q->used && differs(k, q)) {
-			bool off = shall_be_off(k, q);
-			file = file == 1 ? obtain_file() : file;
-			int r = file == 0 ? settle_queue(s, id, off) : file;
-			if (r < 0) {
-				/* A queue that stays as it is needs no quick retry. */
-				uint64_t wait_ns = k->unknown[id] ? LINKED_NS
-						   : r != -EAGAIN ? RETRY_NS
-								  : BUSY_NS;
-				k->retry_ns = earlier(now_ns + wait_ns, k->retry_ns);
-				n_waiting += off && r == -EAGAIN;
-			}
-			first = first == 0 && r != -EAGAIN && (off || r != -ESTALE) ? r : first;
-		}
-		n_off += q->off;
-	}
-	release_file();
-	*ret_n_off = n_off;
-	return first < 0 ? first : n_waiting > 0 ? -EAGAIN : 0;
-}
-
 static bool is_queue(const struct shim_kfd *k, uint32_t id)
 {
 	return id < k->n_used && k->queues[id].used;
+}
+
+/* Whether there is such a queue, and it is not a later one with the same number. */
+static bool is_meant(const struct shim_kfd *k, uint32_t queue)
+{
+	uint32_t id = RBT_AGENT_NUMBER(queue), serial = RBT_AGENT_SERIAL(queue);
+
+	return is_queue(k, id) && (serial == 0 || serial == shim_kfd_serial(&k->queues[id]));
 }
 
 /* Undoes the last suspend. */
@@ -235,7 +93,7 @@ static void undo(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 	if (k->owed_queue != 0) {
 		shim_kfd_release(k, k->owed_queue - 1);
 	}
-	(void)settle_all(s, now_ns, ret_n_off);
+	(void)shim_kfd_settle(s, now_ns, ret_n_off);
 }
 
 /* Notes what a request wants off, and how to undo that. Returns 0 or -errno. */
@@ -247,13 +105,14 @@ static int want_off(struct shim_kfd *k, const struct rbt_agent_request *req, uin
 	if (req->value <= now_ns) {
 		return -ETIMEDOUT;
 	}
-	if (is_one && !is_queue(k, req->kinds)) {
+	if (is_one && !is_meant(k, req->kinds)) {
 		return -ENOENT;
 	}
+	uint32_t id = RBT_AGENT_NUMBER(req->kinds);
 	k->owed_before = k->off_kinds;
-	k->owed_queue = is_one && !k->queues[req->kinds].held ? req->kinds + 1 : 0;
+	k->owed_queue = is_one && !k->queues[id].held ? id + 1 : 0;
 	if (k->owed_queue != 0) {
-		k->queues[req->kinds].held = true;
+		k->queues[id].held = true;
 		k->n_held++;
 	} else if (!is_one) {
 		k->off_kinds |= req->kinds;
@@ -272,7 +131,7 @@ static int suspend(
 	if (r < 0) {
 		return r;
 	}
-	r = settle_all(s, now_ns, ret_n_off);
+	r = shim_kfd_settle(s, now_ns, ret_n_off);
 	k->owes = r == -EAGAIN;
 	if (k->owes) {
 		k->owed_seq = req->seq;
@@ -286,7 +145,7 @@ static int suspend(
 static int resume(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off)
 {
 	s->kfd.owes = false;
-	int r = settle_all(s, now_ns, ret_n_off);
+	int r = shim_kfd_settle(s, now_ns, ret_n_off);
 	/* These are about queues that are still to be off. */
 	return r == -EAGAIN || r == -ESTALE ? 0 : r;
 }
@@ -317,27 +176,6 @@ static void answer_owed(struct shim *s, int r, uint32_t n_off, uint64_t now_ns)
 	}
 }
 
-static int preempt(struct shim *s, uint32_t id)
-{
-	const struct shim_kfd *k = &s->kfd;
-
-	if (!is_queue(k, id)) {
-		return -ENOENT;
-	}
-	if (k->queues[id].off) {
-		return 0;
-	}
-	int r = obtain_file();
-	if (r < 0) {
-		return r;
-	}
-	r = settle_queue(s, id, true);
-	int back = settle_queue(s, id, false);
-	release_file();
-	r = r < 0 ? r : back;
-	return r == -ESTALE ? -EBUSY : r;
-}
-
 bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64_t now_ns,
 	struct rbt_agent_reply *ret)
 {
@@ -354,13 +192,14 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 		ret->error = resume(s, now_ns, &ret->n);
 		return true;
 	case RBT_AGENT_RELEASE_QUEUE:
-		if (is_queue(k, req->kinds)) {
-			shim_kfd_release(k, req->kinds);
+		if (is_meant(k, req->kinds)) {
+			shim_kfd_release(k, RBT_AGENT_NUMBER(req->kinds));
 		}
 		ret->error = resume(s, now_ns, &ret->n);
 		return true;
 	case RBT_AGENT_PREEMPT:
-		ret->error = preempt(s, req->kinds);
+		ret->error =
+			is_queue(&s->kfd, req->kinds) ? shim_kfd_preempt(s, req->kinds) : -ENOENT;
 		return true;
 	case RBT_AGENT_RENEW:
 		k->deadline_ns = req->value;
@@ -371,7 +210,7 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 		return false;
 	case RBT_AGENT_LEVEL:
 		k->level = req->value <= RBT_AGENT_LEVEL_HIGH ? (uint32_t)req->value : k->level;
-		(void)settle_all(s, now_ns, &ret->n);
+		(void)shim_kfd_settle(s, now_ns, &ret->n);
 		return false;
 	default:
 		ret->error = -EINVAL;
@@ -379,8 +218,9 @@ bool shim_agent_obey(struct shim *s, const struct rbt_agent_request *req, uint64
 	}
 }
 
-/* Carries out the hand's requests. Returns false if the other end is closed. */
-static bool listen(struct shim *s, uint64_t now_ns)
+/* Carries out the hand's requests. Returns false if the other end is closed. *ret_more: more
+ * requests may wait. */
+static bool listen(struct shim *s, uint64_t now_ns, bool *ret_more)
 {
 	for (int i = 0; i < MAX_MESSAGES; i++) {
 		struct rbt_agent_request req;
@@ -399,25 +239,32 @@ static bool listen(struct shim *s, uint64_t now_ns)
 			answer(&reply);
 		}
 	}
+	*ret_more = true;
 	return true;
 }
 
-static void want_all_on(struct shim_kfd *k)
+/* All queues get what the program has set. */
+static void let_go(struct shim_kfd *k)
 {
 	k->off_kinds = 0;
 	for (uint32_t id = 0; id < k->n_used && k->n_held > 0; id++) {
 		shim_kfd_release(k, id);
 	}
-}
-
-/* The hand or daemon has gone: all queues get what the program has set. */
-static void let_go(struct shim_kfd *k)
-{
-	want_all_on(k);
 	k->owes = false;
 	k->level = RBT_AGENT_LEVEL_OWN;
 	k->poll_us = 0;
 	k->poll_ns = 0;
+}
+
+/* The hand has gone, or has not renewed its suspends (the program was stopped, say). The daemon may
+ * still be there. It is told everything again, with another link, and repeats its orders. */
+static void cut_off(struct shim *s)
+{
+	shim_fd_close(&shim_owned.link);
+	let_go(&s->kfd);
+	s->kfd.told = false;
+	s->kfd.dirty = s->kfd.n_queues > 0;
+	s->touched = true;
 }
 
 bool shim_agent_end(struct shim *s, uint64_t now_ns)
@@ -425,7 +272,7 @@ bool shim_agent_end(struct shim *s, uint64_t now_ns)
 	uint32_t n_off;
 
 	let_go(&s->kfd);
-	(void)settle_all(s, now_ns, &n_off);
+	(void)shim_kfd_settle(s, now_ns, &n_off);
 	if (n_off > 0) {
 		return false;
 	}
@@ -438,12 +285,12 @@ bool shim_agent_end(struct shim *s, uint64_t now_ns)
 
 static uint64_t next_step(const struct shim_kfd *k, uint64_t now_ns)
 {
-	uint64_t at_ns = earlier(UINT64_MAX, k->retry_ns);
+	uint64_t at_ns = shim_earlier(UINT64_MAX, k->retry_ns);
 
-	at_ns = earlier(at_ns, k->poll_ns);
+	at_ns = shim_earlier(at_ns, k->poll_ns);
 	if (k->off_kinds != 0 || k->n_held > 0) {
-		at_ns = earlier(at_ns, k->deadline_ns);
-		at_ns = earlier(at_ns, now_ns + OFF_LOOK_NS);
+		at_ns = shim_earlier(at_ns, k->deadline_ns);
+		at_ns = shim_earlier(at_ns, now_ns + OFF_LOOK_NS);
 	}
 	return at_ns;
 }
@@ -452,15 +299,10 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 {
 	struct shim_kfd *k = &s->kfd;
 	uint32_t n_off;
+	bool has_more = false;
 
-	if (shim_fd_get(&shim_owned.link) >= 0 && !listen(s, now_ns)) {
-		shim_fd_close(&shim_owned.link);
-		let_go(k);
-		/* The daemon may have closed the link and still be there, so it is told everything
-		 * again. */
-		k->told = false;
-		k->dirty = k->n_queues > 0;
-		s->touched = true;
+	if (shim_fd_get(&shim_owned.link) >= 0 && !listen(s, now_ns, &has_more)) {
+		cut_off(s);
 	}
 	if (k->lossy && !k->partial) {
 		k->partial = k->dirty = s->touched = true;
@@ -468,17 +310,18 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 	if (k->off_kinds != 0 || k->n_held > 0) {
 		uint64_t lease_ns = now_ns + RBT_AGENT_LEASE_NS;
 		k->deadline_ns = k->deadline_ns < lease_ns ? k->deadline_ns : lease_ns;
-		if (now_ns >= k->deadline_ns) {
-			want_all_on(k);
+		/* A renewal may be among the requests that wait. */
+		if (now_ns >= k->deadline_ns && !has_more) {
+			cut_off(s);
 		}
 	}
-	int r = settle_all(s, now_ns, &n_off);
+	int r = shim_kfd_settle(s, now_ns, &n_off);
 	answer_owed(s, r, n_off, now_ns);
 	if (k->poll_ns != 0 && now_ns >= k->poll_ns) {
 		shim_kfd_poll(s, now_ns);
 		k->poll_ns = now_ns + k->poll_us * 1000ull;
 	}
-	return next_step(k, now_ns);
+	return has_more ? now_ns : next_step(k, now_ns);
 }
 
 struct life {
@@ -495,7 +338,7 @@ static bool is_over(struct life *l, const struct shim_kfd *k, uint64_t now_ns)
 		return false;
 	}
 	l->empty_ns = l->empty_ns != 0 ? l->empty_ns : now_ns;
-	l->next_ns = earlier(l->next_ns, l->empty_ns + EMPTY_NS);
+	l->next_ns = shim_earlier(l->next_ns, l->empty_ns + EMPTY_NS);
 	return !k->dirty && now_ns >= l->empty_ns + EMPTY_NS;
 }
 
@@ -509,7 +352,7 @@ static bool live_once(struct life *l)
 	int r = shim_enter(&g);
 
 	if (r == -EBUSY) {
-		l->next_ns = now_ns + BUSY_NS;
+		l->next_ns = now_ns + SHIM_AGENT_BUSY_NS;
 		return true;
 	}
 	if (r < 0) {
@@ -521,11 +364,15 @@ static bool live_once(struct life *l)
 		l->alone_ns = ALONE_NS;
 		/* A message that the daemon had no room for is sent later, even if the program
 		 * makes no more calls. Nothing else would trigger that. */
-		l->next_ns = earlier(l->next_ns, now_ns + (g.s->kfd.dirty ? RETRY_NS : LINKED_NS));
+		l->next_ns = shim_earlier(l->next_ns,
+			now_ns + (g.s->kfd.dirty ? SHIM_AGENT_RETRY_NS : SHIM_AGENT_LINKED_NS));
 	} else if (g.s->touched) {
-		l->next_ns = now_ns + BUSY_NS;
+		l->next_ns = now_ns + SHIM_AGENT_BUSY_NS;
 	} else if (g.s->kfd.n_queues > 0) {
-		l->next_ns = earlier(l->next_ns, now_ns + l->alone_ns);
+		if (shim_heal_is_under_way(g.s, now_ns)) {
+			l->alone_ns = ALONE_NS;
+		}
+		l->next_ns = shim_earlier(l->next_ns, now_ns + l->alone_ns);
 		l->alone_ns = l->alone_ns * 2 < ALONE_MAX_NS ? l->alone_ns * 2 : ALONE_MAX_NS;
 	}
 	bool has_ended = is_over(l, &g.s->kfd, now_ns) && shim_agent_end(g.s, now_ns);
@@ -542,8 +389,8 @@ static bool doze(uint64_t next_ns, uint32_t seen)
 		uint64_t wait_ns = next_ns > now_ns ? next_ns - now_ns : 0;
 		int r = link >= 0 ? shim_sys_wait_readable(link, wait_ns) : -ENOTCONN;
 		if (r < 0 && r != -EINTR) {
-			r = shim_sys_wait_word(
-				&poked, seen, link >= 0 ? earlier(wait_ns, UNPOLLED_NS) : wait_ns);
+			r = shim_sys_wait_word(&poked, seen,
+				link >= 0 ? shim_earlier(wait_ns, UNPOLLED_NS) : wait_ns);
 			if (r < 0) {
 				return r == -EINTR;
 			}

@@ -44,6 +44,7 @@ static void read_environment(struct shim_config *c)
 		t->timeslice_us != 0 ? t->timeslice_us : rbt_priority_timeslice_us(t->priority);
 	if (path != NULL && strlen(path) < sizeof(c->socket)) {
 		memcpy(c->socket, path, strlen(path) + 1);
+		c->expects_gate = !c->no_daemon && flag(RBT_ENV_GATE);
 	}
 }
 

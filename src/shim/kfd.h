@@ -102,8 +102,30 @@ struct shim_kfd {
 int rbt_shim_call_kfd(int fd, unsigned long request, void *arg);
 void shim_kfd_learn(struct shim *s, const struct shim_event *ev);
 uint32_t shim_kfd_kind(uint32_t type); /* RBT_AGENT_* */
+/* As in the record and in requests to the agent; never 0. */
+uint16_t shim_kfd_serial(const struct shim_queue *q);
 /* The queue is not held any more, as by RBT_AGENT_HOLD_QUEUE. */
 void shim_kfd_release(struct shim_kfd *k, uint32_t id);
+
+/* settle_kfd.c */
+
+/* How long the agent waits if another thread is using the table. */
+#define SHIM_AGENT_BUSY_NS 50000ull
+/* When a queue that did not obey is tried again. */
+#define SHIM_AGENT_RETRY_NS 20000000ull
+/* How often the agent checks that the daemon has all news. */
+#define SHIM_AGENT_LINKED_NS 250000000ull
+/* Gives all queues the state that they should have. Returns the first error. -EAGAIN, if a queue
+ * that should be off is in use by the program, counts last. -ESTALE counts only for queues that
+ * should be off. */
+int shim_kfd_settle(struct shim *s, uint64_t now_ns, uint32_t *ret_n_off);
+/* Suspends and resumes a queue, which exists. Returns 0 or -errno. */
+int shim_kfd_preempt(struct shim *s, uint32_t id);
+/* Returns the earlier time. b_ns may be 0, which means never. */
+static inline uint64_t shim_earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return b_ns != 0 && b_ns < a_ns ? b_ns : a_ns;
+}
 
 /* send_kfd.c: as for clients in send.c */
 bool shim_kfd_has_queues(const struct shim *s);

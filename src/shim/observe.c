@@ -260,7 +260,26 @@ static enum rbt_task_kind kind_of_engine(uint64_t engine)
 	return RBT_TASK_OTHER;
 }
 
-static void task_made(struct shim *s, const struct shim_event *ev, struct shim_obj *device)
+/* A task is reported when it is made, if its kind and its GPU are known by then. Otherwise the
+ * daemon would take it for another one when they are known, and it is reported when it is first
+ * scheduled. Returns whether it is reported from now on. */
+static bool report(struct shim *s, struct shim_obj *task)
+{
+	uint32_t gpu;
+
+	if (task->t.reported || task->t.kind == RBT_TASK_OTHER ||
+		shim_subdevice_of(s, task) == NULL) {
+		return false;
+	}
+	shim_identify(s, task);
+	task->t.reported = shim_gpu_of(s, task, &gpu);
+	if (task->t.reported && !task->t.scheduled) {
+		shim_gate_ask(s, task);
+	}
+	return task->t.reported;
+}
+
+static bool task_made(struct shim *s, const struct shim_event *ev, struct shim_obj *device)
 {
 	struct shim_obj *obj = add(s, ev, SHIM_TASK, device);
 
@@ -274,6 +293,7 @@ static void task_made(struct shim *s, const struct shim_event *ev, struct shim_o
 			.applied_us = NV_DEFAULT_TIMESLICE_US,
 		};
 	}
+	return obj != NULL && report(s, obj);
 }
 
 /* If a group was made without naming its engine, the first engine on one of its channels tells its
@@ -285,13 +305,14 @@ static bool engine_made(struct shim *s, const struct shim_event *ev)
 	if (channel == NULL || s->objs[channel->parent].t.kind != RBT_TASK_OTHER) {
 		return false;
 	}
+	struct shim_obj *task = &s->objs[channel->parent];
 	s->touched = true;
-	s->objs[channel->parent].t.kind =
-		nv_class_is_compute(ev->hclass) ? RBT_TASK_COMPUTE : RBT_TASK_COPY;
-	return s->objs[channel->parent].t.scheduled;
+	task->t.kind = nv_class_is_compute(ev->hclass) ? RBT_TASK_COMPUTE : RBT_TASK_COPY;
+	return report(s, task) || task->t.scheduled;
 }
 
-/* These return whether the client's scheduled tasks have changed. */
+/* These return whether the client's record has changed. The channels of a task that was never
+ * scheduled go with the next record: the daemon has no use for them before. */
 static bool on_alloc(struct shim *s, const struct shim_event *ev, struct shim_obj *client)
 {
 	struct shim_obj *parent = shim_find(s, ev->client, ev->parent);
@@ -304,7 +325,7 @@ static bool on_alloc(struct shim *s, const struct shim_event *ev, struct shim_ob
 	} else if (ev->hclass == NV_CLASS_SUBDEVICE && parent->type == SHIM_DEVICE) {
 		add(s, ev, SHIM_SUBDEVICE, parent);
 	} else if (ev->hclass == NV_CLASS_TSG && parent->type == SHIM_DEVICE) {
-		task_made(s, ev, parent);
+		return task_made(s, ev, parent);
 	} else if (nv_class_is_channel(ev->hclass) && parent->type == SHIM_TASK) {
 		add(s, ev, SHIM_CHANNEL, parent);
 		return parent->t.scheduled;
@@ -356,6 +377,8 @@ static bool on_control(struct shim *s, const struct shim_event *ev)
 		obj->t.scheduled = ev->value != 0;
 		if (obj->t.scheduled) {
 			shim_identify(s, obj);
+			shim_gate_end(s, obj);
+			obj->t.reported = true;
 		}
 		return changed;
 	}
@@ -364,7 +387,7 @@ static bool on_control(struct shim *s, const struct shim_event *ev)
 		obj->t.valid |= RBT_TASK_HAS_OWN_TIMESLICE;
 		/* Setting the slice is the last thing that libcuda does to a new task. */
 		obj->t.valid &= ~(uint32_t)RBT_TASK_IS_NEW;
-		return obj->t.scheduled;
+		return obj->t.reported;
 	}
 	return false;
 }
@@ -537,11 +560,14 @@ int rbt_shim_call(int fd, unsigned long request, void *arg)
 {
 	const struct shim *s = shim_peek();
 	struct shim_event ev = {.fd = fd, .serial_before = s != NULL ? s->serial : 0};
-	int result = shim_raw_ioctl(fd, request, arg);
 	int saved_errno = errno;
+	bool is_held = s != NULL && s->gate.n > 0 && shim_gate_holds(fd, request, arg);
 
+	errno = saved_errno;
+	int result = is_held ? 0 : shim_raw_ioctl(fd, request, arg);
+	saved_errno = errno;
 	if (shim_config_active()) {
-		if (result == 0) {
+		if (result == 0 && !is_held) {
 			decode(&ev, request, arg);
 		}
 		if (ev.type != EV_NONE) {

@@ -23,6 +23,11 @@ uint32_t shim_kfd_kind(uint32_t type)
 									  : RBT_AGENT_REST;
 }
 
+uint16_t shim_kfd_serial(const struct shim_queue *q)
+{
+	return (uint16_t)(q->serial % UINT16_MAX + 1);
+}
+
 void shim_kfd_release(struct shim_kfd *k, uint32_t id)
 {
 	k->n_held -= k->queues[id].held;

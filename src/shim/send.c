@@ -13,7 +13,7 @@
 static bool has_tasks(struct shim *s, const struct shim_obj *client)
 {
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
-		if (t->t.scheduled && (client == NULL || t->client == client->handle)) {
+		if (t->t.reported && (client == NULL || t->client == client->handle)) {
 			return true;
 		}
 	}
@@ -69,9 +69,13 @@ static enum shim_daemon connect_daemon(struct shim *s, uint64_t now_ns)
 		return SHIM_DAEMON_BUSY;
 	}
 	s->next_connect_ns = now_ns + SHIM_LOOK_NS;
+	if (sock == -ENOENT || sock == -ECONNREFUSED) {
+		shim_heal_consider(s, now_ns);
+	}
 	if (sock < 0) {
 		return SHIM_DAEMON_NONE;
 	}
+	shim_heal_found(s);
 	shim_owned.any = true;
 	if (shim_fd_own(&shim_owned.sock, sock) < 0) {
 		return SHIM_DAEMON_NONE;
@@ -123,7 +127,7 @@ static bool put_channels(struct shim *s, const struct shim_obj *task, uint32_t *
 	return n <= room;
 }
 
-/* The indices of the client's scheduled tasks, as many as a record holds. */
+/* The indices of the client's reported tasks, as many as a record holds. */
 static uint32_t put_order(
 	struct shim *s, const struct shim_obj *client, uint16_t *order, bool *ret_all)
 {
@@ -131,7 +135,7 @@ static uint32_t put_order(
 	uint32_t n = 0;
 
 	for (struct shim_obj *t = shim_first(s, SHIM_TASK); t != NULL; t = shim_next(s, t)) {
-		if (t->t.scheduled && t->client == client->handle) {
+		if (t->t.reported && t->client == client->handle) {
 			last[n++ % RBT_RECORD_MAX_TASKS] = (uint16_t)(t - s->objs);
 		}
 	}
@@ -246,6 +250,7 @@ static int send_board(struct shim *s)
 	if (fd < 0) {
 		return 0;
 	}
+	shim_gate_publish(s);
 	int r = shim_sys_send(shim_fd_get(&shim_owned.sock), &msg, sizeof(msg), fd);
 	shim_sys_close(fd);
 	s->board_told = r == 0;

@@ -25,7 +25,8 @@ static void describe(const struct shim_queue *q, uint32_t at, struct rbt_task *r
 		.valid = RBT_TASK_HAS_ID | RBT_TASK_HAS_CREATOR | RBT_TASK_HAS_SETTINGS,
 		.first_channel = at,
 		.n_channels = 1,
-		.own_priority = q->own.queue_priority,
+		.own_priority = (uint16_t)q->own.queue_priority,
+		.serial = shim_kfd_serial(q),
 		.own_percentage = q->own.queue_percentage & 0xff,
 	};
 }

@@ -8,6 +8,9 @@
  * program's call, on the program's own thread; nothing blocks, nothing is queued, no argument or
  * result is changed. Whatever goes wrong, the program's calls go through.
  *
+ * One answer is not the driver's own: while a policy that users have loaded refuses a task's first
+ * run, GPFIFO_SCHEDULE is answered with NV_ERR_BUSY_RETRY (gate.c).
+ *
  * The table is accessed only between shim_enter() and shim_leave().
  */
 #ifndef RBT_SHIM_SHIM_H
@@ -18,8 +21,11 @@
 #include <stdint.h>
 
 #include "backend/nvidia/rm_abi.h"
+#include "board/layout.h"
 #include "proto/encode.h"
+#include "shim/heal.h"
 #include "shim/kfd.h"
+#include "shim/spawn.h"
 #include "shim/sys.h"
 
 /* A program has some 30 objects per CUDA context. Objects beyond the limit are not recorded
@@ -51,7 +57,9 @@ struct shim_task {
 	uint32_t kind, runlist, id, creator_tid;
 	uint32_t valid; /* RBT_TASK_HAS_*, except HAS_GPU, which is the device's */
 	bool scheduled;
+	bool reported; /* named in its client's record, from now on until it is freed */
 	bool asked_id;
+	uint8_t gate;        /* its place at the gate, from 1 on; 0: none */
 	uint64_t own_us;     /* what the program and its driver chose */
 	uint64_t applied_us; /* the slice in the driver; 0: another process may have changed it */
 };
@@ -102,6 +110,14 @@ struct shim_late {
 	struct shim_event ev;
 };
 
+/* gate.c: compute tasks that were never scheduled. Written under the lock, read without it. */
+struct shim_gate {
+	_Atomic uint32_t n;
+	_Atomic uint64_t tasks[RBT_BOARD_GATES];    /* as on the board */
+	_Atomic uint64_t since_ns[RBT_BOARD_GATES]; /* the first attempt to schedule it; 0: none */
+	_Atomic uint32_t driver;                    /* enum in gate.c */
+};
+
 enum shim_driver { SHIM_DRIVER_UNASKED, SHIM_DRIVER_KNOWN, SHIM_DRIVER_UNKNOWN };
 
 /* One per process; empty in a forked child (see state.c). */
@@ -113,12 +129,14 @@ struct shim {
 	_Atomic uint64_t serial;
 	_Atomic uint64_t next_due_ns; /* when the next 'F' ioctl, of any kind, has work to do */
 	uint64_t next_connect_ns;
+	struct shim_heal heal;
 	bool touched; /* changed since act_on_changes() last ran */
 	bool lossy_told;
 	bool board_told; /* the daemon has the board of this connection */
 	enum shim_driver driver;
 	bool said; /* has printed why the slices stay unchanged */
 
+	struct shim_gate gate;
 	_Atomic int32_t n_late;
 	struct shim_late late[SHIM_MAX_LATE];
 
@@ -128,12 +146,14 @@ struct shim {
 	struct shim_obj objs[SHIM_MAX_OBJS + 1]; /* 0 stands for none */
 	_Alignas(struct rbt_task) unsigned char message[RBT_RECORD_MSG_MAX];
 	struct shim_kfd kfd;
+	struct shim_spawn spawn;
 };
 
 /* From the environment, read once. */
 struct shim_config {
 	bool active; /* a program started by `rubato run` */
 	bool no_daemon;
+	bool expects_gate; /* the daemon is expected to say whether new tasks may run */
 	struct rbt_treatment treat;
 	uint64_t loaded_ns;              /* when this was read: after any exec */
 	uint64_t wanted_us;              /* the slice asked for; 0: the driver's own */
@@ -230,6 +250,20 @@ bool shim_late_put(struct shim *s, const struct shim_event *ev);
 
 /* Takes the oldest event, under the lock; false: there is none. */
 bool shim_late_take(struct shim *s, struct shim_event *ret);
+
+/* gate.c */
+
+/* A compute task was made, and the daemon is about to be told. There may be no room for it: then
+ * it is not asked about. */
+void shim_gate_ask(struct shim *s, struct shim_obj *task);
+/* The task is scheduled, or is about to be removed. */
+void shim_gate_end(struct shim *s, struct shim_obj *task);
+/* The board's memory is new. */
+void shim_gate_publish(struct shim *s);
+
+/* Without the lock, before a call of the program: whether the gate holds it back. Then the call is
+ * answered, and must not be made. May change errno. */
+bool shim_gate_holds(int fd, unsigned long request, void *arg);
 
 /* observe.c: passes one 'F' ioctl to the driver, and learns from it. */
 int rbt_shim_call(int fd, unsigned long request, void *arg);

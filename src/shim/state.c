@@ -100,6 +100,7 @@ static void empty(struct shim *s)
 	if (s->kfd.n_used > 0 || s->kfd.partial) {
 		memset(&s->kfd, 0, sizeof(s->kfd));
 	}
+	s->spawn.is_under_way = 0;
 }
 
 void shim_reset(void)
@@ -163,6 +164,7 @@ static void start(struct shim *s)
 	if (atomic_compare_exchange_strong(&fork_watched, &no, true)) {
 		__register_atfork(
 			before_fork, after_fork_in_parent, after_fork_in_child, __dso_handle);
+		shim_heal_configure();
 	}
 }
 

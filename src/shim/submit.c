@@ -127,6 +127,11 @@ static struct rbt_board *obtain_board(void)
 	return fresh;
 }
 
+struct rbt_board *shim_board_peek(void)
+{
+	return atomic_load_explicit(&board, memory_order_acquire);
+}
+
 /* Takes over the slot of a thread that has ended; the search starts where the last one stopped. */
 static bool take_over(uint32_t i, uint32_t tid)
 {

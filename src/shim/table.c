@@ -114,6 +114,9 @@ void shim_remove(struct shim *s, struct shim_obj *obj)
 	uint16_t i = index_of(s, obj);
 
 	shim_remove_children(s, obj);
+	if (obj->type == SHIM_TASK) {
+		shim_gate_end(s, obj);
+	}
 	unlink_index(
 		s, bucket(s, obj->client, obj->handle), offsetof(struct shim_obj, hash_next), i);
 	if (obj->parent != 0) {

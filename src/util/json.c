@@ -89,6 +89,12 @@ void rbt_json_u64(struct rbt_json *j, const char *key, uint64_t value)
 	fprintf(j->out, "%" PRIu64, value);
 }
 
+void rbt_json_i64(struct rbt_json *j, const char *key, int64_t value)
+{
+	lead(j, key);
+	fprintf(j->out, "%" PRId64, value);
+}
+
 void rbt_json_bool(struct rbt_json *j, const char *key, bool value)
 {
 	lead(j, key);

@@ -25,6 +25,7 @@ void rbt_json_array(struct rbt_json *j, const char *key);
 void rbt_json_end(struct rbt_json *j, char bracket);
 void rbt_json_string(struct rbt_json *j, const char *key, const char *value);
 void rbt_json_u64(struct rbt_json *j, const char *key, uint64_t value);
+void rbt_json_i64(struct rbt_json *j, const char *key, int64_t value);
 void rbt_json_bool(struct rbt_json *j, const char *key, bool value);
 void rbt_json_null(struct rbt_json *j, const char *key);
 void rbt_json_double(struct rbt_json *j, const char *key, double value);

@@ -231,8 +231,8 @@ static int set_interleave(void *data)
 
 void check_interleave(struct context *ctx)
 {
-	/* Level 0 last: it is what tasks start with, and cannot be read. */
-	static const uint32_t levels[] = {2, 1, 0};
+	/* Level 1 last: it is what tasks start with, and cannot be read. */
+	static const uint32_t levels[] = {2, 0, 1};
 	struct interleave il = {.ctx = ctx};
 
 	if (ctx->opt.backend->set_interleave == NULL) {

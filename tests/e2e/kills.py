@@ -98,6 +98,9 @@ class Scenario:
     def go_on(self):
         """While the next daemon takes over."""
 
+    def check(self, run):
+        """Afterwards: raises a Fault if something else does not hold."""
+
 
 class Kind:
     """A kind of device, with its scenarios by name. Each variant of each scenario is counted and run."""
@@ -156,6 +159,7 @@ def settle(run, scenario, expected):
         if not alive(pid):
             raise Fault(WRONG, f"{pid} died of it")
     check(run, expected)
+    scenario.check(run)
     run.kind.watch_turns(run.s, expected)
 
 

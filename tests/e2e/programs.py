@@ -218,10 +218,15 @@ def launch_bound(s):
 
 
 def eager(s):
-    """A latency program, and what makes it serve some requests of 12 launches each, and then says how it fares."""
+    """A latency program, and what makes it serve some requests of 12 launches each, and then says how it fares. There are
+    pauses between the requests, also where a request takes long."""
     p = Asked(s, [binary("latency"), "--steps", "200", "--kernels", "12"], ("--class", "latency"))
+    rate = 1
 
     def serve(n=30):
-        p.ask(f"measure eager {n} 50 1")
+        nonlocal rate
+        got = p.ask(f"measure eager {n} {rate} 1")
+        rate = min(50, 0.4e6 * len(got["service_us"]) / sum(got["service_us"]))
         return s.ps()[p.pid]
+    serve(3)
     return p, serve

@@ -322,7 +322,8 @@ def test_metrics_on_a_socket(s):
     mode = os.lstat(path).st_mode
     assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600, oct(mode)
     first = scrape(path)
-    assert {name for name, _ in first} == {"rubato_info"}, "nothing is known of no programs"
+    assert {name for name, _ in first} == {"rubato_info", "rubato_policy_overruled_total", "rubato_policy_ejections_total"}, \
+        "nothing is known of no programs"
     a, b = spinners(s, (), ())
     attached = s.program()
     s.rubato("renice", attached.pid, *BEST_EFFORT)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sixty-four programs at once, and a hostile neighbour at the daemon's socket."""
 import os
+import re
+import signal
 import socket
 import struct
+import time
 
 from harness import MAGIC, eventually, main, renice_message, treatment
 
@@ -34,6 +37,29 @@ def connect(s):
     sock.connect(os.path.join(s.run_dir, "control.sock"))
     sock.settimeout(5)
     return sock
+
+
+def n_put(s):
+    """How many records the hand got so far (RBT_HAND_PUT)."""
+    return len(re.findall(r"op 1 on", s.log()))
+
+
+def test_records_are_taken_together(s):
+    """Of those that wait, the last one of each client counts."""
+    s.env["RUBATO_DEBUG"] = "1"
+    p = s.run("--class", "normal")
+    eventually("known", lambda: s.ps().get(p.pid, {}).get("managed"))
+    s.rubato("suspend", p.pid)
+    before, n_tasks, daemon = n_put(s), len(s.ps()[p.pid]["tasks"]), s.daemon()
+    os.kill(daemon, signal.SIGSTOP)
+    for _ in range(8):
+        p.ask("more")
+        p.ask("free")
+    p.ask("more")
+    time.sleep(0.5)
+    os.kill(daemon, signal.SIGCONT)
+    eventually("known and off", lambda: len(s.ps()[p.pid]["tasks"]) == 2 * n_tasks and s.is_suspended(p.pid))
+    assert 0 < n_put(s) - before < 30, n_put(s) - before
 
 
 def test_nonsense_at_the_socket(s):

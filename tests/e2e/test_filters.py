@@ -4,6 +4,7 @@ than the library may call."""
 import glob
 import os
 import re
+import time
 
 from harness import HERE, Program, alive, binary, eventually, main, skip
 from programs import BEST_EFFORT
@@ -16,12 +17,12 @@ OWN = {"brk", "clock_nanosleep", "exit_group", "getpid", "getppid", "ioctl", "mm
 
 
 def documented():
-    """Two sets of names: what the library always calls, and what it calls besides for AMD queues."""
+    """Three sets of names: what the library always calls, and what it calls besides for AMD queues and without a filter."""
     with open(os.path.join(ROOT, "docs", "environment.md")) as f:
         section = f.read().split("## System calls of the preloaded library\n")[1].split("\n## ")[0]
     lists = re.findall(r"^- (.*?)\.$", section, re.M | re.S)
-    always, amd = [set(re.findall(r"`(\w+)`", text)) for text in lists]
-    return always, amd
+    always, amd, unfiltered = [set(re.findall(r"`(\w+)`", text)) for text in lists]
+    return always, amd, unfiltered
 
 
 def numbers(names):
@@ -39,14 +40,14 @@ def test_the_list_is_the_librarys(s):
     """All calls are made directly, by these names."""
     used = set()
     for path in glob.glob(os.path.join(ROOT, "src", "shim", "*.[ch]")) + \
-            [os.path.join(ROOT, "src", name) for name in ("act/lock.c", "board/create.c", "util/trust.c")]:
+            [os.path.join(ROOT, "src", name) for name in ("act/lock.c", "board/create.c", "util/sandbox.c", "util/trust.c")]:
         with open(path) as f:
             used |= set(re.findall(r"\bSYS_(\w+)", f.read()))
-    always, amd = documented()
+    always, amd, unfiltered = documented()
     # The C library makes these: the first where the kernel lends it no clock, the others for a thread.
     used |= {"clock_gettime", "clone", "clone3", "exit", "mprotect", "rseq", "set_robust_list"}
-    assert always | amd == used, (always | amd) ^ used
-    assert not always & amd
+    assert always | amd | unfiltered == used, (always | amd | unfiltered) ^ used
+    assert not always & amd and not always & unfiltered
 
 
 def put_to_work(p):
@@ -68,7 +69,7 @@ def test_the_programs_own_calls(s):
 
 
 def test_a_filter_before_the_first_contact(s):
-    always, _ = documented()
+    always = documented()[0]
     p = s.run(*BEST_EFFORT, args=["--contexts", 0])
     assert p.ask("filter " + numbers(OWN | always)) == "0 ok"
     put_to_work(p)
@@ -79,7 +80,7 @@ def test_a_filter_before_the_first_contact(s):
 
 
 def test_a_filter_after_the_first_contact(s):
-    always, _ = documented()
+    always = documented()[0]
     p = s.run(*BEST_EFFORT)
     eventually("managed", lambda: s.slices(p.pid) == [1])
     assert p.ask("filter " + numbers(OWN | always)) == "0 ok"
@@ -93,8 +94,25 @@ def test_a_filter_after_the_first_contact(s):
     put_to_work(p)
 
 
+def test_a_filter_when_everything_is_killed(s):
+    """The program does not bring the daemon back; one without a filter does."""
+    always = documented()[0]
+    p = s.run(*BEST_EFFORT)
+    eventually("managed", lambda: s.slices(p.pid) == [1])
+    assert p.ask("filter " + numbers(OWN | always)) == "0 ok"
+    s.kill_both()
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        put_to_work(p)
+        assert not s.processes("rubatod")
+    q = s.run("--class", "normal")
+    s.kill_both()
+    eventually("the other one does", lambda: s.processes("rubatod"), 10)
+    assert alive(p.pid) and alive(q.pid)
+
+
 def test_a_filter_without_a_daemon(s):
-    always, _ = documented()
+    always = documented()[0]
     p = s.run("--no-daemon", *BEST_EFFORT, args=["--contexts", 0])
     assert p.ask("filter " + numbers(OWN | always)) == "0 ok"
     assert p.ask("more").startswith("ready")
@@ -104,7 +122,7 @@ def test_a_filter_without_a_daemon(s):
 
 def test_a_filter_in_a_program_that_is_counted(s):
     use_driver(s)
-    always, _ = documented()
+    always = documented()[0]
     p = Program(s, [*WITH_DRIVER, binary("rubato"), "run", "--class", "latency", "--", binary("cudaclient"), "live"])
     s.programs.append(p)
     eventually("they share a board", lambda: shared(s, p))

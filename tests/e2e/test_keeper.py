@@ -7,9 +7,17 @@ import struct
 import subprocess
 import time
 
-from harness import alive, binary, eventually, main
+from harness import alive, binary, eventually, kill_all, main
 
 BEST_EFFORT = ("--class", "best-effort")
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            return [int(child) for child in f.read().split()]
+    except OSError:
+        return []
 
 
 def comes_back(s, old):
@@ -102,6 +110,17 @@ def test_a_keeper_that_cannot_be_started(s):
     eventually("another one", lambda: [pid for pid in s.processes("rubato-keeper") if pid != old])
 
 
+def test_a_keeper_that_cannot_write(s):
+    """The limit of a shell (ulimit -f) is reached: neither the log nor the count of deaths can be written."""
+    p = s.run(*BEST_EFFORT)
+    eventually("1 us", lambda: s.slices(p.pid) == [1])
+    old = s.daemon()
+    resource.prlimit(s.keeper(), resource.RLIMIT_FSIZE, (0, 0))
+    os.kill(old, signal.SIGKILL)
+    comes_back(s, old)
+    eventually("managed again", lambda: p.ask("slice") == "slice 1", 10)
+
+
 def test_the_keeper_holds_nothing(s):
     """Of a program's, a lock or the socket: it would keep memory, or look like a daemon."""
     p = s.run(*BEST_EFFORT)
@@ -129,6 +148,43 @@ def test_too_many_deaths(s):
     assert s.daemon() != old
     eventually("managed again", lambda: p.ask("slice") == "slice 1")
     assert not s.rubato("ps").stderr
+
+
+def test_killed_while_it_comes_back(s):
+    """The new daemon is killed before it has a keeper of its own: the old keeper is still there."""
+    p, q = s.program(), s.run(*BEST_EFFORT)
+    s.rubato("suspend", p.pid)
+    newcomer = None
+    for _ in range(20):  # it is there for some milliseconds only, and a busy machine may not look meanwhile
+        s.forget_deaths()
+        daemon, hand, keeper = s.daemon(), s.hand(), s.keeper()
+        os.kill(daemon, signal.SIGSTOP)
+        kill_all([hand, daemon])
+        while newcomer is None and alive(keeper):
+            newcomer = next(iter(children(keeper)), None)
+        if newcomer is not None:
+            break
+        eventually("the next daemon", lambda: s.processes("rubatod") and s.processes("rubato-hand"))
+    os.kill(newcomer, signal.SIGKILL)
+    eventually("another daemon", lambda: [pid for pid in s.processes("rubatod") if pid not in (daemon, newcomer)], 10)
+    eventually("all is as it was", lambda: s.processes("rubato-hand") and s.is_suspended(p.pid) and q.ask("slice") == "slice 1")
+    s.rubato("resume", p.pid)
+    assert s.is_running(p.pid) and len(eventually("one keeper", lambda: s.processes("rubato-keeper"))) == 1
+
+
+def test_an_orderly_end_during_the_minute(s):
+    """A command has started a daemon before the minute was over, and it ends: the keeper that waits starts no other."""
+    p = s.run(*BEST_EFFORT)
+    for _ in range(3):
+        eventually("1 us", lambda: s.slices(p.pid) == [1])
+        s.kill_both(is_kept=True)
+        p.ask("slice")
+    eventually("it is said in the log", lambda: "killed 3 times within 10 s" in s.log())
+    old = s.keeper()
+    s.rubato("renice", p.pid, *BEST_EFFORT)
+    eventually("the old keeper has gone", lambda: not alive(old))
+    os.kill(s.daemon(), signal.SIGTERM)
+    eventually("all have gone", lambda: not s.processes("rubatod") and not s.processes("rubato-keeper"))
 
 
 def test_everything_is_killed_and_somebody_looks(s):
@@ -183,6 +239,45 @@ def test_words_that_cannot_be_written(s):
     assert s.is_running(p.pid) and s.ps()[p.pid]["state"] == "running"
 
 
+def test_a_suspend_without_a_state_file(s):
+    """The device counts suspends: the next daemon does not suspend the program a second time, so that one resume is enough."""
+    p, q = s.program(), s.run("--class", "normal")
+    eventually("managed", lambda: q.pid in s.ps())
+    s.rubato("suspend", p.pid, q.pid)
+    s.kill_both()
+    os.unlink(os.path.join(s.run_dir, "state"))
+    s.rubato("run", "--", "true")
+    for program in p, q:
+        eventually("suspended again", lambda: program.ask("slice") and s.ps()[program.pid]["state"] == "suspended")
+        s.rubato("resume", program.pid)
+        assert s.is_running(program.pid)
+
+
+def test_killed_in_a_full_directory(s):
+    """What was written there before makes room for what is written now: a suspend is not forgotten, nor is anybody left off."""
+    if os.geteuid() != 0:
+        return print("     only root can mount")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "full", s.run_dir], check=True)
+    try:
+        p, q = s.program(), s.run("--class", "normal")
+        s.rubato("renice", p.pid, *BEST_EFFORT)
+        with open(os.path.join(s.run_dir, "filler"), "wb", buffering=0) as f:
+            try:
+                while f.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+        s.rubato("suspend", p.pid)
+        comes_back(s, s.kill_both(is_kept=True))
+        eventually("suspended again", lambda: s.is_suspended(p.pid) and s.ps()[p.pid]["state"] == "suspended", 10)
+        assert s.is_running(q.pid)
+        s.rubato("resume", p.pid)
+        assert s.is_running(p.pid)
+        s.end_daemon()
+    finally:
+        subprocess.run(["umount", "-l", s.run_dir], check=True)
+
+
 def test_calls_fail_for_a_while(s):
     """An attached program cannot be looked into when the new daemon looks first: what was said of it still holds."""
     p = s.program()
@@ -217,6 +312,20 @@ def test_resume_while_calls_are_slow(s):
     eventually("it runs", lambda: s.is_running(p.pid))
     s.rubato("resume", p.pid)
     assert s.is_default(p.pid)
+
+
+def test_resume_while_calls_are_slow_after_too_many_deaths(s):
+    """No daemon starts by itself for a minute, but the one that resume starts does not wait."""
+    p = s.program()
+    s.rubato("suspend", p.pid)
+    for _ in range(3):
+        eventually("suspended", lambda: s.is_suspended(p.pid) and s.processes("rubato-hand"))
+        s.kill_both(is_kept=True)
+    eventually("it is said in the log", lambda: "killed 3 times within 10 s" in s.log())
+    s.softgpu("fault", "--nr", "2a", "--delay-us", "300000")
+    s.rubato("resume", p.pid, timeout=60)
+    s.softgpu("fault", "clear")
+    eventually("it runs", lambda: s.is_running(p.pid))
 
 
 def test_resume_does_not_undo_a_renice(s):

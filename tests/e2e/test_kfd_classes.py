@@ -181,6 +181,26 @@ def turns_per_second(s, p):
     return (s.ps()[p.pid]["turns"] - before) / (time.monotonic() - start)
 
 
+def run_true(s, *options, env=()):
+    return s.command("env", *env, binary("rubato"), "run", *options, "--", "true")
+
+
+@device("--gpus", "0", *AMD)
+def test_too_short_a_turn(s):
+    """Without another GPU. The variable is checked as the option, which overrides it."""
+    short = ["RUBATO_TREAT_TIMESLICE_US=1"]
+    for done in run_true(s, "--timeslice-us", "1"), run_true(s, env=short):
+        assert done.returncode == 1 and "no timeslices, only turns of 5000 us and more" in done.stderr, done
+    for done in run_true(s, env=["RUBATO_TREAT_TIMESLICE_US=20000"]), run_true(s, "--timeslice-us", "20000", env=short):
+        assert done.returncode == 0 and done.stderr == "", done
+
+
+@device("--gpus", "1", *AMD)
+def test_a_slice_for_one_of_both_kinds(s):
+    done = run_true(s, env=["RUBATO_TREAT_TIMESLICE_US=1"])
+    assert done.returncode == 0, done
+
+
 @device(*AMD)
 def test_timed_turns(s):
     """A timeslice is the length of a turn."""

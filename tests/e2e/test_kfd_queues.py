@@ -2,10 +2,12 @@
 """`rubato suspend PID --queue ID`: one queue of an AMD program is off, whatever happens to the program and to the daemon."""
 import json
 import os
+import random
+import re
 import signal
 import time
 
-from harness import Program, alive, binary, device, eventually, main
+from harness import Program, alive, binary, device, eventually, kill_all, main
 
 AMD = ("--amd-gpus", "1")
 BEST_EFFORT = ("--class", "best-effort")
@@ -246,6 +248,36 @@ def test_the_queue_is_destroyed(s):
 
 
 @device(*AMD)
+def test_the_number_is_used_again(s):
+    """The daemon hears of it late, in one record because its socket is full, or not at all because it is dead."""
+    p = run(s, "--class", "normal", args=())
+    p.ask("more")
+    eventually("known", lambda: len(s.ps()[p.pid]["tasks"]) == 5)
+    daemon = s.daemon()
+    for n_records in 30, 400:
+        s.rubato("suspend", p.pid, "--queue", 4, "--queue", 1)
+        os.kill(daemon, signal.SIGSTOP)
+        for _ in range(n_records // 2):
+            p.ask("more")
+            p.ask("free")
+        p.ask("free")
+        p.ask("more")
+        os.kill(daemon, signal.SIGCONT)
+        eventually("one order is left", lambda: s.ps()[p.pid]["suspended_queues"] == 1 and off(s, p.pid) == [1])
+    s.rubato("suspend", p.pid, "--queue", 4)
+    s.kill_both()
+    p.ask("free")
+    p.ask("more")
+    s.forget_deaths()
+    s.rubato("suspend", p.pid, "--queue", 0)  # starts a daemon, which has the orders from before
+    eventually("the first two are off", lambda: off(s, p.pid) == [0, 1])
+    assert s.ps()[p.pid]["suspended_queues"] == 2 and off(s, p.pid) == [0, 1]
+    s.rubato("resume", p.pid)
+    eventually("all run", lambda: not off(s, p.pid))
+    exact(s, p)
+
+
+@device(*AMD)
 def test_a_new_queue_of_an_attached_program(s):
     """The daemon does not know it yet. While it is suspended, the kernel lets nobody destroy it."""
     p = client(s, "--busy")
@@ -261,6 +293,94 @@ def test_a_new_queue_of_an_attached_program(s):
     assert off(s, p.pid) == [0]
     s.rubato("resume", p.pid)
     eventually("all run", lambda: not off(s, p.pid))
+    exact(s, p)
+
+
+@device(*AMD)
+def test_a_program_that_churns(s):
+    """It makes or destroys a queue every 5 ms, and sends more records than the daemon will read. Orders hold all the same."""
+    p = run(s, "--class", "normal", args=("--busy", "--churn-ms", 5))
+    s.rubato("suspend", p.pid, "--queue", 0)
+    wanted, random_order = {0}, random.Random(5)
+    for _ in range(60):
+        verb, queue = random_order.choice(("suspend", "resume")), random_order.randrange(1, 12)
+        done = s.rubato(verb, p.pid, "--queue", queue, code=None)
+        # The program keeps its first four queues; another one may have gone meanwhile.
+        if queue < 4:
+            assert done.returncode == 0, done.stderr
+            wanted = wanted | {queue} if verb == "suspend" else wanted - {queue}
+        else:
+            assert done.returncode == 0 or (done.returncode == 3 and "has no queue" in done.stderr), done.stderr
+        tasks = {t["id"]: t["state"] for t in s.ps()[p.pid]["tasks"]}
+        assert {i for i in range(4) if tasks[i] == "suspended"} == wanted, (wanted, tasks)
+        assert wanted == {i for i in off(s, p.pid) if i < 4}, (wanted, off(s, p.pid))
+    s.rubato("resume", p.pid)
+    eventually("all run", lambda: not off(s, p.pid))
+    exact(s, p)
+
+
+def requests(s):
+    """What the hand was asked to do so far: an operation of proto/hand.h and an action of act/action.h for each request."""
+    return re.findall(r"op (\d+) on \d+, action (\d+)", s.log())
+
+
+@device(*AMD)
+def test_records_are_taken_together(s):
+    """Of the records that wait, the last one counts. It makes nobody suspend the same queues again."""
+    put, act, suspend_task = "1", "3", "10"
+    s.env["RUBATO_DEBUG"] = "1"
+    p = run(s, "--class", "normal", args=())
+    s.rubato("suspend", p.pid, "--queue", "0,1")
+    assert requests(s).count((act, suspend_task)) == 2, requests(s)
+    before = requests(s).count((put, "0"))
+    daemon = s.daemon()
+    os.kill(daemon, signal.SIGSTOP)
+    for _ in range(15):
+        p.ask("more")
+        p.ask("free")
+    p.ask("more")
+    time.sleep(0.5)
+    os.kill(daemon, signal.SIGCONT)
+    eventually("known", lambda: len(s.ps()[p.pid]["tasks"]) == 5)
+    assert 0 < requests(s).count((put, "0")) - before < 10, requests(s)
+    for n in range(6, 16):
+        p.ask("more")
+        eventually("known", lambda: len(s.ps()[p.pid]["tasks"]) == n)
+    assert requests(s).count((act, suspend_task)) == 2, requests(s)
+    assert off(s, p.pid) == [0, 1]
+    exact(s, p)
+
+
+@device(*AMD)
+def test_a_stopped_program(s):
+    """Nobody can suspend its queues, and the daemon says why."""
+    p = run(s, "--class", "normal")
+    os.kill(p.pid, signal.SIGSTOP)
+    refused(s, "suspend", p.pid, "--queue", 0, code=1, says="the program does not answer")
+    os.kill(p.pid, signal.SIGCONT)
+    eventually("it obeys again", lambda: s.rubato("suspend", p.pid, "--queue", 0, code=None).returncode == 0)
+    assert off(s, p.pid) == [0]
+    # More renewals wait for it than its agent reads at once.
+    os.kill(p.pid, signal.SIGSTOP)
+    time.sleep(6)
+    os.kill(p.pid, signal.SIGCONT)
+    assert all(off(s, p.pid) == [0] for _ in range(30))
+    exact(s, p)
+
+
+@device(*AMD)
+def test_renewals_get_lost(s):
+    """Its queue runs after a while, and the daemon learns of that."""
+    p = run(s, "--class", "normal")
+    s.rubato("suspend", p.pid, "--queue", 0)
+    porters = s.processes("rubato-porter")
+    kill_all(porters, signal.SIGSTOP)
+    eventually("it runs", lambda: not off(s, p.pid))
+    kill_all(porters, signal.SIGCONT)
+    eventually("off again", lambda: off(s, p.pid) == [0])
+    assert s.ps()[p.pid]["suspended_queues"] == 1
+    s.rubato("resume", p.pid, "--queue", 0)
+    assert not off(s, p.pid)
     exact(s, p)
 
 
@@ -291,6 +411,10 @@ def test_columns_of_kfd_queues(s):
     # A debugger sees which queues none has listed before.
     assert columns(s, q, "--addresses") == [["-", "-", "-", "yes"]] * 4
     assert [f["new"] for f in listed(s, q, "--addresses", "--json")] == [False] * 4
+    # Both tables are the same but for these four columns.
+    plain = s.rubato("kfd", "monitor", q.pid, "0.1", "0.1", "--addresses").stdout.splitlines()
+    rows = [line[:35] + line[70:] for line in listed(s, q, "--addresses").splitlines() if " QUEUE " in line or "  0x" in line]
+    assert len(rows) == 5 and all(row in plain for row in rows), (rows, plain)
     tool = s.command(binary("get_queue_info"), str(p.pid))
     assert tool.returncode == 0 and "PRIORITY  PERCENT  SUSPENDED" in tool.stdout and "yes" in tool.stdout, tool
     s.rubato("suspend", p.pid)

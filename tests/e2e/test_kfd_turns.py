@@ -366,7 +366,7 @@ def test_killed_while_off(s):
     daemon, hand = s.daemon(), s.hand()
     os.kill(hand, signal.SIGSTOP)
     os.kill(daemon, signal.SIGSTOP)
-    eventually("restored by the deadline", lambda: is_own(s, p.pid, 100, LOW))
+    eventually("restored by the deadline", lambda: is_own(s, p.pid))
     os.kill(hand, signal.SIGKILL)
     os.kill(daemon, signal.SIGKILL)
     eventually("all run", lambda: all(is_own(s, x.pid) for x in (p, q, r)))

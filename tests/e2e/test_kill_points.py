@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills at every point on NVIDIA, with and without hardware quirks; see kills.py."""
+import json
+import os
 import time
 
-from harness import eventually
+from harness import BUILD, eventually
 from kills import FORGOTTEN, OFF, WRONG, Fault, Kind, Scenario, main
 from programs import BEST_EFFORT, Requests
 
@@ -84,8 +86,66 @@ class Reserve(Scenario):
         self.requests.ask("measure graph 1 1000 1")
 
 
+LEVELS = os.path.join(BUILD, "tests", "policies", "levels.bpf.o")
+
+
+def has_levels(s):
+    """Whether the daemon keeps that policy for the next one."""
+    try:
+        with open(os.path.join(s.run_dir, "policy"), "rb") as file:
+            return os.path.basename(LEVELS).encode() in file.read()
+    except FileNotFoundError:
+        return False
+
+
+class Load(Renice):
+    """A policy that gives all tasks interleave level 2."""
+
+    def load(self, run):
+        return run.tell("policy", "load", LEVELS, "--engine", "vm", "--set", "level=2")
+
+    def act(self, run):
+        is_loaded = self.load(run)
+        return {self.p.pid: ("normal", False, 2) if is_loaded else None}
+
+
+class Unload(Load):
+    def prepare(self, run):
+        super().prepare(run)
+        self.load(run)
+        eventually("its level", lambda: {t["interleave"] for t in run.s.tasks(self.p.pid, None)} == {2})
+
+    def act(self, run):
+        is_unloaded = run.tell("policy", "unload")
+        return {self.p.pid: ("normal", False, 1) if is_unloaded else None}
+
+
+POLICY = os.path.join(BUILD, "tests", "policies", "steered.bpf.o")
+
+
+class Policy(Scenario):
+    """A policy in eBPF is loaded while two programs take turns. Once that has succeeded, every daemon has it."""
+
+    def prepare(self, run):
+        run.start_daemon()
+        self.programs = [run.s.run(*BEST_EFFORT), run.s.run(*BEST_EFFORT)]
+        eventually("turns", lambda: all(run.s.slices(p.pid) == [1] for p in self.programs) and len(run.s.short()) == 1)
+
+    def act(self, run):
+        eventually("loaded", lambda: run.s.rubato("policy", "load", POLICY, "--engine", "vm", code=None).returncode == 0)
+        time.sleep(0.25)
+        return {p.pid: ("best-effort", False) for p in self.programs}
+
+    def check(self, run):
+        shown = json.loads(run.s.rubato("policy", "show", "--json").stdout)
+        if (shown["state"], shown["name"]) != ("loaded", "steered"):
+            raise Fault(FORGOTTEN, f"the policy: {shown}")
+
+
 class Nvidia(Kind):
-    scenarios = {c.__name__.lower(): c for c in (Start, Renice, Suspend, Resume, Attach, Turns, Reserve)}
+    # Without clang there is no policy to load.
+    scenarios = {c.__name__.lower(): c for c in (Start, Renice, Suspend, Resume, Attach, Turns, Reserve) +
+                 ((Load, Unload, Policy) if os.path.exists(POLICY) else ())}
     seconds = 50
 
     def variants(self, scenario):
@@ -120,6 +180,11 @@ class Nvidia(Kind):
                 right, right_copies = right | {2048}, right_copies | {1024}
             if not compute <= right or not copies or not copies <= right_copies:
                 raise Fault(WRONG, seen)
+            level = 2 if has_levels(s) else 1
+            if any(t["interleave"] != level for t in mine):
+                raise Fault(WRONG, f"interleave levels, not {level}: {mine}")
+            if want is not None and len(want) > 2 and want[2] != level:
+                raise Fault(FORGOTTEN, f"the policy: {seen}")
             if want is not None and (row.get("class") not in (want[0], None if want[0] == "normal" else want[0])
                                      or said_off != want[1]):
                 raise Fault(FORGOTTEN, seen)

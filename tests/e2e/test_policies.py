@@ -24,7 +24,7 @@ def test_configuration_is_checked(s):
         assert check(s, text) == (0, os.path.join(s.dir, "checked") + ": ok\n"), text
     for text, says in (("turn_ms = 59", ":1: turn_ms is a whole number from 60 to 100, not 59"),
                        ("\nturn_ms = ", ":2: turn_ms"), ("turn_ms = 80\nturn_ms = 80", ":2: given twice"),
-                       ("policy = none", ":1: policy is turns, priority, fair or fifo, not: none"), ("min_share = 11", ":1: min_share"),
+                       ("policy = none", ":1: policy is turns, priority, fair, fifo or an absolute path, not: none"), ("min_share = 11", ":1: min_share"),
                        ("min_share = 1.55", ":1: min_share"), ("amd_poll_us = 5001", ":1: amd_poll_us"), ("min_share = %", ":1: min_share"),
                        ("latency_slice_us = 100001", ":1: latency_slice_us"),
                        ("reserve = never", ":1: reserve is auto or always, not: never"),

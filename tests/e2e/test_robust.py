@@ -630,6 +630,24 @@ def test_a_directory_that_cannot_be_written_to(s):
     eventually("managed again", lambda: s.slices(p.pid) == [1], 10)
 
 
+def test_killed_in_a_directory_that_cannot_be_written_to(s):
+    """A new daemon cannot serve there, but it restores what the dead one has left."""
+    if os.geteuid() != 0:
+        return print("     only root can mount")
+    p, q, r = s.program(), s.run(*BEST_EFFORT), s.run(*BEST_EFFORT)
+    s.rubato("suspend", p.pid)
+    taking_turns(s, [q, r])
+    subprocess.run(["mount", "--bind", s.run_dir, s.run_dir], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", s.run_dir], check=True)
+        s.kill_both(is_kept=True)
+        eventually("all run", lambda: all(s.is_running(x.pid) for x in (p, q, r)), 10)
+        eventually("it is said", lambda: "Read-only file system" in s.log())
+        eventually("nobody is left", lambda: not s.processes("rubatod") and not s.processes("rubato-keeper"))
+    finally:
+        subprocess.run(["umount", "-l", s.run_dir], check=True)
+
+
 def test_another_time(s):
     """In a time namespace the clock is days ahead: turns go on as with others."""
     if s.command("unshare", "--time", "--fork", "--monotonic", "100000", "true").returncode != 0:
@@ -671,11 +689,9 @@ def test_the_shims_slice_is_not_the_programs(s):
     """While its daemon is gone, the shim sets 1000 us. A daemon that finds the program then does not take that for its own."""
     p = s.run(*BEST_EFFORT)
     eventually("1 us", lambda: s.slices(p.pid) == [1])
-    s.kill_both()
-    s.rubato("ps")
-    eventually("restored", lambda: s.is_released(p.pid))
-    s.end_daemon()
-    eventually("the daemon has gone", lambda: not s.processes("rubatod"))
+    s.unkeep()
+    os.kill(s.daemon(), signal.SIGKILL)  # its hand restores
+    eventually("both have gone", lambda: not s.processes("rubatod") and not s.processes("rubato-hand"))
     eventually("the shim's", lambda: p.ask("slice") and s.slices(p.pid) == [1000])
     os.kill(p.pid, signal.SIGSTOP)    # the shim does not come back to say what the program's own is
     try:

@@ -124,6 +124,32 @@ def test_inside_a_user_namespace(s):
         shutil.rmtree(path)
 
 
+def test_policies_need_rights(s):
+    """Everybody may see what is loaded; only root and the group may change or read more."""
+    source = os.path.join(os.environ["BUILD"], "tests/policies/values.bpf.o")
+    if not os.path.exists(source):
+        return print("     no policies: clang was missing at build time")
+    Machine(s)
+    path, mark = os.path.join(s.dir, "values.bpf.o"), os.path.join(s.dir, "mark")
+    shutil.copy(source, path)
+    os.chmod(path, 0o644)
+    games = grp.getgrnam("games").gr_gid
+    rubato_as(s, NOBODY, "policy", "load", path, "--engine", "vm", groups=[games])
+    before = rubato_as(s, NOBODY, "policy", "show", "--json")
+    assert json.loads(before)["name"] == "values", before
+    assert "task_init" in rubato_as(s, NOBODY, "policy", "stats")
+    for args in (["load", path], ["load", path, "--foreground"], ["unload"], ["log"], ["map", "list"], ["map", "dump", "kinds"],
+                 ["map", "set", "kinds", "1", "IDLE"], ["map", "del", "kinds", "1"]):
+        said = rubato_as(s, NOBODY, "policy", *args, code=4)
+        assert said.count("\n") == 1, f"{args}: {said!r}"
+    rubato_as(s, NOBODY, "run", "--policy", path, "--", "touch", mark, code=4)
+    assert not os.path.exists(mark)
+    assert rubato_as(s, NOBODY, "policy", "show", "--json") == before
+    rubato_as(s, NOBODY, "policy", "map", "set", "kinds", "1", "IDLE", groups=[games])
+    s.rubato("policy", "log")
+    s.rubato("policy", "unload")
+
+
 def test_rules_attach_running_and_new_programs(s):
     early = s.program(under=as_user(NOBODY))
     m = Machine(s, RULE)
@@ -464,6 +490,10 @@ def test_run_keeps_to_rights(s):
     assert said.count("\n") == 1 and "above normal needs root" in said, said
     assert "a weight needs root" in rubato_as(s, NOBODY, "run", "--weight", 2, "--", "true")
     assert "a limit needs root" in rubato_as(s, NOBODY, "run", "--min-share", 3, "--", "true")
+    said = rubato_as(s, NOBODY, "run", "--timeslice-us", 100000, "--", "true")
+    assert said.count("\n") == 1 and "a slice longer than the driver's needs root" in said, said
+    assert rubato_as(s, NOBODY, "run", "--timeslice-us", 2048, "--", "true") == ""
+    assert rubato_as(s, NOBODY, "run", "--timeslice-us", 100000, "--", "true", groups=[games]) == ""
     assert rubato_as(s, NOBODY, "run", "--min-share", 1, "--max-reserve-ms", 1, "--", "true") == ""
     greedy = run_as(s, NOBODY, "--max-reserve-ms", 3600000)
     eventually("known", lambda: greedy.pid in s.ps())

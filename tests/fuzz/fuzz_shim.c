@@ -80,6 +80,13 @@ int shim_raw_start_thread(void (*fn)(void))
 	return next_byte() & 1 ? -EAGAIN : (int)shim_sys_gettid();
 }
 
+/* The environment names no command. */
+int shim_raw_spawn(struct shim_spawn *p)
+{
+	REQUIRE(false);
+	return -ENOSYS;
+}
+
 int shim_raw_open_kfd(void)
 {
 	return -ENOENT;

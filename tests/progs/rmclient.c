@@ -8,11 +8,13 @@
  * commands:
  *   more    a further context
  *   free    destroys the last context
+ *   group   a further compute group, without channels, which is never scheduled
  *   slice   prints the timeslice of the last context's compute group
  *   user N  becomes user N for good
  *   hide    lets nobody but root look into it
  *   sibling  has another process in its memory, which makes a further context and outlives it
  *   filter N,...  may make only these system calls from now on
+ *   children  what it has noticed of children (--count-children)
  *   quit
  * With --exec any line makes it run itself anew, without contexts; its device files close then.
  */
@@ -62,7 +64,7 @@ struct context {
 
 static struct {
 	int contexts, channels, gpu, delay_ms, setup_ms, memory_mib;
-	bool old_alloc, threads, exec, fork, survive, no_tokens;
+	bool old_alloc, threads, exec, fork, survive, no_tokens, count_children;
 	double for_s;
 	char **argv;
 } opt = {.contexts = 1, .channels = 8};
@@ -356,6 +358,47 @@ static void make_sibling(void)
 	fflush(stdout);
 }
 
+static _Atomic unsigned n_sigchld, n_waited, n_forks;
+
+static void on_sigchld(int number)
+{
+	n_sigchld++;
+}
+
+static void on_fork(void)
+{
+	n_forks++;
+}
+
+static void *wait_for_children(void *data)
+{
+	for (;;) {
+		if (wait(NULL) > 0) {
+			n_waited++;
+		} else if (errno == ECHILD) {
+			return NULL;
+		}
+	}
+}
+
+/* Has a child of its own, and a thread that waits for whichever child ends. */
+static void count_children(void)
+{
+	pthread_t thread;
+
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) {
+			pause();
+		}
+	}
+	signal(SIGCHLD, on_sigchld);
+	pthread_atfork(on_fork, on_fork, on_fork);
+	if (pthread_create(&thread, NULL, wait_for_children, NULL) != 0) {
+		exit(1);
+	}
+}
+
 /* Returns false to end. */
 static bool obey(const char *line)
 {
@@ -372,6 +415,10 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "free") == 0) {
 		free_last();
 		announce();
+	} else if (strcmp(line, "group") == 0) {
+		struct nv_tsg_params params = {.engine_type = NV_ENGINE_TYPE_GRAPHICS};
+		printf("group 0x%x\n", alloc(device, NV_CLASS_TSG, &params, sizeof(params)));
+		fflush(stdout);
 	} else if (strcmp(line, "slice") == 0) {
 		printf("slice %llu\n", (unsigned long long)read_slice());
 		fflush(stdout);
@@ -386,6 +433,9 @@ static bool obey(const char *line)
 		fflush(stdout);
 	} else if (strncmp(line, "filter ", 7) == 0) {
 		printf("%d ok\n", filter_install(line + 7));
+		fflush(stdout);
+	} else if (strcmp(line, "children") == 0) {
+		printf("children signals=%u waited=%u forks=%u\n", n_sigchld, n_waited, n_forks);
 		fflush(stdout);
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
@@ -424,7 +474,7 @@ static void usage(int code)
 {
 	fputs("usage: rmclient [--contexts N] [--gpu I] [--channels N] [--old-alloc] [--threads]\n"
 	      "  [--memory-mib N] [--delay-ms N] [--exec] [--fork] [--for SECONDS] [--survive]\n"
-	      "  [--no-tokens]\n",
+	      "  [--no-tokens] [--count-children]\n",
 		code == 0 ? stdout : stderr);
 	exit(code);
 }
@@ -451,6 +501,9 @@ static bool take_flag(int c)
 	case 'k':
 		opt.no_tokens = true;
 		return true;
+	case 'C':
+		opt.count_children = true;
+		return true;
 	default:
 		return false;
 	}
@@ -462,8 +515,8 @@ static void parse(int argc, char **argv)
 		{"channels", 1, NULL, 'n'}, {"old-alloc", 0, NULL, 'o'}, {"threads", 0, NULL, 't'},
 		{"memory-mib", 1, NULL, 'm'}, {"delay-ms", 1, NULL, 'd'}, {"exec", 0, NULL, 'e'},
 		{"fork", 0, NULL, 'f'}, {"for", 1, NULL, 's'}, {"survive", 0, NULL, 'v'},
-		{"setup-ms", 1, NULL, 'u'}, {"no-tokens", 0, NULL, 'k'}, {"help", 0, NULL, 'h'},
-		{0}};
+		{"setup-ms", 1, NULL, 'u'}, {"no-tokens", 0, NULL, 'k'},
+		{"count-children", 0, NULL, 'C'}, {"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	opt.argv = argv;
@@ -506,6 +559,9 @@ int main(int argc, char **argv)
 	pid_t child = 0;
 
 	parse(argc, argv);
+	if (opt.count_children) {
+		count_children();
+	}
 	if (opt.contexts > 0) {
 		open_device();
 	}

@@ -69,7 +69,7 @@ class Machine(unittest.TestCase):
         self.be("ninja")
         self.be("meson", MESON)
         self.install("libc6-dev", "clang-format", "clang-tidy", "cppcheck", "git", "clang", "g++", "libclang-rt-14-dev", "mandoc", "procps",
-                     "util-linux", "libncurses-dev", "libmicrohttpd-dev", "libbpf-dev")
+                     "util-linux", "libncurses-dev", "libmicrohttpd-dev", "libbpf-dev", "bpftool")
 
     def dev(self, *words, **env):
         return subprocess.run(["bash", os.path.join(self.clone, "dev"), *words], env={**self.env, **env}, text=True,
@@ -96,7 +96,7 @@ class Packages(Machine):
             done = self.dev(command)
             self.assertEqual((done.stderr.count("\n"), done.stdout, done.returncode), (1, "", 1))
             self.assertIn(BUILD_PACKAGES + " clang-format", done.stderr)
-            self.assertIn(" libncurses-dev libmicrohttpd-dev libbpf-dev\n", done.stderr)
+            self.assertIn(" libncurses-dev libmicrohttpd-dev libbpf-dev bpftool\n", done.stderr)
         self.assertIn(" qemu-system-x86\n", self.dev("test", "--long").stderr)
         self.assertEqual(self.calls(), [])
 

@@ -95,7 +95,8 @@ static void test_offs(void)
 static struct account_step sample(
 	struct account *a, struct rbt_board *b, uint64_t now_ns, uint64_t on_ns)
 {
-	struct rbt_sched_stats stats = {.on_ns = on_ns, .reserved_ns = on_ns / 2};
+	struct rbt_sched_stats stats = {
+		.on_ns = on_ns, .reserved_ns = on_ns / 2, .kept_off_ns = on_ns / 5};
 
 	return account_sample(a, &stats, true, b, now_ns);
 }
@@ -131,7 +132,9 @@ static void test_used(void)
 	CHECK_INT(step.used_ns, 40 * MS);
 	CHECK_INT(step.reserved_ns, 20 * MS);
 	/* Too soon to tell; the next look has it all. */
+	CHECK_INT(a.waited_ns, 158 * MS);
 	CHECK_INT(sample(&a, b, 2000 * MS + 1000, 790 * MS + 1000).used_ns, 0);
+	CHECK_INT(a.waited_ns, 158 * MS); /* as of the same time as used_ns */
 	CHECK_INT(sample(&a, b, 2250 * MS, 800 * MS).used_ns, 10 * MS);
 	CHECK_INT(a.used_ns, 550 * MS);
 	/* Not known: nothing is made up. */
@@ -368,6 +371,36 @@ static void test_text(void)
 	free(s);
 }
 
+static void test_policy_text(void)
+{
+	struct metrics_snapshot *s = make_snapshot(0);
+	struct rbt_policy_hook *hook = &s->bpf.hooks[2];
+
+	s->n_ejections = 3;
+	char *text = write_all(s);
+	CHECK(strstr(text, "rubato_policy_info") == NULL);
+	CHECK(strstr(text, "rubato_policy_calls_total") == NULL);
+	CHECK(strstr(text, "\nrubato_policy_ejections_total 3\n") != NULL);
+	CHECK(strstr(text, "\nrubato_policy_overruled_total 0\n") != NULL);
+	free(text);
+	s->bpf.state = RBT_POLICY_EJECTED;
+	s->bpf.engine = RBT_POLICY_VM;
+	snprintf(s->bpf.name, sizeof(s->bpf.name), "a\"b");
+	snprintf(s->bpf.label, sizeof(s->bpf.label), "x.o");
+	*hook = (struct rbt_policy_hook){
+		.is_present = 1, .n_calls = 7, .n_errors = 6, .n_late = 5, .ns = 4, .max_ns = 3};
+	text = write_all(s);
+	CHECK(strstr(text, "\nrubato_policy_info{name=\"a\\\"b\",file=\"x.o\",engine=\"vm\",state="
+			   "\"ejected\"} 1\n") != NULL);
+	CHECK(strstr(text, "\nrubato_policy_calls_total{hook=\"work_submit\"} 7\n") != NULL);
+	CHECK(strstr(text, "\nrubato_policy_errors_total{hook=\"work_submit\"} 6\n") != NULL);
+	CHECK(strstr(text, "\nrubato_policy_late_total{hook=\"work_submit\"} 5\n") != NULL);
+	CHECK(strstr(text, "\nrubato_policy_ns_total{hook=\"work_submit\"} 4\n") != NULL);
+	CHECK(strstr(text, "hook=\"task_init\"") == NULL);
+	free(text);
+	free(s);
+}
+
 /* The longest of everything fits in a piece. */
 static void test_longest(void)
 {
@@ -419,6 +452,7 @@ int main(void)
 	test_boards();
 	test_times();
 	test_text();
+	test_policy_text();
 	test_longest();
 	test_places();
 	return check_result();

@@ -57,6 +57,8 @@ static void what_the_program_makes_is_mapped(void)
 	struct rbt_board *b = make_board(&fd);
 
 	CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
+	/* Daemons of the first version take boards of this version alone. */
+	CHECK(b->version == 2 && b->features == (RBT_BOARD_HAS_LENGTHS | RBT_BOARD_HAS_GATE));
 	/* Its size is for ever, whoever holds it. */
 	CHECK(ftruncate(fd, 0) < 0 && errno == EPERM);
 	CHECK(ftruncate(fd, 2 * RBT_BOARD_SIZE) < 0 && errno == EPERM);
@@ -263,6 +265,7 @@ static void progress_is_the_sum(void)
 	struct rbt_board_progress sum = rbt_board_progress(b);
 	CHECK_INT(sum.n, 7);
 	CHECK_INT(sum.n_launches, 3);
+	CHECK_INT(rbt_board_count(b), 31);
 	CHECK_INT(b->tick, 0);
 	close(fd);
 	rbt_board_unmap(b);

@@ -50,6 +50,12 @@ static void test_keys(void)
 	CHECK_INT(config.scan_ms, 1500);
 	CHECK(strcmp(config.admin_group, "wheel") == 0);
 	CHECK(strcmp(config.sched.policy->name, "fair") == 0);
+	CHECK(config.policy_file[0] == '\0');
+	CHECK_INT(parse("policy = /a/b.o\n"), 0);
+	CHECK(config.sched.policy == NULL && strcmp(config.policy_file, "/a/b.o") == 0);
+	check_wrong("policy = a/b.o\n", "file:1: policy is turns, priority, fair, fifo or an "
+					"absolute path, not: a/b.o");
+	check_wrong("policy = /a\npolicy = fair\n", "file:2: given twice: policy");
 	check_wrong("\nturn_ms = 7\n", "file:2: turn_ms is a whole number from 60 to 100, not 7");
 	check_wrong("scan_s = 0\n", "file:1: scan_s is a time in seconds");
 	check_wrong("scan_s = 1\nscan_s = 1\n", "file:2: given twice: scan_s");

@@ -38,7 +38,7 @@ static bool hear(void *ctx, const struct rbt_event *event, struct rbt_policy_out
 	return !told.refuses;
 }
 
-static const struct rbt_event_reader reader = {.ctx = &told, .read = hear};
+static struct rbt_event_reader reader = {.ctx = &told, .wants_work = true, .read = hear};
 
 static void begin(void)
 {
@@ -224,12 +224,14 @@ static void test_questions(void)
 	rbt_sched_destroy(d.sched.core);
 }
 
-/* As if the account had been brought up to date. */
-static void sample(uint64_t at_ns, uint64_t used_ns)
+#define MS RBT_NS_PER_MS
+
+/* As if the account had been brought up to date. Returns whether there is nothing left to tell. */
+static bool sample(uint64_t at_ns, uint64_t used_ns)
 {
 	prog.account.sampled_ns = at_ns;
 	prog.account.used_ns = used_ns;
-	events_take_work(&d, &prog);
+	return events_take_work(&d, &prog, false);
 }
 
 static void test_work(void)
@@ -238,41 +240,62 @@ static void test_work(void)
 	const struct rbt_event_work *work = &told.last.work;
 
 	begin();
-	a->since_ns = a->sampled_ns = 1000;
+	a->since_ns = a->sampled_ns = 10 * MS;
 	tasks[0].kind = RBT_TASK_COPY;
 	put(3);
-	sample(2000, 0);
+	sample(20 * MS, 0);
 	CHECK_INT(told.n[RBT_MOMENT_WORK], 0);
 	a->last.n[RBT_BOARD_LAUNCH] = 7;
 	a->last.n_syncs = 2;
 	a->last.n_gaps = 1;
-	sample(3000, 500);
+	a->waited_ns = 300; /* it had work, and another program's turn kept it off */
+	sample(30 * MS, 500);
 	CHECK_INT(told.n[RBT_MOMENT_WORK], 1);
-	CHECK(work->interval_ns == 2000 && work->busy_ns == 500 && work->n_launches == 7);
+	CHECK(work->interval_ns == 20 * MS && work->busy_ns == 800 && work->n_launches == 7);
 	CHECK(work->n_syncs == 2 && work->n_bursts == 1 && work->n_copies == 0);
 	CHECK_INT(told.last.task.id, 2); /* the oldest compute task */
-	/* A sample that is too short to be one loses nothing. */
+	/* A sample that comes too soon loses nothing. */
 	a->last.n[RBT_BOARD_COPY] = 3;
-	sample(3000, 500);
+	CHECK(!sample(30 * MS, 500));
+	CHECK(!sample(40 * MS - 1, 500));
 	CHECK_INT(told.n[RBT_MOMENT_WORK], 1);
 	/* Silence belongs to the next interval. */
-	sample(4000, 500);
+	CHECK(sample(40 * MS, 500));
 	CHECK_INT(told.n[RBT_MOMENT_WORK], 2);
-	CHECK(work->n_copies == 3 && work->n_launches == 0 && work->interval_ns == 1000);
-	sample(9000, 600);
+	CHECK(work->n_copies == 3 && work->n_launches == 0 && work->interval_ns == 10 * MS);
+	CHECK(sample(90 * MS, 600));
 	CHECK_INT(told.n[RBT_MOMENT_WORK], 2);
 	/* Another board, whose counters begin anew; and one that goes back. */
 	account_sum(a, &a->past);
 	memset(&a->first, 0, sizeof(a->first));
 	a->last = a->first;
 	a->last.n[RBT_BOARD_GRAPH] = 4;
-	sample(10000, 700);
+	sample(100 * MS, 700);
 	CHECK(work->n_graphs == 4 && work->n_launches == 0 && work->busy_ns == 200);
-	CHECK_INT(work->interval_ns, 6000);
+	CHECK_INT(work->interval_ns, 60 * MS);
 	a->last.n[RBT_BOARD_GRAPH] = 0;
 	a->last.n_syncs = 1;
-	sample(11000, 700);
+	sample(110 * MS, 700);
 	CHECK(work->n_graphs == 0 && work->n_syncs == 1);
+	/* The last event of a program that ends may come sooner. */
+	a->last.n_syncs = 3;
+	CHECK(!sample(115 * MS, 700));
+	CHECK(events_take_work(&d, &prog, true));
+	CHECK(work->n_syncs == 2 && work->interval_ns == 5 * MS);
+}
+
+/* Follows test_work(). */
+static void test_no_work(void)
+{
+	struct account *a = &prog.account;
+
+	/* A policy without the hook does not hear of it, and the loop does not wake for it. */
+	unsigned n = told.n[RBT_MOMENT_WORK];
+	reader.wants_work = false;
+	a->last.n_syncs = 9;
+	CHECK(sample(200 * MS, 700) && !events_want_work(&d) && events_next(&d) == UINT64_MAX);
+	CHECK_INT(told.n[RBT_MOMENT_WORK], n);
+	reader.wants_work = true;
 	/* What the program used while the task was there. */
 	put(4);
 	a->used_ns = 900;
@@ -291,5 +314,6 @@ int main(void)
 	test_policy();
 	test_questions();
 	test_work();
+	test_no_work();
 	return check_result();
 }

@@ -36,6 +36,11 @@ static int set_timeslice(const struct rbt_record *rec, const struct rbt_task *ta
 	return answer;
 }
 
+static int set_interleave(const struct rbt_record *rec, const struct rbt_task *task, uint32_t level)
+{
+	return answer;
+}
+
 static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope,
 	enum rbt_suspend_mode mode)
 {
@@ -75,6 +80,7 @@ const struct rbt_backend *rbt_backend_by_id(uint32_t id)
 {
 	static const struct rbt_backend backend = {.may_write = may_write,
 		.set_timeslice = set_timeslice,
+		.set_interleave = set_interleave,
 		.suspend = suspend,
 		.resume = resume,
 		.kick = kick,
@@ -307,7 +313,9 @@ static void test_tables_agree(void)
 		{.op = RBT_ACT_SET_SLICE, .value = 0}, {.op = RBT_ACT_RESTORE_SLICES},
 		{.op = RBT_ACT_SUSPEND_TASK, .task = 1, .value = 14},
 		{.op = RBT_ACT_SUSPEND_TASK, .task = 2, .value = 15},
-		{.op = RBT_ACT_RESUME_TASK, .task = 1}};
+		{.op = RBT_ACT_RESUME_TASK, .task = 1}, {.op = RBT_ACT_INTERLEAVE, .value = 2},
+		{.op = RBT_ACT_INTERLEAVE, .value = 0},
+		{.op = RBT_ACT_INTERLEAVE, .value = RBT_INTERLEAVE_OWN}};
 	static const int answers[] = {0, -EIO, -EPERM};
 	const size_t n = sizeof(actions) / sizeof(actions[0]);
 
@@ -353,6 +361,12 @@ static void test_single_tasks(void)
 	CHECK_INT(act_on(h, RBT_ACT_RESUME_TASK, 1), -EIO);
 	CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, 3), -EIO);
 	CHECK(a->n_tasks_off == 3); /* never less than what may be in force */
+	/* A task that is gone is as good as resumed, but not suspended. */
+	answer = -ENOENT;
+	CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, 3), -ESTALE);
+	CHECK_INT(act_on(h, RBT_ACT_RESUME_TASK, 3), 0);
+	answer = -EIO;
+	CHECK_INT(act_on(h, RBT_ACT_SUSPEND_TASK, 3), -EIO);
 	CHECK(rbt_holding_restore(h) < 0 && a->n_tasks_off == 3);
 	answer = 0;
 	CHECK_INT(rbt_holding_restore(h), 0);

@@ -16,6 +16,7 @@ static void check_version(const char *text, const char *version, uint32_t major,
 	CHECK_INT(d.major, major);
 	CHECK_INT(d.known, known);
 	CHECK_INT(d.schedule_params_size, major < 575 ? 2 : 3);
+	CHECK_INT(d.retries_schedule, major == 580);
 }
 
 static void test_parse(void)

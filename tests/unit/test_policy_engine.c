@@ -1,140 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Compiled policies on both engines: the same outputs, the same maps. Where bpf(2) is refused, the
- * kernel's half says SKIP and the vm is compared with what is known.
- */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+/* Policies that use all of the language, on both engines: the same outputs, the same maps. */
+#include <poll.h>
 
-#include "check.h"
-#include "test_policy_world.h"
-
-static const char *folder;
-static bool has_kernel;
-
-/* One policy on all engines that there are. */
-struct pair {
-	struct rbt_object *o;
-	struct rbt_engine *e[RBT_N_ENGINES];
-};
-
-static struct rbt_object *open_object(const char *name)
-{
-	size_t size;
-	unsigned char *bytes = world_read_file(folder, name, &size);
-	struct rbt_object *o = NULL;
-	struct rbt_why why = {""};
-
-	if (rbt_object_open(bytes, size, &o, &why) < 0) {
-		fprintf(stderr, "%s: %s\n", name, why.text);
-		exit(1);
-	}
-	free(bytes);
-	return o;
-}
-
-static void pair_load(struct pair *p, const struct pair *old)
-{
-	for (int k = 0; k < RBT_N_ENGINES; k++) {
-		struct rbt_why why = {""};
-		char *log = NULL;
-		p->e[k] = NULL;
-		if ((k == RBT_ENGINE_VM || has_kernel) &&
-			rbt_engine_open(k, p->o, old != NULL ? old->e[k] : NULL, &p->e[k], &why,
-				&log) < 0) {
-			fprintf(stderr, "%s\n%s\n", why.text, log != NULL ? log : "");
-			exit(1);
-		}
-		free(log);
-	}
-}
-
-static void pair_open(struct pair *p, const char *name)
-{
-	p->o = open_object(name);
-	pair_load(p, NULL);
-}
-
-static void pair_close(struct pair *p)
-{
-	for (int k = 0; k < RBT_N_ENGINES; k++) {
-		rbt_engine_close(p->e[k]);
-	}
-	rbt_object_close(p->o);
-}
-
-/* Runs a hook on all engines; what it returned must be equal, and so must the contexts. */
-static int pair_run(struct pair *p, enum rbt_hook hook, void *ctx)
-{
-	const size_t size = rbt_hook_ctx_size(hook);
-	unsigned char copy[256];
-	struct rbt_fault fault = {0}, fault2 = {0};
-
-	memcpy(copy, ctx, size);
-	int r = rbt_engine_run(p->e[RBT_ENGINE_VM], hook, ctx, &fault);
-	if (has_kernel) {
-		CHECK_INT(rbt_engine_run(p->e[RBT_ENGINE_KERNEL], hook, copy, &fault2), r);
-		CHECK_INT(fault2.kind, fault.kind);
-		CHECK_INT(fault2.value, fault.value);
-		CHECK(memcmp(copy, ctx, size) == 0);
-	}
-	return r < 0 && fault.kind == RBT_FAULT_RETURNED ? (int)fault.value : r;
-}
-
-static unsigned count_entries(struct rbt_engine *e, unsigned map)
-{
-	unsigned char key[512];
-	unsigned n = 0;
-
-	for (int r = rbt_engine_next_key(e, map, NULL, key); r == 0; n++) {
-		r = rbt_engine_next_key(e, map, key, key);
-	}
-	return n;
-}
-
-/* Every entry of the vm is in the kernel's map, and none is there besides. */
-static void compare_maps(struct pair *p)
-{
-	struct rbt_engine *vm = p->e[RBT_ENGINE_VM], *kernel = p->e[RBT_ENGINE_KERNEL];
-	unsigned char key[512], a[4096], b[4096];
-
-	for (unsigned m = 0; has_kernel && m < p->o->n_maps; m++) {
-		if (p->o->maps[m].type == BPF_MAP_TYPE_RINGBUF) {
-			continue;
-		}
-		CHECK_INT(count_entries(vm, m), count_entries(kernel, m));
-		for (int r = rbt_engine_next_key(vm, m, NULL, key); r == 0;
-			r = rbt_engine_next_key(vm, m, key, key)) {
-			CHECK_INT(rbt_engine_lookup(vm, m, key, a), 0);
-			CHECK_INT(rbt_engine_lookup(kernel, m, key, b), 0);
-			CHECK(memcmp(a, b, p->o->maps[m].value_size) == 0);
-		}
-	}
-}
-
-/* The records of a ring are equal. Returns how many there were; the last one is in `last`. */
-static unsigned drain(struct pair *p, const char *ring, unsigned char *last, size_t skip)
-{
-	const unsigned m = (unsigned)rbt_object_find_map(p->o, ring);
-	unsigned char a[512], b[512];
-	unsigned n = 0;
-
-	for (;; n++) {
-		ssize_t size = rbt_engine_read_ring(p->e[RBT_ENGINE_VM], m, a, sizeof(a));
-		if (has_kernel) {
-			CHECK_INT(rbt_engine_read_ring(p->e[RBT_ENGINE_KERNEL], m, b, sizeof(b)),
-				size);
-			CHECK(size < (ssize_t)skip ||
-				memcmp(a + skip, b + skip, (size_t)size - skip) == 0);
-		}
-		if (size < 0) {
-			CHECK_INT(size, -EAGAIN);
-			return n;
-		}
-		memcpy(last, a, (size_t)size);
-	}
-}
+#include "test_policy_pair.h"
 
 static void test_hooks(void)
 {
@@ -443,6 +311,88 @@ static void test_faults(void)
 	rbt_object_close(o);
 }
 
+static int load_in_background(enum rbt_engine_kind kind, const struct rbt_object *o,
+	struct rbt_engine *old, struct rbt_engine **ret, struct rbt_why *why)
+{
+	struct rbt_engine_load *load = NULL;
+	char *log = NULL;
+	int r = rbt_engine_load_start(kind, o, old, &load, why);
+
+	CHECK_INT(r, 0);
+	do {
+		struct pollfd p = {.fd = rbt_engine_load_fd(load), .events = POLLIN};
+
+		CHECK(poll(&p, 1, 30000) == 1);
+		r = rbt_engine_load_step(load, old, ret, why, &log);
+	} while (r == -EAGAIN);
+	CHECK_INT(rbt_engine_load_end(load), 0);
+	free(log);
+	return r;
+}
+
+/* The dry run has maps of its own, so the predecessor's entries are as they were. */
+static void test_background(enum rbt_engine_kind kind)
+{
+	struct rbt_object *o = open_object("hooks"), *bad = open_object("plain");
+	struct rbt_engine *first = NULL, *second = NULL;
+	const unsigned map = (unsigned)rbt_object_find_map(o, "stats");
+	uint64_t key = 77, value[3] = {1, 2, 3}, found[3] = {0};
+	struct rbt_why why = {""};
+
+	CHECK_INT(load_in_background(kind, o, NULL, &first, &why), 0);
+	CHECK_INT(count_entries(first, map), 0);
+	CHECK_INT(rbt_engine_update(first, map, &key, value, BPF_ANY), 0);
+	CHECK_INT(load_in_background(kind, o, first, &second, &why), 0);
+	CHECK_INT(rbt_engine_inherit(second, first, 0, &why), 0);
+	CHECK_INT(count_entries(second, map), 1);
+	CHECK_INT(rbt_engine_lookup(second, map, &key, found), 0);
+	CHECK(memcmp(value, found, sizeof(value)) == 0);
+	rbt_engine_close(first);
+	rbt_engine_close(second);
+	/* A load that is given up. */
+	struct rbt_engine_load *load = NULL;
+	CHECK_INT(rbt_engine_load_start(kind, o, NULL, &load, &why), 0);
+	CHECK_INT(rbt_engine_load_end(load), 0);
+	CHECK_INT(load_in_background(kind, bad, NULL, &first, &why), 0);
+	rbt_engine_close(first);
+	rbt_object_close(o);
+	rbt_object_close(bad);
+}
+
+/* From one engine to the other, entries are copied, but not for longer than allowed. */
+static void test_inherit(enum rbt_engine_kind from, enum rbt_engine_kind to)
+{
+	struct rbt_object *o = open_object("hooks");
+	struct rbt_engine *first = NULL, *second = NULL;
+	const unsigned map = (unsigned)rbt_object_find_map(o, "stats");
+	uint64_t value[3] = {1, 2, 3};
+	struct rbt_why why = {""};
+
+	CHECK_INT(load_in_background(from, o, NULL, &first, &why), 0);
+	for (uint64_t key = 0; key < 100; key++) {
+		CHECK_INT(rbt_engine_update(first, map, &key, value, BPF_ANY), 0);
+	}
+	CHECK_INT(load_in_background(to, o, first, &second, &why), 0);
+	CHECK_INT(rbt_engine_inherit(second, first, 0, &why), -ETIMEDOUT);
+	CHECK(strstr(why.text, "takes too long") != NULL);
+	CHECK_INT(rbt_engine_inherit(second, first, UINT64_C(60000000000), &why), 0);
+	CHECK_INT(count_entries(second, map), 100);
+	rbt_engine_close(first);
+	rbt_engine_close(second);
+	rbt_object_close(o);
+}
+
+static void test_failing_dry_run(enum rbt_engine_kind kind)
+{
+	struct rbt_object *o = open_object("untried");
+	struct rbt_engine *e = NULL;
+	struct rbt_why why = {""};
+
+	CHECK_INT(load_in_background(kind, o, NULL, &e, &why), -EINVAL);
+	CHECK(strstr(why.text, "section gpu_sched/tick: the hook returned 3, in a dry run"));
+	rbt_object_close(o);
+}
+
 static void test_log_format(void)
 {
 	struct gpu_sched_log_record r = {.args = {1, 2, 3, 4}};
@@ -466,16 +416,7 @@ static void test_log_format(void)
 
 int main(int argc, char **argv)
 {
-	const char *why = rbt_engine_why_not(RBT_ENGINE_KERNEL);
-
-	if (argc != 2) {
-		return 2;
-	}
-	folder = argv[1];
-	has_kernel = why == NULL;
-	if (!has_kernel) {
-		printf("SKIP: the kernel engine: %s\n", why);
-	}
+	pair_begin(argc, argv);
 	test_hooks();
 	test_plain();
 	test_maps();
@@ -485,6 +426,16 @@ int main(int argc, char **argv)
 	test_heritage();
 	test_change_of_engine();
 	test_faults();
+	for (int k = 0; k < RBT_N_ENGINES; k++) {
+		if (k == RBT_ENGINE_VM || has_kernel) {
+			test_background(k);
+			test_failing_dry_run(k);
+		}
+	}
+	if (has_kernel) {
+		test_inherit(RBT_ENGINE_VM, RBT_ENGINE_KERNEL);
+		test_inherit(RBT_ENGINE_KERNEL, RBT_ENGINE_VM);
+	}
 	test_log_format();
 	return check_result();
 }

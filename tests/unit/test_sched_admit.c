@@ -131,23 +131,6 @@ static void test_no_share(void)
 	sim_finish(&sim);
 }
 
-/* Programs that do not take turns are not asked about. */
-static void test_others_are_not_asked(void)
-{
-	struct sim sim;
-
-	init(&sim);
-	sim.admit = refuse_all;
-	for (unsigned i = 0; i < 2; i++) {
-		sim_add(&sim, i == 0 ? LATENCY : RBT_PRIORITY_NORMAL, true, NULL);
-	}
-	sim_run(&sim, 5 * SIM_S);
-	CHECK_INT(sim.n_asked, 0);
-	CHECK(sim.progs[1]->done_ns > 0);
-	check_kept(&sim);
-	sim_finish(&sim);
-}
-
 /* A policy that refuses nobody changes nothing, and is asked once a turn; one that has not asked
  * for it, never. */
 static void test_asked_once(void)
@@ -319,7 +302,6 @@ int main(void)
 	test_refused_below(BEST_EFFORT + 2, true);
 	test_refused_below(BEST_EFFORT + 2, false);
 	test_no_share();
-	test_others_are_not_asked();
 	test_asked_once();
 	test_ranks();
 	test_change_is_no_way_around();

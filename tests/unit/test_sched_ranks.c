@@ -126,8 +126,37 @@ static void test_suspended_rank(void)
 	sim_finish(&sim);
 }
 
+/* A unit that a higher level keeps from one of its GPUs does not keep lower ones from the rest. */
+static void test_behind_a_blocked_unit(void)
+{
+	static const struct {
+		unsigned priority;
+		uint32_t mask; /* of GPUs */
+	} programs[] = {{5, 2}, {2, 7}, {1, 5}, {1, 1}};
+	struct sim sim;
+
+	sim_init(&sim, NULL);
+	for (unsigned i = 0; i < 4; i++) {
+		struct rbt_sched_params params = {.priority = programs[i].priority};
+
+		for (uint32_t g = 0; g < 3; g++) {
+			params.tasks[g].n_compute = programs[i].mask >> g & 1;
+			params.tasks[g].own_us = SIM_OWN_US;
+		}
+		sim_add_params(&sim, &params, NULL);
+	}
+	sim_run(&sim, 30 * SIM_S);
+	CHECK(sim.progs[0]->done_ns > 0.9 * (double)sim.now_ns);
+	CHECK(sim.progs[1]->done_ns > 0.015 * (double)sim.now_ns); /* its min_share */
+	CHECK(sim.progs[2]->done_ns > 0.3 * (double)sim.now_ns);
+	CHECK(sim.progs[3]->done_ns > 0.3 * (double)sim.now_ns);
+	check_kept(&sim);
+	sim_finish(&sim);
+}
+
 int main(void)
 {
+	test_behind_a_blocked_unit();
 	test_ranks();
 	test_crossing_ranks();
 	test_unaligned_ranks();

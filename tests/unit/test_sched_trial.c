@@ -448,6 +448,13 @@ static void test_pace(void)
 		n += ask(&trials, 100, (struct asked){i % 2 == 0 ? 40 : 4000, 1000, 4 * SIM_MS});
 	}
 	CHECK(n <= 96 + 100000 / 128);
+	/* Nor does it keep all of them if its pace is never steady. */
+	trials = (struct rbt_trials){0};
+	n = 0;
+	for (unsigned i = 0; i < 25; i++) {
+		n += ask(&trials, 16, (struct asked){i % 2 == 0 ? 40 : 4000, 1250, 0});
+	}
+	CHECK(n > 0);
 }
 
 /* Companies without end, each new: that is no excuse for trying all the time. */

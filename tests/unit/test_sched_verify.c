@@ -9,6 +9,9 @@
 
 #include "sched/impl.h"
 
+/* The longest time from one question about a unit without turns to the next. */
+#define MAX_ASK_NS UINT64_C(100000000)
+
 /* What is counted on one GPU. */
 struct tally {
 	uint32_t n_short_runnable, n_short, n_turn_on, n_queued, n_current, n_guard_long;
@@ -188,16 +191,43 @@ static bool is_reserved_against(const struct rbt_sched *s, const struct rbt_sche
 /* A refused unit waits until it is asked about again, and has nothing but guard turns. */
 static const char *check_refused(const struct rbt_sched_unit *u)
 {
-	if (u->was_refused && (u->role != RBT_ROLE_TURN || !u->is_wanting)) {
+	const struct rbt_sched_prog *p;
+
+	if (u->was_refused && (u->role == RBT_ROLE_NONE || !u->is_wanting)) {
 		return "a refusal for nothing";
 	}
 	if (u->is_refused && (!u->was_refused || u->is_blocked)) {
 		return "a refusal that does not count";
 	}
-	if (u->is_refused && !u->is_guarded && (u->is_current || u->is_on)) {
+	if (u->is_refused && !u->is_guarded && (u->is_current || u->is_on) && u->can_suspend) {
 		return "on, though refused";
 	}
-	return u->is_refused && u->timer.node.pos == 0 ? "refused for ever" : NULL;
+	if (u->is_refused && u->timer.node.pos == 0) {
+		return "refused for ever";
+	}
+	LIST_FOREACH (p, &u->members, member) {
+		if (u->was_refused && p->is_reserving) {
+			return "a reserve, though refused";
+		}
+	}
+	return NULL;
+}
+
+/* Units that take no turns are asked about soon, unless they do not want the GPU. */
+static const char *check_asked(const struct rbt_sched *s, const struct rbt_sched_unit *u)
+{
+	if (!s->config.policy->asks || s->ops.admit == NULL) {
+		return u->was_refused ? "refused by nobody" : NULL;
+	}
+	if (u->is_due) {
+		return "due, and not asked about";
+	}
+	if (u->role == RBT_ROLE_FREE && u->is_wanting &&
+		(u->timer.node.pos == 0 || u->ask_ns > u->asked_ns + MAX_ASK_NS ||
+			u->timer.node.major > u->ask_ns)) {
+		return "not asked about soon";
+	}
+	return NULL;
 }
 
 static const char *check_unit_on(const struct rbt_sched *s, const struct rbt_sched_unit *u)
@@ -211,7 +241,7 @@ static const char *check_unit_on(const struct rbt_sched *s, const struct rbt_sch
 		return "on, in spite of a reserve";
 	}
 	if (!u->is_on && !u->is_blocked && (u->role == RBT_ROLE_FREE || u->is_current) &&
-		!reserved) {
+		!reserved && !(u->role == RBT_ROLE_FREE && u->is_refused)) {
 		return "off for no reason";
 	}
 	return NULL;
@@ -246,6 +276,7 @@ static const char *check_unit(
 		}
 	}
 	const char *why = check_refused(u);
+	why = why != NULL ? why : check_asked(s, u);
 	return why != NULL ? why : check_unit_on(s, u);
 }
 

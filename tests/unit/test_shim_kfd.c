@@ -97,6 +97,19 @@ static void obeys(void)
 	CHECK(say(link, RBT_AGENT_RENEW, 0, 0) == 1);
 }
 
+/* The agent has closed the link, and the record that comes next brings another one. */
+static int await_next_link(int old)
+{
+	char end;
+
+	CHECK(recv(old, &end, 1, MSG_DONTWAIT) == 0);
+	close(old);
+	shim_take_in(table(), world.clock_ns);
+	const struct received *m = daemon_receive();
+	CHECK(m->type == RBT_MSG_RECORD && m->fd >= 0);
+	return m->fd;
+}
+
 static int hold(int link, uint32_t id)
 {
 	return say(link, RBT_AGENT_HOLD_QUEUE, id, world.clock_ns + 2 * RBT_NS_PER_S);
@@ -139,6 +152,23 @@ static void holds_one_queue(void)
 	CHECK(!is_off(1));
 }
 
+static void holds_the_queue_that_is_meant(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	uint32_t old = RBT_AGENT_QUEUE(1, shim_kfd_serial(&table()->kfd.queues[1]));
+	CHECK(hold(link, old) == 0 && is_off(1));
+	CHECK(release(link, old) == 0 && !is_off(1));
+	/* The daemon does not know yet that another queue has the number. */
+	CHECK(destroy_queue(1) == 0 && make_queue(KFD_QUEUE_COMPUTE_AQL) == 1);
+	CHECK(hold(link, old) == -ENOENT && !is_off(1) && table()->kfd.n_held == 0);
+	CHECK(hold(link, RBT_AGENT_QUEUE(1, 0)) == 0 && is_off(1));
+	CHECK(release(link, old) == 0 && is_off(1));
+	CHECK(release(link, RBT_AGENT_QUEUE(1, 0)) == 0 && !is_off(1));
+}
+
 static void held_queue_fails_open(void)
 {
 	start();
@@ -153,6 +183,7 @@ static void held_queue_fails_open(void)
 	world.clock_ns += RBT_NS_PER_S;
 	step();
 	CHECK(!is_off(1) && table()->kfd.n_held == 0);
+	link = await_next_link(link);
 	CHECK(hold(link, 1) == 0 && is_off(1));
 	close(link);
 	step();
@@ -206,6 +237,29 @@ static void levels(void)
 	CHECK(driver.set[0].queue_priority == 15);
 }
 
+/* The renewals that a stopped program did not read are read before it is too late. */
+static void hears_all_renewals_first(void)
+{
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	int link = await_link();
+	CHECK(hold(link, 0) == 0 && is_off(0));
+	for (int i = 0; i < 40; i++) {
+		struct rbt_agent_request renew = {.magic = RBT_AGENT_MAGIC,
+			.op = RBT_AGENT_RENEW,
+			.value = world.clock_ns + 2 * RBT_NS_PER_S};
+		CHECK(send(link, &renew, sizeof(renew), MSG_DONTWAIT) == sizeof(renew));
+		world.clock_ns += RBT_NS_PER_S / 4;
+	}
+	for (int i = 0; i < 3; i++) {
+		CHECK(step() > world.clock_ns || i < 2);
+		CHECK(is_off(0));
+	}
+	world.clock_ns += 2 * RBT_NS_PER_S;
+	step();
+	CHECK(!is_off(0));
+}
+
 static void fails_open(void)
 {
 	start();
@@ -221,10 +275,13 @@ static void fails_open(void)
 	world.clock_ns += RBT_NS_PER_S;
 	step();
 	CHECK(!is_off(0));
+	/* The daemon does not know, and gets another link. */
+	link = await_next_link(link);
 	CHECK(say(link, RBT_AGENT_SUSPEND, RBT_AGENT_COMPUTE, UINT64_MAX) == 0 && is_off(0));
 	world.clock_ns += RBT_AGENT_LEASE_NS + 1;
 	step();
 	CHECK(!is_off(0));
+	link = await_next_link(link);
 	/* What was said too long ago is not done. */
 	CHECK(say(link, RBT_AGENT_SUSPEND, RBT_AGENT_COMPUTE, world.clock_ns - 1) == -ETIMEDOUT);
 	CHECK(!is_off(0));
@@ -500,9 +557,11 @@ int main(void)
 		TEST(bad_pointers_are_the_drivers),
 		TEST(obeys),
 		TEST(holds_one_queue),
+		TEST(holds_the_queue_that_is_meant),
 		TEST(held_queue_fails_open),
 		TEST(keeps_what_the_program_sets),
 		TEST(levels),
+		TEST(hears_all_renewals_first),
 		TEST(fails_open),
 		TEST(is_cut_off_for_nonsense),
 		TEST(refused_is_undone),

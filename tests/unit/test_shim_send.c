@@ -61,16 +61,45 @@ static void a_task_in_the_making_is_new(void)
 	start_with_daemon();
 	CHECK(!daemon_accept());
 	rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
-	rm_alloc(CLIENT, TSG(0), TSG(0) + 1, NV_CLASS_CHANNEL_HOPPER);
-	rm_schedule(CLIENT, TSG(0), true);
 	expect_connection();
 	struct received *m = daemon_receive_last();
 	CHECK(m->record.n_tasks == 1 && (m->tasks[0].valid & RBT_TASK_IS_NEW) != 0);
+	CHECK(m->record.n_channels == 0 && m->tasks[0].id == (TSG(0) & 0xffff));
+	close(m->fd);
+	rm_alloc(CLIENT, TSG(0), TSG(0) + 1, NV_CLASS_CHANNEL_HOPPER);
+	CHECK(daemon_receive()->type == 0);
+	rm_schedule(CLIENT, TSG(0), true);
+	m = daemon_receive_last();
+	CHECK(m->record.n_tasks == 1 && (m->tasks[0].valid & RBT_TASK_IS_NEW) != 0);
+	CHECK(m->record.n_channels == 1);
 	close(m->fd);
 	rm_set_timeslice(CLIENT, TSG(0), NV_DEFAULT_COMPUTE_TIMESLICE_US);
 	m = daemon_receive_last();
 	CHECK(m->record.n_tasks == 1 && (m->tasks[0].valid & RBT_TASK_IS_NEW) == 0);
 	close(m->fd);
+}
+
+/* What a task is and where must be known when it is first told of: it is told of once. */
+static void a_task_is_told_of_when_it_is_known(void)
+{
+	start_with_daemon();
+	/* Its GPU is not known. */
+	rm_free(CLIENT, SUBDEVICE);
+	rm_alloc_tsg(CLIENT, DEVICE, TSG(0), NV_ENGINE_TYPE_GRAPHICS);
+	CHECK(!daemon_accept());
+	rm_alloc(CLIENT, DEVICE, SUBDEVICE, NV_CLASS_SUBDEVICE);
+	CHECK(!daemon_accept());
+	rm_schedule(CLIENT, TSG(0), true);
+	expect_connection();
+	expect_record(CLIENT, 1);
+	/* Its engine is not known. */
+	rm_alloc(CLIENT, DEVICE, TSG(1), NV_CLASS_TSG);
+	rm_alloc(CLIENT, TSG(1), TSG(1) + 1, NV_CLASS_CHANNEL_HOPPER);
+	CHECK(daemon_receive()->type == 0);
+	rm_alloc(CLIENT, TSG(1) + 1, TSG(1) + 2, NV_CLASS_COMPUTE_HOPPER);
+	struct received *m = daemon_receive();
+	CHECK(m->type == RBT_MSG_RECORD && m->record.n_tasks == 2);
+	CHECK(m->tasks[1].kind == RBT_TASK_COMPUTE);
 }
 
 static void snapshot_says_all(void)
@@ -107,17 +136,21 @@ static void only_changes_are_sent(void)
 	rm_nothing();
 	rm_free(CLIENT, 0x5c00beef);
 	rm_schedule(CLIENT, TSG(0), true);
-	rm_alloc_tsg(CLIENT, DEVICE, TSG(1), NV_ENGINE_TYPE_GRAPHICS);
 	CHECK(daemon_receive()->type == 0);
+	rm_alloc_tsg(CLIENT, DEVICE, TSG(1), NV_ENGINE_TYPE_GRAPHICS);
+	expect_record(CLIENT, 2);
 	rm_alloc(CLIENT, TSG(0), TSG(0) + 9, NV_CLASS_CHANNEL_HOPPER);
 	struct received *m = daemon_receive();
-	CHECK(m->type == RBT_MSG_RECORD && m->record.n_tasks == 1 && m->record.n_channels == 3);
+	CHECK(m->type == RBT_MSG_RECORD && m->record.n_tasks == 2 && m->record.n_channels == 3);
 	rm_set_timeslice(CLIENT, TSG(0), 4000);
 	m = daemon_receive();
 	CHECK(m->type == RBT_MSG_RECORD && m->tasks[0].own_timeslice_us == 4000);
 	rm_schedule(CLIENT, TSG(1), true);
 	expect_record(CLIENT, 2);
+	/* A task stays until it is freed. */
 	rm_schedule(CLIENT, TSG(0), false);
+	expect_record(CLIENT, 2);
+	rm_free(CLIENT, TSG(0));
 	m = daemon_receive();
 	CHECK(m->record.n_tasks == 1 && m->tasks[0].handle == TSG(1) && m->record.n_channels == 0);
 }
@@ -338,7 +371,7 @@ static void more_channels_than_a_record_holds(void)
 	}
 	rm_schedule(CLIENT, TSG(0), true);
 	expect_connection();
-	struct received *m = daemon_receive();
+	struct received *m = daemon_receive_last();
 	CHECK(m->record.n_channels == RBT_RECORD_MAX_CHANNELS && m->record.flags == 0);
 	rm_alloc(CLIENT, TSG(0), 0x5cabcdef, NV_CLASS_CHANNEL_HOPPER);
 	m = daemon_receive();
@@ -398,6 +431,7 @@ int main(void)
 {
 	static const struct test tests[] = {
 		TEST(a_task_in_the_making_is_new),
+		TEST(a_task_is_told_of_when_it_is_known),
 		TEST(snapshot_says_all),
 		TEST(only_changes_are_sent),
 		TEST(ends_are_told),

@@ -145,6 +145,13 @@ int shim_raw_start_thread(void (*fn)(void))
 	return world.no_threads ? -EAGAIN : 0;
 }
 
+int shim_raw_spawn(struct shim_spawn *p)
+{
+	world.n_spawned++;
+	world.spawned = p;
+	return 0;
+}
+
 static void gpu_path(uint32_t gpu, char *buf, size_t size)
 {
 	snprintf(buf, size, "%s/gpu%u", world.dir, gpu);

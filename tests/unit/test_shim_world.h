@@ -56,6 +56,8 @@ struct world {
 	unsigned n_threads;
 	bool no_threads;
 	bool no_kfd; /* it cannot be opened */
+	unsigned n_spawned;
+	const struct shim_spawn *spawned; /* the last one */
 
 	/* The driver */
 	bool foreign;   /* another one, which accepts anything */

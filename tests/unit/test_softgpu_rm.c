@@ -170,7 +170,7 @@ static void test_privilege(void)
 		NV_ERR_INSUFFICIENT_PERMISSIONS);
 	CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_MAKE_REALTIME, &realtime, 1),
 		NV_ERR_INSUFFICIENT_PERMISSIONS);
-	CHECK_INT(look(&p, p.tsg).interleave, 0);
+	CHECK_INT(look(&p, p.tsg).interleave, 1);
 	nice_caller = true;
 	CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_SET_INTERLEAVE_LEVEL, &level, 4),
 		NV_OK);

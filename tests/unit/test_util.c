@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "util/json.h"
 #include "util/parse.h"
 #include "util/proc.h"
+#include "util/sealed.h"
 #include "util/utf8.h"
 
 static void test_parse_u64(void)
@@ -302,6 +304,39 @@ static void test_proc(void)
 	close(pidfd);
 }
 
+static void test_sealed(void)
+{
+	char path[] = "/tmp/rubato-test-XXXXXX";
+	void *data = NULL;
+	size_t size = 99;
+	int fd = rbt_sealed_create("test", "12345", 5);
+
+	CHECK(fd >= 0);
+	CHECK(pwrite(fd, "x", 1, 0) < 0 && errno == EPERM);
+	CHECK(ftruncate(fd, 3) < 0 && errno == EPERM);
+	CHECK_INT(rbt_sealed_read(fd, 4, &data, &size), -EFBIG);
+	CHECK(data == NULL && size == 99);
+	CHECK_INT(rbt_sealed_read(fd, 5, &data, &size), 0);
+	CHECK(size == 5 && strcmp(data, "12345") == 0);
+	free(data);
+	close(fd);
+	fd = rbt_sealed_create("test", "", 0);
+	CHECK_INT(rbt_sealed_read(fd, 5, &data, &size), 0);
+	CHECK_INT(size, 0);
+	free(data);
+	close(fd);
+	/* Files that somebody could still change, or that can block. */
+	fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	CHECK_INT(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	CHECK_INT(rbt_sealed_read(fd, 5, &data, &size), -EINVAL);
+	close(fd);
+	fd = mkstemp(path);
+	unlink(path);
+	CHECK_INT(rbt_sealed_read(fd, 5, &data, &size), -EINVAL);
+	close(fd);
+	CHECK_INT(rbt_sealed_read(-1, 5, &data, &size), -EINVAL);
+}
+
 int main(void)
 {
 	test_parse_u64();
@@ -310,6 +345,7 @@ int main(void)
 	test_json();
 	test_fds_travel();
 	test_head();
+	test_sealed();
 	test_aside();
 	test_harmless();
 	test_proc();

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/amd/analyse.h"
 #include "rubato/kfd.h"
 
 #define OLDEST_KERNEL "1.13 (Linux 6.5)"
@@ -184,46 +185,53 @@ const char *rubato_kfd_strerror(int error)
 	}
 }
 
-static void print_queue(FILE *out, const struct rubato_kfd_queue *q)
+static void print_addresses(FILE *out, const struct rubato_kfd_queue *q)
 {
 	uint64_t pending = 0;
 
-	fprintf(out, "%7u  %6u  %-7s  %9u", q->id, q->gpu_id, rubato_kfd_type_name(q->type),
-		q->ring_size);
-	if (q->has_addresses) {
-		fprintf(out,
-			"  0x%012" PRIx64 "  0x%012" PRIx64 "  0x%012" PRIx64 "  0x%012" PRIx64
-			"  %8u",
-			q->ring_address, q->write_pointer_address, q->read_pointer_address,
-			q->save_address, q->save_size);
-	}
+	fprintf(out,
+		"  0x%012" PRIx64 "  0x%012" PRIx64 "  0x%012" PRIx64 "  0x%012" PRIx64 "  %8u",
+		q->ring_address, q->write_pointer_address, q->read_pointer_address, q->save_address,
+		q->save_size);
 	if (rubato_kfd_pending(q, &pending)) {
 		fprintf(out, "  %7" PRIu64 "%s", pending,
 			q->type == RUBATO_KFD_AQL       ? ""
 			: q->type == RUBATO_KFD_COMPUTE ? " words"
 							: " bytes");
-	} else if (q->has_addresses) {
+	} else {
 		fprintf(out, "  %7s", "-");
 	}
-	fputc('\n', out);
 }
 
-void rubato_kfd_print_snapshot(FILE *out, const struct rubato_kfd_snapshot *snap)
+void rbt_amd_print_queues(
+	FILE *out, const struct rubato_kfd_snapshot *snap, const struct rbt_amd_columns *more)
 {
-	bool addresses = snap->n_queues > 0 && snap->queues[0].has_addresses;
-
 	fprintf(out, "process %d: %u queue%s\n", (int)snap->pid, snap->n_queues,
 		snap->n_queues == 1 ? "" : "s");
 	if (snap->n_queues == 0) {
 		return;
 	}
-	fprintf(out, "  QUEUE  GPU ID  TYPE      RING (B)%s\n",
-		addresses
+	fprintf(out, "  QUEUE  GPU ID  TYPE      RING (B)%s%s\n", more != NULL ? more->heading : "",
+		snap->queues[0].has_addresses
 			? "  RING            WRITE POINTER   READ POINTER    SAVE AREA (CWSR)  SIZE  PENDING"
 			: "");
 	for (uint32_t i = 0; i < snap->n_queues; i++) {
-		print_queue(out, &snap->queues[i]);
+		const struct rubato_kfd_queue *q = &snap->queues[i];
+		fprintf(out, "%7u  %6u  %-7s  %9u", q->id, q->gpu_id, rubato_kfd_type_name(q->type),
+			q->ring_size);
+		if (more != NULL) {
+			more->print(out, q, more->data);
+		}
+		if (q->has_addresses) {
+			print_addresses(out, q);
+		}
+		fputc('\n', out);
 	}
+}
+
+void rubato_kfd_print_snapshot(FILE *out, const struct rubato_kfd_snapshot *snap)
+{
+	rbt_amd_print_queues(out, snap, NULL);
 }
 
 static void print_share(FILE *out, const char *what, const struct rubato_kfd_count *c, uint64_t sum)

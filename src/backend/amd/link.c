@@ -255,12 +255,16 @@ int rbt_amd_link_suspend(const struct rbt_record *rec, uint32_t kinds)
 
 int rbt_amd_link_hold(const struct rbt_record *rec, uint32_t queue)
 {
-	return take_off(rec, RBT_AGENT_HOLD_QUEUE, RBT_AGENT_RELEASE_QUEUE, queue);
+	const struct rbt_task *task = rbt_record_find_task(rec, queue);
+	uint32_t serial = task != NULL ? rbt_task_serial(task) : 0;
+
+	return take_off(
+		rec, RBT_AGENT_HOLD_QUEUE, RBT_AGENT_RELEASE_QUEUE, RBT_AGENT_QUEUE(queue, serial));
 }
 
 int rbt_amd_link_release(const struct rbt_record *rec, uint32_t queue)
 {
-	return ask(rec, RBT_AGENT_RELEASE_QUEUE, queue, 0);
+	return ask(rec, RBT_AGENT_RELEASE_QUEUE, RBT_AGENT_QUEUE(queue, 0), 0);
 }
 
 int rbt_amd_link_resume(const struct rbt_record *rec, uint32_t kinds)

@@ -256,6 +256,37 @@ static void put_entry(struct entry *e, int result)
 	}
 }
 
+/* Finds the process's session, or opens one. After success the caller has the lock, until
+ * leave(). */
+static int enter(pid_t pid, struct entry **ret)
+{
+	pthread_mutex_lock(&entries_lock);
+	int r = get_entry(pid, ret);
+	if (r < 0) {
+		pthread_mutex_unlock(&entries_lock);
+	}
+	return r;
+}
+
+/* The same, if there is a session; otherwise NULL, and the caller does not have the lock. */
+static struct entry *enter_open(pid_t pid)
+{
+	pthread_mutex_lock(&entries_lock);
+	struct entry *e = find_entry(pid);
+	if (e == NULL) {
+		pthread_mutex_unlock(&entries_lock);
+	}
+	return e;
+}
+
+/* Returns the result of what was done in the session. */
+static int leave(struct entry *e, int result)
+{
+	put_entry(e, result);
+	pthread_mutex_unlock(&entries_lock);
+	return result;
+}
+
 /* Translates the kernel's errors to those of backend.h. */
 static int translate(int r)
 {
@@ -290,29 +321,19 @@ static int suspend(const struct rbt_record *rec, bool *is_off, enum rbt_scope sc
 	if (r < 0) {
 		return r;
 	}
-	pthread_mutex_lock(&entries_lock);
-	r = get_entry((pid_t)rec->client, &e);
+	r = enter((pid_t)rec->client, &e);
 	if (r == 0) {
-		r = rbt_amd_session_hold(e->session, kinds_of(scope), grace);
-		put_entry(e, r);
+		r = leave(e, rbt_amd_session_hold(e->session, kinds_of(scope), grace));
 	}
-	pthread_mutex_unlock(&entries_lock);
 	return translate(r);
 }
 
 /* Resumes everything that a session of ours holds in a process. */
 static int release_session(pid_t pid, uint32_t kinds)
 {
-	int r = 0;
+	struct entry *e = enter_open(pid);
 
-	pthread_mutex_lock(&entries_lock);
-	struct entry *e = find_entry(pid);
-	if (e != NULL) {
-		r = rbt_amd_session_release(e->session, kinds);
-		put_entry(e, r);
-	}
-	pthread_mutex_unlock(&entries_lock);
-	return r;
+	return e != NULL ? leave(e, rbt_amd_session_release(e->session, kinds)) : 0;
 }
 
 static int resume(const struct rbt_record *rec, bool *is_off, enum rbt_scope scope)
@@ -339,27 +360,18 @@ static int suspend_task(const struct rbt_record *rec, uint32_t handle)
 	if (r < 0) {
 		return r;
 	}
-	pthread_mutex_lock(&entries_lock);
-	r = get_entry((pid_t)rec->client, &e);
+	r = enter((pid_t)rec->client, &e);
 	if (r == 0) {
-		r = rbt_amd_session_hold_queue(e->session, handle);
-		put_entry(e, r);
+		r = leave(e, rbt_amd_session_hold_queue(e->session, handle));
 	}
-	pthread_mutex_unlock(&entries_lock);
 	return translate(r);
 }
 
 static int resume_task(const struct rbt_record *rec, uint32_t handle)
 {
-	int r = 0;
+	struct entry *e = enter_open((pid_t)rec->client);
+	int r = e != NULL ? leave(e, rbt_amd_session_release_queue(e->session, handle)) : 0;
 
-	pthread_mutex_lock(&entries_lock);
-	struct entry *e = find_entry((pid_t)rec->client);
-	if (e != NULL) {
-		r = rbt_amd_session_release_queue(e->session, handle);
-		put_entry(e, r);
-	}
-	pthread_mutex_unlock(&entries_lock);
 	if (has_agent(rec)) {
 		return rbt_amd_link_release(rec, handle);
 	}
@@ -399,17 +411,15 @@ static int preempt(const struct rbt_record *rec, const struct rbt_task *task, ui
 	if (r < 0) {
 		return r;
 	}
-	pthread_mutex_lock(&entries_lock);
-	r = get_entry((pid_t)rec->client, &e);
+	r = enter((pid_t)rec->client, &e);
 	if (r == 0) {
 		/* A queue that is held is off already. */
 		uint32_t kind = task->kind == RBT_TASK_COMPUTE ? RBT_AMD_COMPUTE : RBT_AMD_SDMA;
 		if (!rbt_amd_session_holds(e->session, kind, task->handle)) {
 			r = preempt_one(e->session, task->handle);
 		}
-		put_entry(e, r);
+		leave(e, r);
 	}
-	pthread_mutex_unlock(&entries_lock);
 	return translate(r);
 }
 
@@ -463,15 +473,9 @@ static int set_level(const struct rbt_record *rec, uint32_t level)
 
 static int unwatch(pid_t pid)
 {
-	int r = 0;
+	struct entry *e = enter_open(pid);
+	int r = e != NULL ? leave(e, rbt_amd_session_poll(e->session, -1, 0)) : 0;
 
-	pthread_mutex_lock(&entries_lock);
-	struct entry *e = find_entry(pid);
-	if (e != NULL) {
-		r = rbt_amd_session_poll(e->session, -1, 0);
-		put_entry(e, r);
-	}
-	pthread_mutex_unlock(&entries_lock);
 	return r == -ESRCH ? 0 : r;
 }
 
@@ -488,13 +492,10 @@ static int poll_queues(const struct rbt_record *rec, int board_fd, uint32_t inte
 	if (r < 0) {
 		return r;
 	}
-	pthread_mutex_lock(&entries_lock);
-	r = get_entry((pid_t)rec->client, &e);
+	r = enter((pid_t)rec->client, &e);
 	if (r == 0) {
-		r = rbt_amd_session_poll(e->session, board_fd, interval_us);
-		put_entry(e, r);
+		r = leave(e, rbt_amd_session_poll(e->session, board_fd, interval_us));
 	}
-	pthread_mutex_unlock(&entries_lock);
 	return translate(r);
 }
 

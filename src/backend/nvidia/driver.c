@@ -16,10 +16,15 @@
  * successful. */
 static const uint32_t known_branches[] = {535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595};
 
-static bool branch_is_known(uint32_t major)
+/* The branches whose libcuda was refused for a minute: 580.159.04 (CUDA 13.0, H200) repeats the
+ * call every 100 ms at first and every 10 s later, and the context comes up when the call goes
+ * through. */
+static const uint32_t retrying_branches[] = {580};
+
+static bool is_among(uint32_t major, const uint32_t *branches, size_t n)
 {
-	for (size_t i = 0; i < sizeof(known_branches) / sizeof(known_branches[0]); i++) {
-		if (known_branches[i] == major) {
+	for (size_t i = 0; i < n; i++) {
+		if (branches[i] == major) {
 			return true;
 		}
 	}
@@ -75,7 +80,10 @@ int rbt_nv_driver_parse(const char *text, struct rbt_nv_driver *ret)
 		if (len > 0) {
 			memcpy(driver.version, text, len);
 			driver.major = leading_number(driver.version);
-			driver.known = branch_is_known(driver.major);
+			driver.known = is_among(driver.major, known_branches,
+				sizeof(known_branches) / sizeof(known_branches[0]));
+			driver.retries_schedule = is_among(driver.major, retrying_branches,
+				sizeof(retrying_branches) / sizeof(retrying_branches[0]));
 			driver.schedule_params_size = driver.major < 575
 							      ? NV_SCHEDULE_PARAMS_SIZE_BEFORE_575
 							      : NV_SCHEDULE_PARAMS_SIZE;

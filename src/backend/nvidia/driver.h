@@ -13,6 +13,8 @@ struct rbt_nv_driver {
 	char version[32]; /* 580.159.04 */
 	uint32_t major;
 	bool known;
+	/* libcuda repeats a GPFIFO_SCHEDULE that is answered with NV_ERR_BUSY_RETRY. */
+	bool retries_schedule;
 	uint32_t schedule_params_size; /* of GPFIFO_SCHEDULE: RM compares it exactly */
 };
 

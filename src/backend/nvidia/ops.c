@@ -347,6 +347,7 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.control_major = NV_CTL_MAJOR,
 	.control_minor = NV_CTL_MINOR,
 	.has_slices = true,
+	.default_slice_us = NV_DEFAULT_COMPUTE_TIMESLICE_US,
 	.has_lock = true,
 	.acts_by_task = true,
 	.probe = rbt_nv_probe,

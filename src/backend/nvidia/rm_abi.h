@@ -269,6 +269,8 @@ struct nv_disable_channels_params {
  * have RM's default. */
 #define NV_DEFAULT_COMPUTE_TIMESLICE_US 2048
 #define NV_DEFAULT_TIMESLICE_US         1024
+/* The level that RM gives a new group. */
+#define NV_DEFAULT_INTERLEAVE 1
 
 static_assert(sizeof(struct nv_free) == 16, "NVOS00");
 static_assert(sizeof(struct nv_control) == 32, "NVOS54");

@@ -248,7 +248,7 @@ static void ask_daemon(struct top_source *s, struct peer *peer, uint64_t now_ns)
 	}
 	peer->state = TOP_DAEMON_NONE;
 	if (peer->sock < 0) {
-		(void)(peer->uid == geteuid() ? daemon_heal() : 0);
+		(void)(peer->uid == geteuid() ? daemon_heal(false) : 0);
 		peer->sock = daemon_connect(peer->uid);
 	}
 	int r = peer->sock < 0 ? peer->sock

@@ -140,6 +140,7 @@ struct account_step account_sample(struct account *a, const struct rbt_sched_sta
 	}
 	a->used_ns += step.used_ns;
 	a->on_ns = stats->on_ns;
+	a->waited_ns = stats->kept_off_ns;
 	a->reserved_ns = stats->reserved_ns;
 	a->sampled_ns = now_ns;
 	return step;

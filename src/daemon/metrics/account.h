@@ -28,9 +28,10 @@ struct account_counts {
 
 struct account {
 	uint64_t since_ns;
-	uint64_t sampled_ns;         /* used_ns includes all time until then */
-	uint64_t on_ns, reserved_ns; /* the core's values at that time */
-	uint64_t used_ns;            /* if the program's idleness is known */
+	uint64_t sampled_ns; /* used_ns includes all time until then */
+	/* the core's values at that time; waited_ns: it was busy, and kept off */
+	uint64_t on_ns, waited_ns, reserved_ns;
+	uint64_t used_ns; /* if the program's idleness is known */
 	/* since when it is kept off although it wants the GPU; 0: it is not */
 	uint64_t off_ns;
 	bool has_board;         /* has a board now, or had one */

@@ -33,13 +33,14 @@ bool accounting_needs_tick(const struct daemon *d)
 	return false;
 }
 
-/* The core's clock must have been advanced first, because it stands at the last event. */
-static void sample(struct daemon *d, struct program *p)
+/* The core's clock must have been advanced first, because it stands at the last event. Returns
+ * false if a policy must hear of the program's work later. */
+static bool sample(struct daemon *d, struct program *p, bool is_last)
 {
 	struct rbt_sched_stats stats;
 
 	if (p->sched.prog == NULL) {
-		return;
+		return true;
 	}
 	rbt_sched_stats(d->sched.core, p->sched.prog, &stats);
 	struct account_step step = account_sample(
@@ -54,7 +55,7 @@ static void sample(struct daemon *d, struct program *p)
 			a->reserved_ns += step.reserved_ns;
 		}
 	}
-	events_take_work(d, p);
+	return events_take_work(d, p, is_last);
 }
 
 void accounting_tick(struct daemon *d)
@@ -67,9 +68,47 @@ void accounting_tick(struct daemon *d)
 	schedule_tick(d);
 	LIST_FOREACH (p, &d->programs, entries) {
 		if (p->reader.board != NULL) {
-			sample(d, p);
+			sample(d, p, false);
 		}
 	}
+}
+
+/* Returns when to look at it again, at the latest. */
+static uint64_t follow(struct daemon *d, struct program *p, uint64_t now_ns)
+{
+	uint64_t count = rbt_board_count(p->reader.board);
+
+	if (count == p->work.board_count) {
+		pace_silent(&p->work.pace, now_ns);
+		return is_followed(p) ? pace_due(&p->work.pace) : UINT64_MAX;
+	}
+	if (events_are_too_soon(p, now_ns) || !sample(d, p, false)) {
+		return p->work.at_ns + PACE_MIN_NS;
+	}
+	p->work.board_count = count;
+	return is_followed(p) ? pace_due(&p->work.pace) : UINT64_MAX;
+}
+
+void accounting_follow(struct daemon *d)
+{
+	uint64_t now_ns, next_ns = UINT64_MAX;
+	struct program *p;
+	uint32_t n = 0;
+
+	if (!events_want_work(d) || (now_ns = rbt_now_ns()) < d->events.round_ns) {
+		return;
+	}
+	schedule_tick(d);
+	LIST_FOREACH (p, &d->programs, entries) {
+		if (p->reader.board != NULL && p->sched.prog != NULL) {
+			uint64_t due_ns = follow(d, p, now_ns);
+
+			next_ns = due_ns < next_ns ? due_ns : next_ns;
+			n++;
+		}
+	}
+	d->events.round_ns = now_ns + pace_round_ns(n);
+	d->events.next_ns = next_ns > d->events.round_ns ? next_ns : d->events.round_ns;
 }
 
 void accounting_refresh(struct daemon *d)
@@ -78,14 +117,14 @@ void accounting_refresh(struct daemon *d)
 
 	schedule_tick(d);
 	LIST_FOREACH (p, &d->programs, entries) {
-		sample(d, p);
+		sample(d, p, false);
 	}
 }
 
 void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_account *ret)
 {
 	schedule_tick(d);
-	sample(d, p);
+	sample(d, p, false);
 	account_fill(&p->account, p->sched.params.is_known, rbt_now_ns(), ret);
 	activity_account(p, ret);
 }
@@ -156,12 +195,13 @@ void accounting_start(struct program *p)
 
 void accounting_end(struct daemon *d, struct program *p)
 {
-	sample(d, p);
+	sample(d, p, true);
 }
 
 void accounting_begin_board(struct daemon *d, struct program *p, struct rbt_board *board)
 {
-	sample(d, p);
+	sample(d, p, false);
+	p->work.board_count = 0;
 	account_begin_board(&p->account, board, rbt_now_ns());
 }
 

@@ -40,6 +40,9 @@ void accounting_cleared(struct daemon *d, uint64_t now_ns);
 /* Whether programs are to be sampled now and then. */
 bool accounting_needs_tick(const struct daemon *d);
 void accounting_tick(struct daemon *d);
+/* Each time the loop has woken: brings the accounts of programs up to date whose work a policy is
+ * to hear of now (events.h). */
+void accounting_follow(struct daemon *d);
 /* Brings all accounts up to date. */
 void accounting_refresh(struct daemon *d);
 void accounting_fill(struct daemon *d, struct program *p, struct rbt_program_account *ret);

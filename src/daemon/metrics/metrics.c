@@ -178,6 +178,9 @@ static struct metrics_snapshot *snapshot_take(struct metrics *m)
 	accounting_refresh(d);
 	s->taken_ns = rbt_now_ns();
 	snprintf(s->policy, sizeof(s->policy), "%s", schedule_policy(d));
+	policy_fill(d, &s->bpf);
+	s->n_overruled = d->policy.n_overruled;
+	s->n_ejections = d->policy.n_ejections;
 	rbt_gpus_sort(&d->gpu_table, order);
 	take_gpus(d, order, s);
 	LIST_FOREACH (p, &d->programs, entries) {

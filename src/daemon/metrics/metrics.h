@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "backend/gpus.h"
+#include "proto/policy.h"
 #include "proto/protocol.h"
 #include "sched/class.h"
 
@@ -44,6 +45,8 @@ struct metrics_snapshot {
 	uint32_t refs;
 	uint64_t taken_ns;
 	char policy[16];
+	struct rbt_msg_policy bpf; /* the policy in eBPF */
+	uint64_t n_overruled, n_ejections;
 	uint32_t n_gpus;
 	struct metrics_gpu gpus[RBT_MAX_GPUS]; /* in the order of rbt_gpus_sort() */
 	size_t n_programs;

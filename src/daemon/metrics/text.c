@@ -11,11 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/hook.h"
 #include "util/utf8.h"
 
 enum type { COUNTER, GAUGE, HISTOGRAM };
 enum unit { NUMBER, NUMBER32, FLAG, SECONDS }; /* of a uint64_t, a uint32_t, a bool, and of ns */
-enum subject { DAEMON, PROGRAM, GPU, GPU_CLASS };
+enum subject { DAEMON, DAEMON_COUNT, PROGRAM, GPU, GPU_CLASS, POLICY, POLICY_HOOK };
 
 static const char *const type_names[] = {
 	[COUNTER] = "counter", [GAUGE] = "gauge", [HISTOGRAM] = "histogram"};
@@ -37,6 +38,8 @@ static const struct family {
 } families[] = {
 #define OF_PROGRAM(field) PROGRAM, offsetof(struct metrics_program, field)
 #define OF_GPU(field)     GPU, offsetof(struct metrics_gpu, field)
+#define OF_DAEMON(field)  DAEMON_COUNT, offsetof(struct metrics_snapshot, field)
+#define OF_HOOK(field)    POLICY_HOOK, offsetof(struct rbt_policy_hook, field)
 	{"rubato_info", "The daemon: always 1.", GAUGE, NUMBER, DAEMON, 0, 0, 0, 0},
 	{"rubato_program_priority", "Priority, 0 to 15.", GAUGE, NUMBER32, OF_PROGRAM(priority), 0,
 		0, 0},
@@ -102,6 +105,20 @@ static const struct family {
 		NUMBER, OF_GPU(n_switches), 0, 0, 0},
 	{"rubato_gpu_programs", "Programs on the GPU now.", GAUGE, NUMBER32, GPU_CLASS,
 		offsetof(struct metrics_gpu, n_programs), 0, 0, 0},
+	{"rubato_policy_info", "The policy in eBPF, loaded or ejected: 1.", GAUGE, NUMBER, POLICY,
+		0, 0, 0, 0},
+	{"rubato_policy_calls_total", "Calls of a hook of the loaded policy.", COUNTER, NUMBER,
+		OF_HOOK(n_calls), 0, 0, 0},
+	{"rubato_policy_errors_total", "Calls that failed.", COUNTER, NUMBER, OF_HOOK(n_errors), 0,
+		0, 0},
+	{"rubato_policy_late_total", "Calls that took more than 1 ms.", COUNTER, NUMBER,
+		OF_HOOK(n_late), 0, 0, 0},
+	{"rubato_policy_ns_total", "Nanoseconds that its calls took.", COUNTER, NUMBER, OF_HOOK(ns),
+		0, 0, 0},
+	{"rubato_policy_overruled_total", "Tasks that were admitted against a policy.", COUNTER,
+		NUMBER, OF_DAEMON(n_overruled), 0, 0, 0},
+	{"rubato_policy_ejections_total", "Policies that were ejected.", COUNTER, NUMBER,
+		OF_DAEMON(n_ejections), 0, 0, 0},
 };
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
@@ -259,9 +276,42 @@ static void put_gpu(struct out *o, const struct family *f, const struct metrics_
 	}
 }
 
+static void put_policy(struct out *o, const struct family *f, const struct rbt_msg_policy *p)
+{
+	put(o, "%s{name=\"", f->name);
+	put_escaped(o, p->name);
+	put(o, "\",file=\"");
+	put_escaped(o, p->label);
+	put(o, "\",engine=\"%s\",state=\"%s\"} 1\n", rbt_policy_engine_name(p->engine),
+		rbt_policy_state_name(p->state));
+}
+
+static void put_hook(
+	struct out *o, const struct family *f, const struct rbt_msg_policy *p, size_t i)
+{
+	if (p->hooks[i].is_present != 0) {
+		put(o, "%s{hook=\"%s\"}", f->name, rbt_hook_name((enum rbt_hook)i));
+		put_value(o, f, (const char *)&p->hooks[i] + f->offset);
+	}
+}
+
 static size_t n_subjects(const struct metrics_snapshot *s, const struct family *f)
 {
-	return f->subject == DAEMON ? 1 : f->subject == PROGRAM ? s->n_programs : s->n_gpus;
+	const bool has_policy = s->bpf.state != RBT_POLICY_NONE;
+
+	switch (f->subject) {
+	case DAEMON:
+	case DAEMON_COUNT:
+		return 1;
+	case PROGRAM:
+		return s->n_programs;
+	case POLICY:
+		return has_policy;
+	case POLICY_HOOK:
+		return has_policy ? RBT_POLICY_N_HOOKS : 0;
+	default:
+		return s->n_gpus;
+	}
 }
 
 static void put_subject(
@@ -271,8 +321,15 @@ static void put_subject(
 		put(o, "%s{version=\"" RUBATO_VERSION "\",policy=\"", f->name);
 		put_escaped(o, s->policy);
 		put(o, "\"} 1\n");
+	} else if (f->subject == DAEMON_COUNT) {
+		put(o, "%s", f->name);
+		put_value(o, f, (const char *)s + f->offset);
 	} else if (f->subject == PROGRAM) {
 		put_program(o, f, &s->programs[i]);
+	} else if (f->subject == POLICY) {
+		put_policy(o, f, &s->bpf);
+	} else if (f->subject == POLICY_HOOK) {
+		put_hook(o, f, &s->bpf, i);
 	} else {
 		put_gpu(o, f, &s->gpus[i]);
 	}

@@ -8,9 +8,10 @@
  * connections.
  *
  * Time: connections are watched by an epoll set of their own, which is one source among others in
- * the loop. However many peers send at once, the loop takes one message, and then checks timers,
- * boards and the hand. The time that a message takes is charged to its peer and to the peer's user.
- * A peer that used more than its share is paused for a while, at the cost of nobody else.
+ * the loop. However many peers send at once, the loop takes one message, or the records that wait
+ * on one connection, and then checks timers, boards and the hand. The time that a message takes is
+ * charged to its peer and to the peer's user. A peer that used more than its share is paused for a
+ * while, at the cost of nobody else.
  */
 #include "daemon/peers/crowd.h"
 

@@ -146,38 +146,43 @@ static void end_porter(struct daemon *d, struct peer *peer, bool has_ended)
 	reap(d);
 }
 
-static void on_porter(struct daemon *d, struct source *s, uint32_t events)
+bool porter_take(struct daemon *d, struct peer *peer)
 {
 	static struct parcel parcel;
-	struct peer *peer = RBT_OWNER_OF(s, struct peer, porter);
 	int fds[RBT_MAX_FDS_PER_MSG];
 	size_t n_fds = 0;
 
-	crowd_speaks(d, peer);
-	ssize_t n = rbt_recv(s->fd, &parcel, sizeof(parcel), fds, &n_fds, MSG_DONTWAIT);
+	ssize_t n = rbt_recv(peer->porter.fd, &parcel, sizeof(parcel), fds, &n_fds, MSG_DONTWAIT);
 	if (n == -EAGAIN) {
-		return;
+		return false;
 	}
 	peer->heard_ns = rbt_now_ns();
 	if (n < 0) {
 		/* A message was lost, because there was no room for its files. */
-		peer_take(d, peer, n, NULL, NULL, 0);
-		return;
+		return peer_take(d, peer, n, NULL, NULL, 0);
 	}
 	if (n < (ssize_t)PARCEL_HEAD) {
 		/* The porter has ended: the connection is watched directly again. */
 		end_porter(d, peer, true);
-		if (crowd_watch(d, &peer->source) < 0) {
+		if (!peer->is_paused && crowd_watch(d, &peer->source) < 0) {
 			peer_destroy(d, peer);
 		}
-		return;
+		return false;
 	}
 	struct child *c = find_child(d, peer->porter_pid);
 	if (c != NULL) {
 		c->stays = parcel.stays != 0;
 	}
 	ssize_t size = parcel.error < 0 ? parcel.error : n - (ssize_t)PARCEL_HEAD;
-	peer_take(d, peer, size, parcel.bytes, fds, n_fds);
+	return peer_take(d, peer, size, parcel.bytes, fds, n_fds);
+}
+
+static void on_porter(struct daemon *d, struct source *s, uint32_t events)
+{
+	struct peer *peer = RBT_OWNER_OF(s, struct peer, porter);
+
+	crowd_speaks(d, peer);
+	peer_listen(d, peer);
 }
 
 int porter_call(struct daemon *d, struct peer *peer)

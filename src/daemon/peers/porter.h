@@ -26,6 +26,8 @@ struct porters {
 /* Has a process receive what the connection brings. 0, also when no process can be had just now, or
  * -errno when the peer is to go. */
 int porter_call(struct daemon *d, struct peer *peer);
+/* Takes one message that the porter has passed on. Returns as peer_take(). */
+bool porter_take(struct daemon *d, struct peer *peer);
 /* Before the peer goes. */
 void porter_dismiss(struct daemon *d, struct peer *peer);
 /* Closes a socket that strangers could write to, and sets it to -1. */

@@ -19,6 +19,7 @@
 
 #include "backend/backend.h"
 #include "daemon/peers/devicefile.h"
+#include "policy/object.h"
 #include "util/aside.h"
 #include "util/fd.h"
 
@@ -26,13 +27,15 @@
 #define LINGER_MS 50
 /* The kernel's limit of files per message. */
 #define SCM_MAX_FILES 253
-#define MAX_BLOCKS    2048 /* of 512 bytes each */
+#define MAX_BLOCKS    2048                        /* of 512 bytes each */
+#define MAX_SEALED    (RBT_OBJECT_MAX_FILE / 512) /* the object of a policy */
 #define AGENT_MSG_MAX 64
 
 struct porter {
 	int connection, sock; /* to the peer, and to the daemon */
 	/* to a program's agent, and our end of the pair that replaces it; -1: none */
 	int agent, ours;
+	bool is_full; /* the daemon does not read at present: its messages wait in the connection */
 };
 
 struct files {
@@ -59,16 +62,20 @@ static void take_files(struct msghdr *msg, struct files *ret)
 	}
 }
 
-/* A board, or a device node of the software GPU. A file of a tmpfs looks alike, but it may be the
- * last one that keeps a large file system mounted; closing it would then take long. */
-static bool is_small_memfd(const struct stat *st)
+/* A board, a device node of the software GPU, or the object of a policy. A file of a tmpfs looks
+ * alike, but it may be the last one that keeps a large file system mounted; closing it would then
+ * take long. */
+static bool is_small_memfd(int fd_of, const struct stat *st)
 {
+	const int seals = fcntl(fd_of, F_GET_SEALS);
+	const bool is_sealed = seals >= 0 && (seals & F_SEAL_WRITE) != 0;
 	struct stat own;
 	int fd = memfd_create("rubato", MFD_CLOEXEC);
 	bool is_memfd = fd >= 0 && fstat(fd, &own) == 0 && own.st_dev == st->st_dev;
 
 	rbt_close(&fd);
-	return is_memfd && S_ISREG(st->st_mode) && st->st_blocks <= MAX_BLOCKS;
+	return is_memfd && S_ISREG(st->st_mode) &&
+	       st->st_blocks <= (is_sealed ? MAX_SEALED : MAX_BLOCKS);
 }
 
 static bool is_control_file(int fd)
@@ -145,7 +152,7 @@ static int take_file(struct porter *p, int fd)
 	if (fstat(fd, &st) < 0) {
 		return -errno;
 	}
-	if (is_small_memfd(&st) || is_control_file(fd)) {
+	if (is_small_memfd(fd, &st) || is_control_file(fd)) {
 		return fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	}
 	return is_agent_link(fd, &st) ? take_link(p, fd) : -EBADF;
@@ -246,6 +253,19 @@ static bool hear_agent(struct porter *p)
 	return true;
 }
 
+/* Whether a message for the daemon would have to wait. The kernel reports POLLOUT only while three
+ * quarters of the buffer are free, so any message finds room then. */
+static bool is_full(int sock)
+{
+	struct pollfd pfd = {.fd = sock, .events = POLLOUT};
+
+	return poll(&pfd, 1, 0) == 0;
+}
+
+/*
+ * The porter must not wait for the daemon. The daemon does not read from a program that sends too
+ * much, and it may be waiting for the program's agent, whose answers come through this process.
+ */
 void porter_run(int sock, void *data)
 {
 	struct porter p = {.connection = RBT_ASIDE_KEPT, .sock = sock, .ours = -1, .agent = -1};
@@ -253,12 +273,13 @@ void porter_run(int sock, void *data)
 	prctl(PR_SET_NAME, PORTER_NAME);
 	for (;;) {
 		struct pollfd pfds[4] = {
-			{.fd = p.connection, .events = POLLIN},
-			{.fd = sock},
+			{.fd = p.is_full ? -1 : p.connection, .events = POLLIN},
+			{.fd = sock, .events = p.is_full ? POLLOUT : 0},
 			{.fd = p.ours, .events = POLLIN},
 			{.fd = p.agent, .events = POLLIN},
 		};
-		if (poll(pfds, 4, p.agent >= 0 ? -1 : LINGER_MS) <= 0 || pfds[1].revents != 0) {
+		int wait_ms = p.agent >= 0 || p.is_full ? -1 : LINGER_MS;
+		if (poll(pfds, 4, wait_ms) <= 0 || (pfds[1].revents & ~POLLOUT) != 0) {
 			return;
 		}
 		/* If either end of a link is closed, the other one is closed, too. */
@@ -266,7 +287,8 @@ void porter_run(int sock, void *data)
 			(pfds[3].revents != 0 && !hear_agent(&p))) {
 			close_link(&p);
 		}
-		if (pfds[0].revents != 0 && !carry(&p)) {
+		p.is_full = (p.is_full || pfds[0].revents != 0) && is_full(sock);
+		if (pfds[0].revents != 0 && !p.is_full && !carry(&p)) {
 			return;
 		}
 	}

@@ -18,6 +18,7 @@
 #include "daemon/peers/older.h"
 #include "daemon/peers/porter.h"
 #include "daemon/peers/rights.h"
+#include "daemon/peers/waiting.h"
 #include "daemon/program.h"
 #include "daemon/requests.h"
 #include "daemon/survive/byhand.h"
@@ -30,6 +31,10 @@
 #include "util/proc.h"
 #include "util/time.h"
 
+/* Limits of one round, which keep it short. */
+#define MAX_RECEIVED 256u
+#define MAX_TAKEN    8u
+
 /* Older headers do not have it. */
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -40,7 +45,9 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	struct program *p = peer->program;
 
 	d->dirty = d->dirty || peer->attached != NULL;
+	waiting_forget(d, peer);
 	crowd_forget(d, peer);
+	policy_forget_peer(d, peer);
 	rbt_close(&peer->pidfd);
 	LIST_REMOVE(peer, entries);
 	porter_dismiss(d, peer);
@@ -223,7 +230,7 @@ static int on_record(
 	rec.client = client_of(peer, rec.backend, rec.client);
 	rec.fd = n_fds == 1 ? fds[0] : -1;
 	fds[0] = -1;
-	return program_put_record(d, peer->program, &rec, true);
+	return waiting_put(d, peer, &rec);
 }
 
 static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, size_t size)
@@ -234,6 +241,7 @@ static int on_client_gone(struct daemon *d, struct peer *peer, const void *buf, 
 		return -EBADMSG;
 	}
 	memcpy(&msg, buf, sizeof(msg));
+	d->waiting.n_taken++;
 	program_drop_client(
 		d, peer->program, msg.backend, client_of(peer, msg.backend, msg.client));
 	return 0;
@@ -269,19 +277,15 @@ static int on_await(struct daemon *d, struct peer *peer)
 }
 
 /* Returns a negative errno if the peer broke the protocol; then its connection is closed. */
-static int dispatch(
-	struct daemon *d, struct peer *peer, const void *buf, size_t size, int *fds, size_t n_fds)
+static int dispatch(struct daemon *d, struct peer *peer, uint32_t type, const void *buf,
+	size_t size, int *fds, size_t n_fds)
 {
-	struct rbt_msg_header h;
+	int r = type == RBT_MSG_RECORD ? 0 : waiting_take(d);
 
-	if (size < sizeof(h)) {
-		return -EBADMSG;
+	if (r < 0) {
+		return r;
 	}
-	memcpy(&h, buf, sizeof(h));
-	if (h.magic != RBT_PROTOCOL_MAGIC) {
-		return -EPROTO;
-	}
-	switch (h.type) {
+	switch (type) {
 	case RBT_MSG_HELLO:
 		return size == sizeof(struct rbt_msg_hello) ? on_hello(d, peer, buf)
 							    : on_older(d, peer, buf, size);
@@ -305,45 +309,83 @@ static int dispatch(
 	}
 }
 
-void peer_take(
+static int read_type(const void *buf, size_t size, uint32_t *ret)
+{
+	struct rbt_msg_header h;
+
+	if (size < sizeof(h)) {
+		return -EBADMSG;
+	}
+	memcpy(&h, buf, sizeof(h));
+	*ret = h.type;
+	return h.magic == RBT_PROTOCOL_MAGIC ? 0 : -EPROTO;
+}
+
+/* has_ended: the peer has closed the connection. */
+static void cut_off(struct daemon *d, struct peer *peer, int error, bool has_ended)
+{
+	/* -EDQUOT was logged where it occurred, and a program that has ended needs no message. */
+	if (!has_ended && error != -EDQUOT && error != -ESRCH && user_may_be_named(peer->user)) {
+		rbt_warn("process %d is cut off: %s", (int)peer->pid, strerror(-error));
+	}
+	peer_destroy(d, peer);
+}
+
+bool peer_take(
 	struct daemon *d, struct peer *peer, ssize_t size, const void *buf, int *fds, size_t n_fds)
 {
-	int r = size > 0   ? dispatch(d, peer, buf, (size_t)size, fds, n_fds)
-		: size < 0 ? (int)size
-			   : -ECONNRESET;
+	uint32_t type = 0;
+	int r = size > 0 ? read_type(buf, (size_t)size, &type) : size < 0 ? (int)size : -ECONNRESET;
 
+	r = r == 0 ? dispatch(d, peer, type, buf, (size_t)size, fds, n_fds) : r;
 	for (size_t i = 0; i < n_fds; i++) {
 		rbt_close(&fds[i]);
 	}
 	if (r < 0) {
-		/* -EDQUOT was logged where it occurred, and a program that has ended needs no
-		 * message. */
-		if (size != 0 && r != -EDQUOT && r != -ESRCH && user_may_be_named(peer->user)) {
-			rbt_warn("process %d is cut off: %s", (int)peer->pid, strerror(-r));
-		}
-		peer_destroy(d, peer);
+		cut_off(d, peer, r, size == 0);
+		return false;
+	}
+	return (type == RBT_MSG_RECORD || type == RBT_MSG_CLIENT_GONE) &&
+	       d->waiting.n_taken < MAX_TAKEN;
+}
+
+/* Takes one message without files. Returns whether another one may be taken in the same round. */
+static bool take_one(struct daemon *d, struct peer *peer)
+{
+	static char buf[RBT_MSG_MAX];
+	int fds[RBT_MAX_FDS_PER_MSG];
+	size_t n_fds = 0;
+
+	if (rbt_head(peer->source.fd) == RBT_HEAD_FILES) {
+		/* A porter would be watched in spite of the pause. */
+		int r = peer->is_paused ? 0 : porter_call(d, peer);
+		return r < 0 && peer_take(d, peer, r, NULL, NULL, 0);
+	}
+	ssize_t n = rbt_recv(peer->source.fd, buf, sizeof(buf), fds, &n_fds, MSG_DONTWAIT);
+	return n != -EAGAIN && peer_take(d, peer, n, buf, fds, n_fds);
+}
+
+void peer_listen(struct daemon *d, struct peer *peer)
+{
+	bool more = true;
+
+	d->waiting.n_taken = 0;
+	for (unsigned i = 0; more && i < MAX_RECEIVED; i++) {
+		more = peer->porter.fd >= 0 ? porter_take(d, peer) : take_one(d, peer);
+	}
+	/* There is none if the peer is gone. */
+	int r = waiting_take(d);
+	if (r < 0) {
+		cut_off(d, peer, r, false);
 	}
 }
 
 static void on_peer(struct daemon *d, struct source *s, uint32_t events)
 {
-	static char buf[RBT_MSG_MAX];
 	struct peer *peer = RBT_OWNER_OF(s, struct peer, source);
-	int fds[RBT_MAX_FDS_PER_MSG];
-	size_t n_fds = 0;
 
 	crowd_speaks(d, peer);
-	if (rbt_head(s->fd) == RBT_HEAD_FILES) {
-		int r = porter_call(d, peer);
-		if (r < 0) {
-			peer_take(d, peer, r, NULL, NULL, 0);
-		}
-		return;
-	}
-	ssize_t n = rbt_recv(s->fd, buf, sizeof(buf), fds, &n_fds, MSG_DONTWAIT);
-	if (n != -EAGAIN) {
-		peer_take(d, peer, n, buf, fds, n_fds);
-	}
+	peer_listen(d, peer);
 }
 
 /*

@@ -37,6 +37,8 @@ struct peer {
 	unsigned answer_priority;   /* of the program that a tool last reniced */
 	struct rbt_treatment asked; /* what a shim wants for its program */
 	bool is_older;              /* a shim of version 0.1.0 */
+	bool policy_waits;          /* for the result of a load */
+	uint32_t policy_load;       /* the load that it has made or joined; 0: none */
 	LIST_ENTRY(peer) entries;
 };
 
@@ -56,9 +58,12 @@ bool server_close_door(struct daemon *d);
 /* Listens again, if it had to stop. */
 void server_listen_again(struct daemon *d);
 void peer_destroy(struct daemon *d, struct peer *peer);
-/* Handles a message of that size, or the connection's end or error. Takes the files. The peer may
- * be gone afterwards. */
-void peer_take(
+/* Takes the messages that wait on the connection: one, or several records. The peer may be gone
+ * afterwards. */
+void peer_listen(struct daemon *d, struct peer *peer);
+/* Handles a message of that size, or the connection's end or error. Takes the files. Returns
+ * whether another message may be taken in the same round; otherwise, the peer may be gone. */
+bool peer_take(
 	struct daemon *d, struct peer *peer, ssize_t size, const void *buf, int *fds, size_t n_fds);
 
 #endif

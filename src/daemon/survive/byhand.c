@@ -197,6 +197,18 @@ static int write_all(const struct daemon *d, FILE *f)
 	return 0;
 }
 
+static int write_new(const struct daemon *d, const char *path)
+{
+	FILE *f = NULL;
+	int r = rbt_fopen_plain(path, true, &f);
+
+	r = r < 0 ? r : write_all(d, f);
+	if (f != NULL && fclose(f) != 0) {
+		r = -errno;
+	}
+	return r;
+}
+
 void byhand_write(struct daemon *d)
 {
 	char path[160], tmp[168];
@@ -211,11 +223,10 @@ void byhand_write(struct daemon *d)
 		return;
 	}
 	snprintf(tmp, sizeof(tmp), "%s.new", path);
-	FILE *f = NULL;
-	int r = rbt_fopen_plain(tmp, true, &f);
-	r = r < 0 ? r : write_all(d, f);
-	if (f != NULL && fclose(f) != 0) {
-		r = -errno;
+	int r = write_new(d, tmp);
+	/* On a full disk there is room for one of the two files. */
+	if (r < 0 && unlink(path) == 0) {
+		r = write_new(d, tmp);
 	}
 	bool is_written = r == 0 && rename(tmp, path) == 0;
 	if (!is_written && !d->byhand.is_lost && line_is_due(&d->home.said_ns)) {
@@ -242,7 +253,7 @@ static bool read_queues(FILE *f, uint32_t n, struct queue_orders *ret)
 		if (fread(&order, sizeof(order), 1, f) != 1) {
 			return false;
 		}
-		(void)queues_add(ret, order.handle, order.until_ns);
+		(void)queues_add(ret, order);
 	}
 	return true;
 }

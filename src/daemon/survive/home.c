@@ -34,6 +34,11 @@ static int take_lock(const struct daemon *d)
 {
 	int fd = open(d->home.lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
+	/* A daemon cannot serve in a read-only directory, but it can restore from the state file
+	 * there. */
+	if (fd < 0 && errno == EROFS) {
+		fd = open(d->home.lock_path, O_RDONLY | O_CLOEXEC);
+	}
 	if (fd < 0) {
 		return -errno;
 	}
@@ -112,6 +117,7 @@ static int go_back(struct daemon *d)
 		rbt_warn("%s was removed: it is there again", d->home.dir);
 		state_write(d);
 		byhand_write(d);
+		policy_keep_again(d);
 	}
 	return r;
 }

@@ -6,10 +6,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "util/deaths.h"
@@ -27,20 +29,11 @@
 #define DYING_MS 500
 /* If deaths cannot be counted, the keeper waits this long before each start. */
 #define UNCOUNTED_US  1000000
+#define PAUSE_STEP_US 500000
 #define MAX_ARGUMENTS 32
 
 /* The keeper has only these two files; everything else that the daemon had open is closed. */
 enum { PIPE_FD = 3, DAEMON_FD = 4 };
-
-static void wait_until(uint64_t end_ns)
-{
-	uint64_t now_ns = rbt_now_ns();
-
-	while (now_ns < end_ns) {
-		usleep(100000);
-		now_ns = rbt_now_ns();
-	}
-}
 
 /* Whether the daemon has ended and no other one has taken its place. */
 static bool is_vacant(const char *lock_path)
@@ -59,8 +52,32 @@ static bool is_vacant(const char *lock_path)
 	return is_free;
 }
 
-/* Copies the daemon's arguments, except those that were meant for the process that started it. */
-static void copy_arguments(char *const *from, char *to[MAX_ARGUMENTS + 1])
+/* Whether another daemon has taken the place. */
+static bool is_taken(const char *lock_path)
+{
+	int fd = open(lock_path, O_RDWR | O_CLOEXEC);
+	bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+
+	rbt_close(&fd);
+	return is_held;
+}
+
+/* Waits, but not for longer than until a command has started a daemon. That daemon has a keeper of
+ * its own. Returns false then. */
+static bool pause_until(const char *lock_path, uint64_t end_ns)
+{
+	while (rbt_now_ns() < end_ns) {
+		if (is_taken(lock_path)) {
+			return false;
+		}
+		usleep(PAUSE_STEP_US);
+	}
+	return true;
+}
+
+/* Copies the daemon's arguments, except those that were meant for the process that started it. Adds
+ * `last`. */
+static void copy_arguments(char *const *from, char *last, char *to[MAX_ARGUMENTS + 2])
 {
 	int n = 0;
 
@@ -71,46 +88,84 @@ static void copy_arguments(char *const *from, char *to[MAX_ARGUMENTS + 1])
 			to[n++] = *from;
 		}
 	}
+	to[n++] = last;
 	to[n] = NULL;
 }
 
-/* Starts the daemon by its old path, because an upgrade may have replaced the file. */
-static void start_again(const struct keeper_plan *plan, const char *path)
+/* In a new process: becomes the daemon, by its old path, because an upgrade may have replaced the
+ * file. */
+static void become_daemon(const struct keeper_plan *plan, const char *path, int ready_fd)
 {
-	char *argv[MAX_ARGUMENTS + 1];
+	char *argv[MAX_ARGUMENTS + 2], ready[32];
 
-	copy_arguments(plan->argv, argv);
+	setsid();
+	signal(SIGINT, SIG_DFL);
+	signal(SIGHUP, SIG_DFL);
+	snprintf(ready, sizeof(ready), "--ready-fd=%d", ready_fd);
+	fcntl(ready_fd, F_SETFD, 0);
+	copy_arguments(plan->argv, ready, argv);
 	unsetenv("LD_PRELOAD");
 	prctl(PR_SET_NAME, "rubatod");
 	execv(path, argv);
 	rbt_error("cannot start %s again: %s", path, strerror(errno));
+	_exit(127);
 }
 
-static void replace_daemon(const struct keeper_plan *plan, const char *path)
+/*
+ * Starts the daemon, and waits until it has a keeper of its own. Returns false if it was killed
+ * before that: then nobody else starts another one. A daemon that ended by itself has said why, and
+ * another one would do the same.
+ */
+static bool start_again(const struct keeper_plan *plan, const char *path)
+{
+	int ready[2], status = 0;
+	char byte;
+
+	if (pipe2(ready, O_CLOEXEC) < 0) {
+		return true;
+	}
+	pid_t pid = fork();
+	if (pid == 0) {
+		become_daemon(plan, path, ready[1]);
+	}
+	close(ready[1]);
+	bool is_ready = pid < 0 || read(ready[0], &byte, 1) == 1;
+	close(ready[0]);
+	if (pid < 0) {
+		rbt_error("cannot start %s again: %s", path, strerror(errno));
+	}
+	return is_ready || waitpid(pid, &status, 0) < 0 || !WIFSIGNALED(status) ||
+	       WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT;
+}
+
+/* Counts a death. Returns false if there have been too many, and a command has started another
+ * daemon meanwhile. */
+static bool count_death(const struct keeper_plan *plan)
 {
 	uint64_t now_ns = rbt_now_ns();
 
-	if (!is_vacant(plan->lock_path)) {
-		return;
-	}
 	if (rbt_deaths_note(plan->dir, now_ns) < 0) {
 		usleep(UNCOUNTED_US);
 	}
 	uint64_t end_ns = rbt_deaths_pause_end(plan->dir, now_ns);
-	if (end_ns != 0) {
-		rbt_warn(
-			"rubatod was killed %d times within %llu s: it is started again in %llu s, "
-			"or by the next command",
-			RBT_DEATHS_MAX, RBT_DEATHS_WITHIN_NS / RBT_NS_PER_S,
-			(end_ns - now_ns) / RBT_NS_PER_S);
-		wait_until(end_ns);
-		if (!is_vacant(plan->lock_path)) {
-			return;
-		}
-	} else {
+	if (end_ns == 0) {
 		rbt_warn("rubatod was killed: it is started again");
+		return true;
 	}
-	start_again(plan, path);
+	rbt_warn("rubatod was killed %d times within %llu s: it is started again in %llu s, "
+		 "or by the next command",
+		RBT_DEATHS_MAX, RBT_DEATHS_WITHIN_NS / RBT_NS_PER_S,
+		(end_ns - now_ns) / RBT_NS_PER_S);
+	return pause_until(plan->lock_path, end_ns);
+}
+
+static void replace_daemon(const struct keeper_plan *plan, const char *path)
+{
+	bool is_done = false;
+
+	while (!is_done && is_vacant(plan->lock_path) && count_death(plan)) {
+		is_done = start_again(plan, path);
+	}
 }
 
 /*
@@ -172,9 +227,9 @@ static void child(const struct keeper_plan *plan, int pipe_fd, int daemon_fd)
 	/* Signals of the terminal and of the service manager are meant for the daemon. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	/* The user's shell may have limited the length of files, and the log is one. */
+	signal(SIGXFSZ, SIG_IGN);
 	if (!wait_for_end()) {
-		signal(SIGINT, SIG_DFL);
-		signal(SIGHUP, SIG_DFL);
 		replace_daemon(plan, path);
 	}
 	_exit(0);

@@ -6,7 +6,8 @@
  * restores from the state file, and programs connect to the new daemon by themselves.
  *
  * An orderly end of the daemon dismisses the keeper. If daemons die too often (util/deaths.h), the
- * keeper waits before it starts the next one.
+ * keeper waits before it starts the next one. The keeper ends once the new daemon has a keeper of
+ * its own. If the new daemon is killed before that, the keeper starts another one.
  */
 #ifndef RBT_DAEMON_SURVIVE_KEEPER_H
 #define RBT_DAEMON_SURVIVE_KEEPER_H

@@ -97,13 +97,22 @@ static int write_program(struct daemon *d, FILE *f, struct program *p)
 			.start_time = p->start_time,
 			.size = (uint32_t)n,
 			.is_left = !h->in_hand && (rbt_applied_has_any_off(&mine->applied) ||
-							  mine->applied.slices_changed),
+							  mine->applied.slices_changed ||
+							  mine->applied.interleave_changed),
 		};
 		if (fwrite(&e, sizeof(e), 1, f) != 1 || fwrite(buf, (size_t)n, 1, f) != 1) {
 			return -EIO;
 		}
 	}
 	return 0;
+}
+
+/* Whether the policy wants the program to be changed. */
+static bool is_ruled(const struct program *p)
+{
+	return p->sched.interleave != RBT_INTERLEAVE_OWN ||
+	       p->sched.output.timeslice_us != RBT_POLICY_KEEP ||
+	       p->sched.output.priority != RBT_POLICY_KEEP;
 }
 
 /* A program without special treatment counts, too: it may be kept off for another one, or because
@@ -114,7 +123,7 @@ bool state_is_needed(struct daemon *d)
 	struct program *p;
 
 	LIST_FOREACH (p, &d->programs, entries) {
-		if (!program_is_plain(p) || program_is_changed(p)) {
+		if (!program_is_plain(p) || program_is_changed(p) || is_ruled(p)) {
 			return true;
 		}
 	}
@@ -144,26 +153,37 @@ static int write_all(struct daemon *d, FILE *f)
 	return r;
 }
 
+/* Writes a new file, and sets *ret_size. Returns 0 or -errno. */
+static int write_new(struct daemon *d, const char *path, long *ret_size)
+{
+	FILE *f = NULL;
+	int r = rbt_fopen_plain(path, true, &f);
+
+	r = r < 0 ? r : write_all(d, f);
+	*ret_size = f == NULL ? 0 : ftell(f);
+	if (f != NULL && fclose(f) != 0 && r == 0) {
+		r = -errno;
+	}
+	return r;
+}
+
 void state_write(struct daemon *d)
 {
 	char tmp[176];
+	long size;
 
 	forget_the_dead(d);
 	if (!home_is_ours(d)) {
 		return;
 	}
 	snprintf(tmp, sizeof(tmp), "%s.new", d->home.state_path);
-	FILE *f = NULL;
-	int r = rbt_fopen_plain(tmp, true, &f);
-	r = r < 0 ? r : write_all(d, f);
-	long size = f == NULL ? 0 : ftell(f);
-	if (f != NULL && fclose(f) != 0 && r == 0) {
-		r = -errno;
+	int r = write_new(d, tmp, &size);
+	/* On a full disk there is room for one of the two files. */
+	if (r < 0 && unlink(d->home.state_path) == 0) {
+		r = write_new(d, tmp, &size);
 	}
 	/* Without the file, two other safety nets remain, so a full disk is no reason to stop. The
-	 * failure is logged once, because the file is written with every change. It is not logged
-	 * with every other change either: the unlink below makes room for the next attempt, which
-	 * may succeed. */
+	 * failure is logged once, because the file is written with every change. */
 	if (r < 0 && !d->state.is_lost && line_is_due(&d->home.said_ns)) {
 		rbt_warn("state file %s: %s", d->home.state_path, strerror(-r));
 	}

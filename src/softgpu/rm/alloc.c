@@ -155,6 +155,7 @@ static uint32_t take_resources(struct rm_call *c, struct rm_object *obj, enum rm
 	case RM_KIND_TSG:
 		obj->tsg.engine_type = c->params.tsg.engine_type;
 		obj->tsg.timeslice_us = NV_DEFAULT_TIMESLICE_US;
+		obj->tsg.interleave = NV_DEFAULT_INTERLEAVE;
 		if (!runlist_of(obj->tsg.engine_type, &obj->tsg.runlist)) {
 			return NV_ERR_INVALID_ARGUMENT;
 		}
