@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "board/board.h"
+#include "cuda/intercept.h"
 #include "median.h"
 #include "shim/submit.h"
-#include "shim/wrap.h"
 #include "util/time.h"
 
 #define BATCH       4000
@@ -144,9 +144,9 @@ static void measure(const char *daemon, int driver, bool with_sync)
 static void wrap_all(void)
 {
 	for (int i = 0; i < 2; i++) {
-		launches[i][COUNTED] = (launch_fn *)(uintptr_t)rubato_shim_wrap_v1(
+		launches[i][COUNTED] = (launch_fn *)(uintptr_t)rubato_count_v1(
 			"cuLaunchKernel", (void *)(uintptr_t)launches[i][PLAIN]);
-		syncs[i][COUNTED] = (sync_fn *)(uintptr_t)rubato_shim_wrap_v1(
+		syncs[i][COUNTED] = (sync_fn *)(uintptr_t)rubato_count_v1(
 			"cuStreamSynchronize", (void *)(uintptr_t)syncs[i][PLAIN]);
 	}
 }

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cuda/intercept.h"
 #include "fakedriver.h"
 #include "filter.h"
 #include "rubato/rubato.h"
@@ -281,6 +282,35 @@ static void run_child(long n, bool context)
 	printf("child %d\n", (int)pid);
 }
 
+/* A queue that passes every second launch, and answers the others itself. */
+#define HELD 77
+static any_fn *queued_launch;
+static unsigned n_queued;
+
+static int every_second(a_ a, a_ b, a_ c, a_ d, a_ e, a_ f, a_ g, a_ h, a_ i, a_ j, a_ k)
+{
+	return __sync_add_and_fetch(&n_queued, 1) % 2 == 0
+		       ? queued_launch(a, b, c, d, e, f, g, h, i, j, k)
+		       : HELD;
+}
+
+static void *queue(const char *symbol, void *next)
+{
+	if (strcmp(symbol, "cuLaunchKernel") != 0) {
+		return next;
+	}
+	queued_launch = (any_fn *)(uintptr_t)next;
+	return (void *)(uintptr_t)every_second;
+}
+
+static int set_queue(bool is_on)
+{
+	rubato_standin_queue_fn *set_fn =
+		(rubato_standin_queue_fn *)(uintptr_t)find(lib, "rubato_standin_queue_v1");
+
+	return set_fn(is_on ? queue : NULL);
+}
+
 static bool obey(char *line)
 {
 	char word[64] = "", name[64] = "";
@@ -305,6 +335,13 @@ static bool obey(char *line)
 		make_context();
 	} else if (strncmp(line, "filter ", 7) == 0) {
 		printf("%d ", filter_install(line + 7));
+	} else if (sscanf(line, "queue %63s", word) == 1) {
+		printf("%d ", set_queue(strcmp(word, "on") == 0));
+	} else if (sscanf(line, "driver %63s", name) == 1) {
+		rubato_standin_driver_fn *ask = (rubato_standin_driver_fn *)(uintptr_t)find(
+			lib, "rubato_standin_driver_v1");
+		printf("%s ", ask(name) != NULL && ask(name) != dlsym(lib, name) ? "another"
+										 : "the same");
 	} else if (strcmp(line, "quit") == 0) {
 		return false;
 	} else {

@@ -13,8 +13,9 @@ NOT_SUPPORTED = 801
 
 
 def main(source, lib_path):
-    with open(os.path.join(source, "src/softgpu/cuda/names.h")) as f:
-        names = re.findall(r"\b(XA|XP|X)\((\w+), (\d+),[\s\\]+(\w+)(?:,[\s\\]+(\w+))?\)", f.read())
+    made = subprocess.check_output([os.path.join(source, "src/cuda/generate"), "names", os.path.join(source, "src/cuda/calls.txt")],
+                                   text=True)
+    names = re.findall(r"^\t(XA|XP|X)\((\w+), (\d+), (\w+)(?:, (\w+))?\)", made, re.M)
     with open(os.path.join(source, "docs/softgpu-cuda.md")) as f:
         text = f.read().partition("## What is not there")[2]
         absent_in_docs = set(re.findall(r"`(cu\w+)`", text))

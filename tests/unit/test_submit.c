@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #include "board/board.h"
+#include "cuda/intercept.h"
 #include "shim/hints.h"
 #include "shim/submit.h"
 #include "shim/sys.h"
-#include "shim/wrap.h"
 #include "util/time.h"
 
 #define CHECK(cond)                                                                                \
@@ -74,7 +74,7 @@ static int wait_for(a_ a)
 
 static void *wrap(const char *name, void *real)
 {
-	return rubato_shim_wrap_v1(name, real);
+	return rubato_count_v1(name, real);
 }
 
 #define WRAP(type, name, real) ((type *)(uintptr_t)wrap(name, (void *)(uintptr_t)(real)))

@@ -3,8 +3,8 @@
  * Functions that the interface has and this front lacks. They are exported, so that programs that
  * link them start, and return CUDA_ERROR_NOT_SUPPORTED whatever the arguments are.
  */
-#include "softgpu/cuda/cuda_abi.h"
-#include "softgpu/cuda/names.h"
+#include "cuda/abi.h"
+#include "cuda/names.h"
 
 CUresult front_absent(void);
 

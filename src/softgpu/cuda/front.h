@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The front: the CUDA driver interface on the software GPU. This header is shared by its files;
- * cuda_abi.h has the interface's types, api.h its calls, device/abi.h the shared memory.
+ * cuda/abi.h has the interface's types, cuda/api.h its calls, device/abi.h the shared memory.
  *
  *   link.c              the connection to the device server; requests
  *   rm.c                libcuda's dialogue with /dev/nvidiactl
@@ -24,8 +24,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "softgpu/cuda/api.h"
-#include "softgpu/cuda/cuda_abi.h"
+#include "cuda/abi.h"
+#include "cuda/api.h"
 #include "softgpu/cuda/rm.h"
 #include "softgpu/cuda/table.h"
 #include "softgpu/device/abi.h"

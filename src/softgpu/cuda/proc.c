@@ -2,8 +2,8 @@
 /* Calls by name, for programs and runtimes that look them up instead of linking. */
 #include <string.h>
 
+#include "cuda/names.h"
 #include "softgpu/cuda/front.h"
-#include "softgpu/cuda/names.h"
 
 struct name {
 	const char *name;

@@ -4,8 +4,8 @@
  * public documentation. Names are the interface's own, so that its documentation applies; only what
  * is used here is declared.
  */
-#ifndef RBT_SOFTGPU_CUDA_CUDA_ABI_H
-#define RBT_SOFTGPU_CUDA_CUDA_ABI_H
+#ifndef RBT_CUDA_ABI_H
+#define RBT_CUDA_ABI_H
 
 #include <assert.h>
 #include <stddef.h>

@@ -4,21 +4,21 @@
  * puts that folder first in LD_LIBRARY_PATH. So it is in programs that load the driver's library,
  * and in no others. It loads the real library at the moment when that would have been loaded. Then
  * it gives out the real library's functions, through the symbol table (exports.S) and through
- * cuGetProcAddress. Functions that librubato.so counts are given out as its wrappers.
- *
- * Without librubato.so, or in a program that was not started by `rubato run`, every name is the
- * real function. cuGetExportTable always is: programs check its tables against the driver.
+ * cuGetProcAddress. Functions with a role are given out as trampolines, which can be intercepted
+ * (intercept.h). All others are the real functions, and so is cuGetExportTable: programs check its
+ * tables against the driver.
  *
  * Functions that the real library lacks are missing here too: dlsym() returns NULL, since the
  * symbols are indirect functions. There are two exceptions. A program that is linked with a missing
  * function would not have started; here it gets CUDA_ERROR_NOT_FOUND when it calls it. If the real
  * library itself cannot be found, all functions return CUDA_ERROR_STUB_LIBRARY. Functions that a
- * newer driver has but driver-names.txt lacks are found by cuGetProcAddress only.
+ * newer driver has but calls.txt lacks are found by cuGetProcAddress only.
  *
  * Everything is looked up once, when the library is loaded. Like the real library, it needs only
  * libc and libdl, and no symbol newer than GLIBC_2.17.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,7 +28,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shim/wrap.h"
+#include "cuda/intercept.h"
 #include "util/libpath.h"
 
 #define SONAME       "libcuda.so.1"
@@ -51,22 +51,32 @@ __asm__(".symver dlclose, dlclose@" OLD);
 __asm__(".symver dlsym, dlsym@" OLD);
 
 /* Defined by librubato.so, if that is preloaded. */
-#pragma weak rubato_shim_wrap_v1
+#pragma weak rubato_count_v1
 
 static const char *const names[] = {
-#define DRIVER_NAME(name, index) #name,
-#include "driver-names.inc"
-#undef DRIVER_NAME
+#define DRIVER_SYMBOL(name, index, use) #name,
+#include "cuda/symbols.inc"
+#undef DRIVER_SYMBOL
 };
 #define N_NAMES (sizeof(names) / sizeof(names[0]))
+
+enum use { PLAIN, INTERCEPTED, LOOKUP };
+static const unsigned char uses[] = {
+#define DRIVER_SYMBOL(name, index, use) use,
+#include "cuda/symbols.inc"
+#undef DRIVER_SYMBOL
+};
 
 #define HIDDEN __attribute__((visibility("hidden")))
 extern HIDDEN const unsigned char standin_trampolines[];
 #define TRAMPOLINE_SIZE 32
 
-/* The function behind each name; NULL: none, or not known yet. */
+/* The driver's function of each name, and the same behind the count; 0: none, or not known. */
+static uintptr_t reals[N_NAMES], counteds[N_NAMES];
+/* The function that the name leads to now. */
 extern HIDDEN _Atomic uintptr_t standin_targets[N_NAMES];
 _Atomic uintptr_t standin_targets[N_NAMES];
+static _Atomic(rubato_wrap_fn *) queue;
 
 /* Marks a stand-in, so that one does not take another for the driver. */
 extern __attribute__((visibility("default"))) const int rubato_standin;
@@ -87,7 +97,7 @@ uintptr_t standin_late(unsigned index);
 typedef int getproc_fn(const char *, void **, int, uint64_t, void *);
 static _Atomic uintptr_t getprocs[MAX_GETPROCS];
 static _Atomic uint32_t n_getprocs;
-static uintptr_t adopt(const char *name, uintptr_t real);
+static uintptr_t given_out(const char *name, uintptr_t real);
 
 static int getproc(
 	unsigned i, const char *name, void **ret, int version, uint64_t flags, void *status)
@@ -95,7 +105,7 @@ static int getproc(
 	int r = ((getproc_fn *)getprocs[i])(name, ret, version, flags, status);
 
 	if (r == CUDA_SUCCESS && name != NULL && ret != NULL && *ret != NULL) {
-		*ret = (void *)adopt(name, (uintptr_t)*ret);
+		*ret = (void *)given_out(name, (uintptr_t)*ret);
 	}
 	return r;
 }
@@ -112,12 +122,8 @@ GETPROC(2)
 GETPROC(3)
 static getproc_fn *const getproc_fns[MAX_GETPROCS] = {getproc_0, getproc_1, getproc_2, getproc_3};
 
-static bool is_getproc(const char *name)
-{
-	return strcmp(name, "cuGetProcAddress") == 0 || strcmp(name, "cuGetProcAddress_v2") == 0;
-}
-
-static uintptr_t bind_getproc(uintptr_t real, bool may_add)
+/* The wrapper of one of the driver's forms of cuGetProcAddress. */
+static uintptr_t bind_getproc(uintptr_t real)
 {
 	uint32_t n = n_getprocs < MAX_GETPROCS ? n_getprocs : MAX_GETPROCS;
 
@@ -125,9 +131,6 @@ static uintptr_t bind_getproc(uintptr_t real, bool may_add)
 		if (getprocs[i] == real) {
 			return (uintptr_t)getproc_fns[i];
 		}
-	}
-	if (!may_add || n == MAX_GETPROCS) {
-		return real;
 	}
 	uint32_t i = n_getprocs++;
 	if (i >= MAX_GETPROCS) {
@@ -138,14 +141,49 @@ static uintptr_t bind_getproc(uintptr_t real, bool may_add)
 	return (uintptr_t)getproc_fns[i];
 }
 
-/* The function to give out in place of a driver function. */
-static uintptr_t adopt(const char *name, uintptr_t real)
+static uintptr_t count(const char *symbol, uintptr_t real)
 {
-	if (real == 0 || rubato_shim_wrap_v1 == NULL) {
+	return rubato_count_v1 != NULL ? (uintptr_t)rubato_count_v1(symbol, (void *)real) : real;
+}
+
+static uintptr_t trampoline(size_t index)
+{
+	return (uintptr_t)(standin_trampolines + index * TRAMPOLINE_SIZE);
+}
+
+/* Whether the symbol is a form of the name: itself, or with a suffix such as _v2 or _ptsz. */
+static bool is_form(const char *symbol, const char *name)
+{
+	size_t len = strlen(name);
+
+	return strncmp(symbol, name, len) == 0 &&
+	       (symbol[len] == '\0' || strncmp(symbol + len, "_v", 2) == 0 ||
+		       strncmp(symbol + len, "_pt", 3) == 0);
+}
+
+/*
+ * What a program gets for a function that the driver's cuGetProcAddress has answered. The address
+ * tells which form that is. (The software GPU has one function for all names that it lacks, so the
+ * name must match, too.) An address that no symbol has can be counted, but not intercepted: its
+ * arguments are not known.
+ */
+static uintptr_t given_out(const char *name, uintptr_t real)
+{
+	for (size_t i = 0; i < N_NAMES; i++) {
+		if (reals[i] == real && is_form(names[i], name)) {
+			return uses[i] == INTERCEPTED ? trampoline(i) : standin_targets[i];
+		}
+	}
+	return count(name, real);
+}
+
+/* The function that the name leads to at first. */
+static uintptr_t adopt(size_t i, uintptr_t real)
+{
+	if (real == 0 || uses[i] == PLAIN) {
 		return real;
 	}
-	uintptr_t got = bind_getproc(real, is_getproc(name));
-	return got != real ? got : (uintptr_t)rubato_shim_wrap_v1(name, (void *)real);
+	return uses[i] == LOOKUP ? bind_getproc(real) : count(names[i], real);
 }
 
 static int no_driver(void)
@@ -193,7 +231,9 @@ static void load(void)
 	loading_tid = (uint32_t)syscall(SYS_gettid);
 	rbt_libpath_each(&rubato_standin, SONAME, try_path, NULL);
 	for (size_t i = 0; driver != NULL && i < N_NAMES; i++) {
-		standin_targets[i] = adopt(names[i], (uintptr_t)dlsym(driver, names[i]));
+		reals[i] = (uintptr_t)dlsym(driver, names[i]);
+		counteds[i] = adopt(i, reals[i]);
+		standin_targets[i] = counteds[i];
 	}
 	stage = LOADED;
 }
@@ -208,7 +248,8 @@ __attribute__((constructor)) static void on_load(void)
  * and calls no function. */
 uintptr_t standin_symbol(unsigned index)
 {
-	if (stage != LOADED || driver == NULL) {
+	if (stage != LOADED || driver == NULL ||
+		(uses[index] == INTERCEPTED && reals[index] != 0)) {
 		return (uintptr_t)(standin_trampolines + (size_t)index * TRAMPOLINE_SIZE);
 	}
 	return standin_targets[index];
@@ -222,4 +263,36 @@ uintptr_t standin_late(unsigned index)
 		return standin_targets[index];
 	}
 	return (uintptr_t)(driver == NULL ? no_driver : no_function);
+}
+
+#define EXPORTED __attribute__((visibility("default")))
+
+EXPORTED void *rubato_standin_driver_v1(const char *symbol)
+{
+	load();
+	return driver != NULL ? dlsym(driver, symbol) : NULL;
+}
+
+EXPORTED int rubato_standin_queue_v1(rubato_wrap_fn *wrap)
+{
+	rubato_wrap_fn *none = NULL;
+
+	load();
+	if (driver == NULL) {
+		return -ENODEV;
+	}
+	if (wrap != NULL && !atomic_compare_exchange_strong(&queue, &none, wrap)) {
+		return -EBUSY;
+	}
+	for (size_t i = 0; i < N_NAMES; i++) {
+		if (uses[i] == INTERCEPTED && counteds[i] != 0) {
+			standin_targets[i] =
+				wrap != NULL ? (uintptr_t)wrap(names[i], (void *)counteds[i])
+					     : counteds[i];
+		}
+	}
+	if (wrap == NULL) {
+		queue = NULL;
+	}
+	return 0;
 }

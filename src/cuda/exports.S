@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names that the stand-in exports: those of driver-names.txt. Each is an indirect function: the
+ * The names that the stand-in exports: those of calls.txt. Each is an indirect function: the
  * loader (for a program that is linked with the driver's library) or dlsym(3) calls it and gets the
- * result of standin_symbol(). After the real library has been loaded, that is the real function, a
- * wrapper that counts, or NULL if this driver has no function of that name.
+ * result of standin_symbol(). After the real library has been loaded, that is the real function, its
+ * trampoline if it can be intercepted, or NULL if this driver has no function of that name.
  *
- * Programs that are linked with the library are bound before any of its code may run. They get a
- * trampoline. There is one per name, 32 bytes apart; it jumps to the address in standin_targets[],
- * which is looked up at its first call.
+ * There is a trampoline per name, 32 bytes apart; it jumps to the address in standin_targets[].
+ * Programs that are linked with the library are bound before any of its code may run. They get
+ * trampolines for all functions; the address is then looked up at the first call.
  */
 	.text
 	.hidden standin_symbol
@@ -150,13 +150,13 @@ late:
 
 #endif
 
-#define DRIVER_NAME(name, index) export name, index
-#include "driver-names.inc"
-#undef DRIVER_NAME
+#define DRIVER_SYMBOL(name, index, use) export name, index
+#include "cuda/symbols.inc"
+#undef DRIVER_SYMBOL
 
 	.p2align 5
 standin_trampolines:
-#define DRIVER_NAME(name, index) trampoline index
-#include "driver-names.inc"
+#define DRIVER_SYMBOL(name, index, use) trampoline index
+#include "cuda/symbols.inc"
 
 	.section .note.GNU-stack, "", %progbits
