@@ -204,6 +204,40 @@ struct part {
 	void *stream;
 };
 
+/* What waits for a stream also waits for what that has waited for. Of so many streams some share a
+ * channel with the default stream, or with the blocking one. */
+static void test_waits_are_passed_on(void)
+{
+	enum { N = 20 };
+	uint64_t data = cuda_api_zeros(THREADS);
+	uint32_t expected = 0;
+	void *free_running[N], *blocking, *event;
+
+	MUST(cu.cuEventCreate(&event, DISABLE_TIMING));
+	MUST(cu.cuStreamCreate(&blocking, 0));
+	for (int i = 0; i < N; i++) {
+		MUST(cu.cuStreamCreate(&free_running[i], NON_BLOCKING));
+	}
+	for (uint32_t i = 0; i < N; i++) {
+		/* Through the default stream to a blocking one, and the other way round. */
+		void *first = i % 2 == 0 ? NULL : blocking, *second = i % 2 == 0 ? blocking : NULL;
+
+		launch(free_running[i], data, 3, i + 1, LONG);
+		OK(cu.cuEventRecord(event, free_running[i]));
+		OK(cu.cuStreamWaitEvent(first, event, 0));
+		launch(second, data, 5, i, 0);
+		expected = (expected * 3 + i + 1) * 5 + i;
+		OK(cu.cuCtxSynchronize());
+	}
+	CHECK_INT(read_all(data), expected);
+	for (int i = 0; i < N; i++) {
+		OK(cu.cuStreamDestroy_v2(free_running[i]));
+	}
+	OK(cu.cuStreamDestroy_v2(blocking));
+	OK(cu.cuEventDestroy_v2(event));
+	OK(cu.cuMemFree_v2(data));
+}
+
 static void read_host(void *user)
 {
 	struct part *p = user;
@@ -380,6 +414,7 @@ int main(void)
 	if (soft) {
 		TEST(test_non_blocking()); /* on a fast GPU the slow one may be done */
 	}
+	TEST(test_waits_are_passed_on());
 	TEST(test_host_functions());
 	TEST(test_threads());
 	TEST(test_other_context());

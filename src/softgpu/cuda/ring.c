@@ -193,16 +193,27 @@ static CUresult put_order(struct front_stream *s)
 	return r;
 }
 
+/* Under the lock: all that is ordered behind the stream comes after this command of its channel. */
+static void note(struct front_stream *s, uint64_t number)
+{
+	struct front_channel *ch = &s->ctx->channels[s->channel];
+
+	if (number > atomic_load(&s->last)) {
+		atomic_store(&s->last, number);
+	}
+	if (!s->is_legacy && (s->flags & CU_STREAM_NON_BLOCKING) == 0 &&
+		number > atomic_load(&ch->n_blocking)) {
+		atomic_store(&ch->n_blocking, number);
+	}
+}
+
 /* Under the lock: the stream's last command is the channel's. */
 static uint64_t note_last(struct front_stream *s)
 {
 	struct front_channel *ch = &s->ctx->channels[s->channel];
 	uint64_t number = atomic_load_explicit(&ch->n_commands, memory_order_relaxed);
 
-	atomic_store(&s->last, number);
-	if (!s->is_legacy && (s->flags & CU_STREAM_NON_BLOCKING) == 0) {
-		atomic_store(&ch->n_blocking, number);
-	}
+	note(s, number);
 	return number;
 }
 
@@ -284,6 +295,11 @@ CUresult front_submit_wait(struct front_stream *s, unsigned channel, uint64_t nu
 
 	if (r == CUDA_SUCCESS) {
 		r = put_wait(s, channel, number);
+	}
+	/* A command of the same channel, maybe another stream's, needs no wait. But what waits for
+	 * this stream must wait for it. */
+	if (r == CUDA_SUCCESS && channel == s->channel) {
+		note(s, number);
 	}
 	/* Only if there is one: the channel's last command may belong to another stream. */
 	if (atomic_load_explicit(&ch->n_commands, memory_order_relaxed) != before) {
