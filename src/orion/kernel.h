@@ -2,7 +2,8 @@
 /*
  * Which kernel is a CUfunction, and what is known of it. A kernel is a name and a shape: functions
  * of the same name in several modules or contexts are one kernel, and a module that is loaded again
- * finds what was measured before. A graph that is launched counts as a kernel of its own.
+ * finds what was measured before. A graph that is launched counts as a kernel of its own; when it is
+ * destroyed, its kernel is left to the next graph.
  *
  * All functions can be called by any thread at any time, except create and destroy.
  */
@@ -40,7 +41,7 @@ void rbt_kernels_destroy(struct rbt_kernels *t);
 /*
  * The kernel of a launch. `function` is what was launched: a CUfunction, a CUkernel in its place,
  * or, with NULL for `shape`, a CUgraphExec. A known one takes no lock and makes no driver call.
- * Returns NULL if the table is full or there is no memory: then nothing is known of the kernel.
+ * If the table is full, the kernel is one of which nothing is known. NULL: there is no memory.
  *
  * A kernel stays valid until the table is destroyed, also after its function has been unloaded.
  */
@@ -73,7 +74,8 @@ void rbt_kernel_facts(const struct rbt_kernel *k, struct rbt_kernel_facts *ret);
 /* Adds one duration on the GPU. NULL is ignored. */
 void rbt_kernel_measured(struct rbt_kernel *k, uint64_t duration_ns);
 
-/* Valid as long as the kernel. "(graph N)" for graphs, "(function N)" if the driver tells no name. */
+/* Valid as long as the kernel. "(graph N)" for graphs, "(function HANDLE)" if the driver tells no
+ * name, "(others)" if the table is full. Profiles tell nothing about these. */
 const char *rbt_kernel_name(const struct rbt_kernel *k);
 
 #endif

@@ -82,8 +82,11 @@ int rbt_profile_read(FILE *f, struct rbt_profile **ret, struct rbt_profile_fault
  */
 int rbt_profile_add(struct rbt_profile *p, const struct rbt_profile_row *row);
 
-/* Rubato's form. Returns 0 or -errno; does not close or flush the file. What has been written can
- * be read again. */
+/* The same, but an equal row is not replaced: both become one, as rows of Orion's files do. */
+int rbt_profile_merge(struct rbt_profile *p, const struct rbt_profile_row *row);
+
+/* Writes Rubato's form, without closing or flushing the file. Returns 0, -EFBIG if it would be too
+ * large to be read again (it is cut then), or -errno. */
 int rbt_profile_write(const struct rbt_profile *p, FILE *f);
 
 /*
