@@ -438,6 +438,9 @@ static void test_kernel(void *library, void *kernel)
 
 	OK(cu.cuKernelGetName(&name, kernel));
 	CHECK(name != NULL && strcmp(name, "mixed") == 0);
+	/* It may stand for its function elsewhere, but not here. */
+	CHECK_INT(cu.cuFuncGetName(&name, kernel), INVALID_HANDLE);
+	OK(cu.cuFuncGetAttribute(&value, MAX_DYNAMIC_SHARED, kernel));
 	OK(cu.cuKernelGetLibrary(&owner, kernel));
 	CHECK(owner == library);
 	/* A byte, 64 bits, 16, 32. */
@@ -472,6 +475,7 @@ static void test_kernel(void *library, void *kernel)
 static void test_library(const char *path)
 {
 	void *library, *kernels[8] = {0}, *kernel, *module = NULL, *again = NULL, *function = NULL;
+	const char *name = NULL;
 	unsigned n = 0;
 
 	MUST(cu.cuLibraryLoadData(&library, test_ptx, NULL, NULL, 0, NULL, NULL, 0));
@@ -492,6 +496,8 @@ static void test_library(const char *path)
 	CHECK(module != NULL && module == again);
 	OK(cu.cuKernelGetFunction(&function, kernel));
 	CHECK(function == cuda_api_function(module, "mixed"));
+	OK(cu.cuFuncGetName(&name, function));
+	CHECK(name != NULL && strcmp(name, "mixed") == 0);
 	if (soft) { /* hardware's driver may crash on NULL */
 		CHECK_INT(cu.cuLibraryGetKernelCount(NULL, library), INVALID_VALUE);
 		CHECK_INT(cu.cuLibraryEnumerateKernels(NULL, 8, library), INVALID_VALUE);

@@ -178,11 +178,16 @@ CUresult cuFuncGetModule(CUmodule *ret_module, CUfunction handle)
 	return r;
 }
 
+/* Drivers (580) refuse a CUkernel here, though they take it for all else that is done with a
+ * function. cuKernelGetName() is for these. */
 CUresult cuFuncGetName(const char **ret_name, CUfunction handle)
 {
 	struct front_function *f;
 	CUresult r = enter_function(handle, &f);
 
+	if (r == CUDA_SUCCESS && !front_is(handle, FRONT_FUNCTION)) {
+		r = CUDA_ERROR_INVALID_HANDLE;
+	}
 	if (r == CUDA_SUCCESS && ret_name == NULL) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
