@@ -2,8 +2,8 @@
 /*
  * Open addressing in one cache line per slot. A slot is filled once, its handle last, so a look-up
  * needs no more than the handle's order. When bindings go away, the others are put in anew at the
- * same place: the version tells look-ups that happened meanwhile. Every load is an acquire and every
- * store a release, so that they stay between the two looks at the version; x86 does that for
+ * same place: the version tells look-ups that happened meanwhile. Every load is an acquire and
+ * every store a release, so that they stay between the two looks at the version; x86 does that for
  * nothing. (Fences would do as well, but ThreadSanitizer does not know them.)
  */
 #include "orion/binding.h"
@@ -204,8 +204,8 @@ struct loss {
 };
 
 /*
- * The driver does not tell of which library a CUfunction is. So all functions go with a library; and
- * with them those whose owner is not known.
+ * The driver does not tell of which library a CUfunction is. So all functions go with a library;
+ * and with them those whose owner is not known.
  */
 static bool is_lost(const struct slot *slot, const struct loss *loss)
 {

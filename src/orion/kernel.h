@@ -2,8 +2,8 @@
 /*
  * Which kernel is a CUfunction, and what is known of it. A kernel is a name and a shape: functions
  * of the same name in several modules or contexts are one kernel, and a module that is loaded again
- * finds what was measured before. A graph that is launched counts as a kernel of its own; when it is
- * destroyed, its kernel is left to the next graph.
+ * finds what was measured before. A graph that is launched counts as a kernel of its own; when it
+ * is destroyed, its kernel is left to the next graph.
  *
  * All functions can be called by any thread at any time, except create and destroy.
  */
