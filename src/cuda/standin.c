@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -49,6 +50,7 @@
 __asm__(".symver dlopen, dlopen@" OLD);
 __asm__(".symver dlclose, dlclose@" OLD);
 __asm__(".symver dlsym, dlsym@" OLD);
+__asm__(".symver dladdr, dladdr@" OLD);
 
 /* Defined by librubato.so, if that is preloaded. */
 #pragma weak rubato_count_v1
@@ -238,10 +240,47 @@ static void load(void)
 	stage = LOADED;
 }
 
+/* libgpu_scheduler.so is beside the stand-in's folder in the build tree, and one further up when
+ * installed. */
+static void open_profiler(const char *file)
+{
+	static const char *const places[] = {
+		"/../libgpu_scheduler.so", "/../../libgpu_scheduler.so"};
+	char path[4096];
+	Dl_info info;
+
+	if (dladdr(&rubato_standin, &info) == 0 || info.dli_fname == NULL) {
+		return;
+	}
+	const char *slash = strrchr(info.dli_fname, '/');
+	size_t len = slash != NULL ? (size_t)(slash - info.dli_fname) : 0;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (len == 0 || len + strlen(places[i]) >= sizeof(path)) {
+			return;
+		}
+		memcpy(path, info.dli_fname, len);
+		strcpy(path + len, places[i]);
+		void *lib = access(path, R_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+		rubato_orion_profile_fn *begin =
+			lib != NULL ? (rubato_orion_profile_fn *)(uintptr_t)dlsym(
+					      lib, "rubato_orion_profile_v1")
+				    : NULL;
+		if (begin != NULL) {
+			begin(file);
+			return;
+		}
+	}
+}
+
 /* At the time when the real library would have been loaded. */
 __attribute__((constructor)) static void on_load(void)
 {
+	const char *profile = getenv(RUBATO_ENV_PROFILE);
+
 	load();
+	if (profile != NULL && profile[0] != '\0' && driver != NULL) {
+		open_profiler(profile);
+	}
 }
 
 /* Called by the loader, maybe before this library has been relocated: accesses only its own data,

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions that programs call. */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "cuda/intercept.h"
 #include "orion/call.h"
 #include "orion/client.h"
 #include "orion/driver.h"
@@ -303,6 +309,46 @@ EXPORTED void orion_end_profiling(const char *output)
 		}
 	}
 	pthread_mutex_unlock(&lock);
+}
+
+/* `rubato profile record`. */
+static char profile_path[PATH_MAX];
+static struct timespec profile_since;
+
+/* Each process of the command has its file: the first one that named, others with their pid. */
+static void save_at_exit(void)
+{
+	char path[PATH_MAX + 16];
+	struct stat st;
+
+	orion_record_finish();
+	if (n_clients == 0 || !orion_known_is_measured()) {
+		return;
+	}
+	bool is_other = stat(profile_path, &st) == 0 && st.st_size > 0 &&
+			(st.st_mtim.tv_sec > profile_since.tv_sec ||
+				(st.st_mtim.tv_sec == profile_since.tv_sec &&
+					st.st_mtim.tv_nsec >= profile_since.tv_nsec));
+	if (is_other) {
+		snprintf(path, sizeof(path), "%s.%d", profile_path, (int)getpid());
+	} else {
+		snprintf(path, sizeof(path), "%s", profile_path);
+	}
+	int r = orion_known_save(path);
+	if (r < 0) {
+		complain("%s: %s", path, strerror(-r));
+	}
+}
+
+EXPORTED void rubato_orion_profile_v1(const char *file)
+{
+	if (profile_path[0] != '\0' || strlen(file) >= sizeof(profile_path)) {
+		return;
+	}
+	snprintf(profile_path, sizeof(profile_path), "%s", file);
+	clock_gettime(CLOCK_REALTIME_COARSE, &profile_since);
+	orion_start_profiling(NULL);
+	atexit(save_at_exit);
 }
 
 EXPORTED int rubato_orion_stats(int idx, struct rubato_orion_stats *ret)

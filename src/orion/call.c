@@ -88,11 +88,9 @@ CUstream orion_call_begin(struct orion_call *call, CUstream stream, bool is_own,
 	} else if (call->client < 0) {
 		set_client(call, s != NULL && s->client >= 0 ? s->client : orion_config.others);
 	}
-	if (call->client < 0 || s == NULL) {
-		return stream;
-	}
-	call->is_captured = orion_captures > 0 && orion_capture_is(s);
-	if (!call->is_captured) {
+	/* The default stream cannot be captured, but what is put into it can spoil a capture. */
+	call->is_captured = orion_captures > 0 && (s == NULL || orion_capture_is(s));
+	if (call->client >= 0 && s != NULL && !call->is_captured) {
 		orion_stream_order(s, call->client);
 		if (submits && call->is_hp) {
 			orion_stream_submit(s);

@@ -12,7 +12,7 @@ struct orion_stream;
 struct orion_call {
 	int client; /* -1: none, so the call passes */
 	bool is_hp;
-	bool is_captured;            /* it does not run now */
+	bool is_captured;            /* or may be: it is not held, and gets no events */
 	bool is_inside;              /* orion_call_end() has not come yet */
 	struct orion_stream *stream; /* NULL: not followed */
 };

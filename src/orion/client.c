@@ -11,13 +11,15 @@ static _Thread_local int own_client;
 
 void orion_clients_begin(const struct orion_config *config)
 {
-	orion_config = *config;
+	orion_config.n_clients = config->n_clients;
+	orion_config.hp_clients = config->hp_clients;
+	orion_config.others = config->others;
+	orion_config.policy = config->policy;
 	for (int i = 0; i < config->n_clients; i++) {
 		struct client *c = &orion_clients[i];
 
 		c->is_hp = (config->hp_clients >> i & 1) != 0;
 		c->n_launches = c->n_held = c->held_ns = c->n_overdue = 0;
-		c->gpu_ns = 0;
 	}
 }
 

@@ -9,6 +9,7 @@
 #ifndef RBT_ORION_CLIENT_H
 #define RBT_ORION_CLIENT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,11 +20,12 @@
 struct orion_policy;
 struct rbt_kernel;
 
+/* Threads that are still inside a call may read this while it changes. */
 struct orion_config {
-	int n_clients;
-	uint64_t hp_clients; /* a bit per client */
-	int others;          /* the client of threads that have none; -1: none */
-	const struct orion_policy *policy;
+	_Atomic int n_clients;
+	_Atomic uint64_t hp_clients; /* a bit per client */
+	_Atomic int others;          /* the client of threads that have none; -1: none */
+	_Atomic(const struct orion_policy *) policy;
 };
 
 /* The clients' number and kinds. Called while nothing is intercepted. */

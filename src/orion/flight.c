@@ -189,6 +189,7 @@ void orion_flight_reset(void)
 	orion_scheduler.in_flight_ns = 0;
 	for (int i = 0; i < RUBATO_ORION_MAX_CLIENTS; i++) {
 		orion_clients[i].oldest = orion_clients[i].next = 0;
+		orion_clients[i].gpu_ns = 0;
 	}
 }
 

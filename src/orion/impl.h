@@ -30,7 +30,7 @@ struct held {
 };
 
 struct client {
-	bool is_hp;
+	_Atomic bool is_hp;
 	/* All below is the scheduler's, under its lock. */
 	struct held *first, *last;
 	struct rbt_heap_node node; /* while there are held calls; by the GPU time of the client */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,19 +87,45 @@ int orion_known_load(const char *path, char *ret_why, size_t size)
 	return r;
 }
 
+/* To a new file, which then takes the place of the old one. */
+static int write_profile(const struct rbt_profile *profile, const char *path)
+{
+	char temporary[PATH_MAX];
+	int n = snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path, (int)getpid());
+	FILE *f = n > 0 && (size_t)n < sizeof(temporary) ? fopen(temporary, "we") : NULL;
+
+	if (f == NULL) {
+		return n > 0 && (size_t)n < sizeof(temporary) ? -errno : -ENAMETOOLONG;
+	}
+	int r = rbt_profile_write(profile, f);
+	if (fclose(f) != 0 && r == 0) {
+		r = -errno;
+	}
+	if (r == 0 && rename(temporary, path) < 0) {
+		r = -errno;
+	}
+	if (r < 0) {
+		unlink(temporary);
+	}
+	return r;
+}
+
 int orion_known_save(const char *path)
 {
 	struct rbt_profile *profile = rbt_profile_create();
-	FILE *f = NULL;
 	int r = profile != NULL ? rbt_kernels_to_profile(kernels, profile) : -ENOMEM;
 
-	if (r == 0) {
-		f = fopen(path, "we");
-		r = f != NULL ? rbt_profile_write(profile, f) : -errno;
-	}
-	if (f != NULL && fclose(f) != 0 && r == 0) {
-		r = -errno;
-	}
+	r = r == 0 ? write_profile(profile, path) : r;
 	rbt_profile_destroy(profile);
 	return r;
+}
+
+bool orion_known_is_measured(void)
+{
+	struct rbt_profile *profile = rbt_profile_create();
+	bool is_measured = profile != NULL && rbt_kernels_to_profile(kernels, profile) == 0 &&
+			   rbt_profile_count(profile) > 0;
+
+	rbt_profile_destroy(profile);
+	return is_measured;
 }

@@ -14,7 +14,9 @@ struct rbt_kernels *orion_known(void);
 bool orion_known_has_profile(void);
 /* 0 or a negative errno, with a sentence about the file. */
 int orion_known_load(const char *path, char *ret_why, size_t size);
-/* Writes what was measured. */
+/* Writes what was measured. A full disk leaves an earlier file as it was. */
 int orion_known_save(const char *path);
+/* Whether there is something to write. */
+bool orion_known_is_measured(void);
 
 #endif

@@ -216,15 +216,23 @@ static void on_idle(void)
 	}
 }
 
-static int start_thread(struct client *c)
+/* Once for all: threads may be about to use them while the scheduler starts again. */
+static void init_conditions(void)
 {
 	pthread_condattr_t attr;
-	sigset_t all, old;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->wake, &attr);
+	for (int i = 0; i < RUBATO_ORION_MAX_CLIENTS; i++) {
+		pthread_cond_init(&orion_clients[i].wake, &attr);
+	}
 	pthread_condattr_destroy(&attr);
+}
+
+static int start_thread(struct client *c)
+{
+	sigset_t all, old;
+
 	/* Signals are for the program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -236,13 +244,16 @@ static int start_thread(struct client *c)
 
 int orion_scheduler_start(void)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct scheduler *s = &orion_scheduler;
-	int r = rbt_heap_reserve(&s->waiting, RUBATO_ORION_MAX_CLIENTS);
 
+	pthread_once(&once, init_conditions);
+	pthread_mutex_lock(&s->lock);
+	int r = rbt_heap_reserve(&s->waiting, RUBATO_ORION_MAX_CLIENTS);
 	if (r < 0) {
+		pthread_mutex_unlock(&s->lock);
 		return r;
 	}
-	pthread_mutex_lock(&s->lock);
 	orion_flight_reset();
 	s->generation = s->generation + 1 != 0 ? s->generation + 1 : 1;
 	s->turn_ns = 0;

@@ -48,15 +48,16 @@ void orion_settings_read(int n_clients, struct orion_config *ret)
 {
 	const char *hp = getenv("RUBATO_ORION_HP"), *others = getenv("RUBATO_ORION_OTHERS");
 	const char *policy = getenv("RUBATO_ORION_POLICY"), *rest = others;
+	uint64_t hp_clients = 1;
 	int idx;
 
-	*ret = (struct orion_config){.n_clients = n_clients,
-		.hp_clients = 1,
-		.others = -1,
-		.policy = orion_policy_find("hold")};
-	if (hp != NULL && !parse_set(hp, n_clients, &ret->hp_clients)) {
+	if (hp != NULL && !parse_set(hp, n_clients, &hp_clients)) {
 		wrong("RUBATO_ORION_HP", hp, "indices of clients with commas between them");
 	}
+	*ret = (struct orion_config){.n_clients = n_clients,
+		.hp_clients = hp_clients,
+		.others = -1,
+		.policy = orion_policy_find("hold")};
 	if (others != NULL && parse_index(&rest, n_clients, &idx) && *rest == '\0') {
 		ret->others = idx;
 	} else if (others != NULL) {
