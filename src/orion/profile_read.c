@@ -122,8 +122,8 @@ static int read_header(struct reader *r, char *line)
 	}
 	for (int c = 0; c < ORIONS; c++) {
 		if (r->where[c] != c) {
-			return wrong(r, columns[c],
-				"is not column %d of the first line, as it is in profiles", c + 1);
+			return wrong(r, columns[c], "column %d of the first line must be %s", c + 1,
+				columns[c]);
 		}
 	}
 	r->n_columns = r->n_fields;
