@@ -73,7 +73,9 @@ static char *copy_name(const char *name)
 	char *copy = strndup(name, RBT_PROFILE_MAX_NAME);
 
 	for (char *s = copy; s != NULL && *s != '\0'; s++) {
-		*s = (unsigned char)*s < ' ' || *s == 0x7f ? '?' : *s;
+		if ((unsigned char)*s < ' ' || *s == 0x7f) {
+			*s = '?';
+		}
 	}
 	return copy;
 }
