@@ -40,11 +40,21 @@ struct command {
 };
 
 extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor,
-	cmd_top, cmd_kfd, cmd_policy;
+	cmd_top, cmd_kfd, cmd_policy, cmd_profile;
 
 /* Prints a usage error and where to look; returns EXIT_USAGE. */
 int usage_error(const struct command *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* cmd_run.c: how `run` starts a command, for all that do. `who` begins the messages. */
+/* Finds a command as execvp() would: EXIT_OK, or an exit code with the error printed. */
+int run_find(const char *who, const char *name, char *buf, size_t size);
+/* Runs the command that was found, in the environment of `rubato run`. Returns an exit code only if
+ * that fails, with the error printed. */
+int run_exec(const char *who, const char *path, char **argv, const struct rbt_treatment *t,
+	bool no_daemon);
+/* Whether programs find a libcuda.so.1. */
+bool run_has_driver(void);
 
 /* device.c: removes --device, --sms and --mem from a command's arguments (argv[0] is its name).
  * EXIT_OK: go on; otherwise the exit code, after an error message. For the software GPU it does not

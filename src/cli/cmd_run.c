@@ -74,6 +74,11 @@ static bool is_there(const char *path, void *data)
 	return access(path, R_OK) == 0;
 }
 
+bool run_has_driver(void)
+{
+	return rbt_libpath_each((const void *)&cmd_run, "libcuda.so.1", is_there, NULL);
+}
+
 /*
  * Puts the folder of the stand-in for the driver's library first, so that submissions are counted.
  * If the system has no such library, this is left out, because the program must find none either.
@@ -85,7 +90,7 @@ static int set_standin(void)
 	const char *old = getenv("LD_LIBRARY_PATH");
 	bool any = old != NULL && old[0] != '\0';
 
-	if (!rbt_libpath_each((const void *)&cmd_run, "libcuda.so.1", is_there, NULL)) {
+	if (!run_has_driver()) {
 		return 0;
 	}
 	int r = rbt_sibling_path(
@@ -269,50 +274,60 @@ static void set_treatment(const struct rbt_treatment *t)
 	}
 }
 
-static void prepare(const struct rbt_treatment *t, bool no_daemon)
+static void prepare(const char *who, const struct rbt_treatment *t, bool no_daemon)
 {
 	int r = set_preload();
 
 	if (r < 0) {
-		rbt_warn("run: librubato.so cannot be preloaded (%s): the program runs unmanaged",
-			strerror(-r));
+		rbt_warn("%s: librubato.so cannot be preloaded (%s): the program runs unmanaged",
+			who, strerror(-r));
 		return;
 	}
 	r = set_standin();
 	if (r < 0) {
-		rbt_warn("run: submissions are not counted: Rubato's libcuda.so.1: %s",
+		rbt_warn("%s: submissions are not counted: Rubato's libcuda.so.1: %s", who,
 			strerror(-r));
 	}
 	set_daemon(no_daemon, t);
 	set_treatment(t);
 }
 
+static int cannot_run(const char *who, const char *name, int error)
+{
+	rbt_error("%s: %s: %s", who, name, strerror(-error));
+	return error == -ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+}
+
+int run_find(const char *who, const char *name, char *buf, size_t size)
+{
+	int r = find_command(name, buf, size);
+
+	return r < 0 ? cannot_run(who, name, r) : EXIT_OK;
+}
+
+int run_exec(const char *who, const char *path, char **argv, const struct rbt_treatment *t,
+	bool no_daemon)
+{
+	if (elf_is_static(path)) {
+		rbt_warn("%s: %s is statically linked, so librubato.so cannot be preloaded; "
+			 "use `rubato renice` once it runs",
+			who, argv[0]);
+	}
+	prepare(who, t, no_daemon);
+	execvp(path, argv); /* runs a script without a #! line with the shell, as nice does */
+	return cannot_run(who, argv[0], -errno);
+}
+
 static int execute(char **argv, const struct rbt_treatment *t, bool no_daemon,
 	const struct policy_choice *policy)
 {
 	char path[4096];
-	int r = find_command(argv[0], path, sizeof(path));
+	int code = run_find("run", argv[0], path, sizeof(path));
 
-	if (r == 0 && policy->file != NULL) {
-		int code = policy_run(policy);
-		if (code != EXIT_OK) {
-			return code;
-		}
+	if (code == EXIT_OK && policy->file != NULL) {
+		code = policy_run(policy);
 	}
-	if (r == 0) {
-		if (elf_is_static(path)) {
-			rbt_warn(
-				"run: %s is statically linked, so librubato.so cannot be preloaded; "
-				"use `rubato renice` once it runs",
-				argv[0]);
-		}
-		prepare(t, no_daemon);
-		execvp(path,
-			argv); /* runs a script without a #! line with the shell, as nice does */
-		r = -errno;
-	}
-	rbt_error("run: %s: %s", argv[0], strerror(-r));
-	return r == -ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+	return code == EXIT_OK ? run_exec("run", path, argv, t, no_daemon) : code;
 }
 
 static int check_policy(const struct policy_choice *policy, bool no_daemon)

@@ -33,12 +33,12 @@ static enum choice which(const char *arg, const char **ret_value)
 	return N_CHOICES;
 }
 
-/* Whether the next argument is this option's value: `run` has options before a command that has
- * options of its own. */
+/* Whether the next argument is this option's value: `run` and `profile record` have options before
+ * a command that has options of its own. */
 static bool takes_value(const char *arg)
 {
 	static const char *const with[] = {"-c", "-p", "-t", "-w", "--class", "--priority",
-		"--timeslice-us", "--weight", "--max-reserve-ms", "--min-share"};
+		"--timeslice-us", "--weight", "--max-reserve-ms", "--min-share", "-o", "--output"};
 
 	for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++) {
 		if (strcmp(arg, with[i]) == 0) {
@@ -52,6 +52,7 @@ static bool takes_value(const char *arg)
  * or -1 if a value is missing. */
 static int take(const struct command *cmd, int argc, char **argv, const char **values)
 {
+	bool has_command = cmd == &cmd_run;
 	int n = 1, i = 1;
 
 	for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -64,11 +65,13 @@ static int take(const struct command *cmd, int argc, char **argv, const char **v
 			values[choice] = value != NULL ? value : argv[i];
 			continue;
 		}
-		if (cmd == &cmd_run && argv[i][0] != '-') {
+		if (has_command && argv[i][0] != '-') {
 			break;
 		}
+		has_command = has_command ||
+			      (cmd == &cmd_profile && strcmp(argv[i], "record") == 0 && n == 1);
 		argv[n++] = argv[i];
-		if (cmd == &cmd_run && takes_value(argv[i]) && i + 1 < argc) {
+		if (has_command && takes_value(argv[i]) && i + 1 < argc) {
 			argv[n++] = argv[++i];
 		}
 	}

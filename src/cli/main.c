@@ -14,6 +14,7 @@ static const struct command *const commands[] = {
 	&cmd_resume,
 	&cmd_doctor,
 	&cmd_policy,
+	&cmd_profile,
 	&cmd_kfd,
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

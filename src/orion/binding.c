@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Open addressing in one cache line per slot. A slot is filled once, its handle last, so a look-up
- * needs no more than the handle's order. When bindings go away, the others are put in anew at the
- * same place: the version tells look-ups that happened meanwhile. Every load is an acquire and
- * every store a release, so that they stay between the two looks at the version; x86 does that for
- * nothing. (Fences would do as well, but ThreadSanitizer does not know them.)
+ * Open addressing, one cache line per slot. A new binding goes into an empty slot, and its handle
+ * is written last, so a look-up that sees the handle sees the rest. When bindings are removed, the
+ * remaining ones are inserted again into the same memory. The version is odd meanwhile and larger
+ * afterwards, so a look-up at that time notices it and reports a miss.
+ *
+ * Every load is an acquire and every store a release. This keeps the loads of a look-up between its
+ * two loads of the version, and costs nothing on x86. Fences would be enough, but ThreadSanitizer
+ * does not support them.
  */
 #include "orion/binding.h"
 
@@ -21,13 +24,13 @@ struct slot {
 	alignas(64) _Atomic(const void *) handle; /* NULL: empty */
 	_Atomic(struct rbt_kernel *) kernel;
 	_Atomic uint64_t key[KEY_WORDS]; /* the shape */
-	/* For changes only. */
+	/* Only for threads that hold the lock. */
 	const void *owner;
 	enum rbt_binding_type type;
 };
 
 struct slots {
-	struct slots *smaller; /* look-ups may still be in it */
+	struct slots *smaller; /* kept until the end: a look-up may still read it */
 	size_t size;           /* a power of two, at least twice the bindings */
 	struct slot slot[];
 };
@@ -161,7 +164,8 @@ static struct binding get(const struct slot *slot)
 	return b;
 }
 
-/* The smaller slots stay as they are: they are right until a binding goes away. */
+/* The smaller slots stay unchanged. A look-up that still reads them finds the right kernel, unless
+ * a binding has been removed since; then the version has changed. */
 static int grow(struct rbt_bindings *b)
 {
 	struct slots *old = LOAD(&b->slots), *s = create_slots(old->size * 2);
@@ -197,15 +201,15 @@ int rbt_bindings_add(struct rbt_bindings *b, enum rbt_binding_type type, void *h
 	return 0;
 }
 
-/* Which bindings go away. */
+/* Which bindings are removed. */
 struct loss {
 	const void *owner, *exec;
 	bool is_module;
 };
 
 /*
- * The driver does not tell of which library a CUfunction is. So all functions go with a library;
- * and with them those whose owner is not known.
+ * The driver does not tell which library a CUfunction belongs to, so all functions are removed with
+ * a library. Bindings with an unknown owner are removed with everything.
  */
 static bool is_lost(const struct slot *slot, const struct loss *loss)
 {
@@ -229,7 +233,7 @@ static void lose(struct rbt_bindings *b, const struct loss *loss)
 	if (n_lost == 0) {
 		return;
 	}
-	/* Without memory, all of them go: a binding is only a way not to ask the driver again. */
+	/* Without memory, all bindings are removed. The driver is then asked again for each. */
 	struct binding *kept = calloc(b->n - n_lost + 1, sizeof(*kept));
 	uint64_t version = LOAD(&b->version);
 	STORE(&b->version, version + 1);

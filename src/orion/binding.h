@@ -22,8 +22,8 @@ enum rbt_binding_type {
 
 struct rbt_bindings {
 	_Atomic(struct slots *) slots;
-	/* Odd while slots are taken away. Whoever finds another value afterwards than before has
-	 * found nothing. */
+	/* Odd while bindings are removed. A look-up is valid only if the version was even and did
+	 * not change. */
 	_Atomic uint64_t version;
 	size_t n;
 };
@@ -31,18 +31,18 @@ struct rbt_bindings {
 int rbt_bindings_init(struct rbt_bindings *b);
 void rbt_bindings_finish(struct rbt_bindings *b);
 
-/* NULL for `shape` if it is a graph. NULL: not found; it may be there all the same while another
- * thread changes the map. */
+/* `shape` is NULL for a graph. Returns NULL if there is no such binding, and sometimes also while
+ * another thread removes bindings; with the lock held, the answer is exact. */
 struct rbt_kernel *rbt_bindings_find(
 	const struct rbt_bindings *b, const void *handle, const struct rbt_shape *shape);
 
-/* The three below need the lock. */
+/* The caller of the following three functions holds the lock. */
 
-/* Adds what is not there yet. `owner` may be NULL: not known. If the map is full, functions are
- * taken away first: they can be bound again. Returns 0 or -ENOMEM. */
+/* Adds a binding that does not exist yet. `owner` is NULL if it is unknown. If the map is full, the
+ * bindings of all functions are removed first. Returns 0 or -ENOMEM. */
 int rbt_bindings_add(struct rbt_bindings *b, enum rbt_binding_type type, void *handle,
 	const struct rbt_shape *shape, void *owner, struct rbt_kernel *kernel);
-/* Takes away the functions of this module or library, of all if `owner` is NULL; graphs stay. */
+/* Removes the functions of this module or library, or all functions (NULL). Graphs stay. */
 void rbt_bindings_forget(struct rbt_bindings *b, const void *owner);
 void rbt_bindings_forget_graph(struct rbt_bindings *b, const void *exec);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of kernels. The way of a launch that is known is rbt_bindings_find() alone; the first
- * launch of a function in a shape asks the driver for its name and finds or makes the kernel.
+ * The table of kernels. A launch of a known kernel calls rbt_bindings_find() and nothing else. The
+ * first launch of a function with a shape asks the driver for the name, finds or creates the
+ * kernel, and adds a binding.
  */
 #include "orion/kernel.h"
 
@@ -30,12 +31,12 @@ struct rbt_kernel {
 	/* 0: not known */
 	_Atomic uint32_t sms, device_sms;
 	_Atomic uint64_t recent_ns;
-	/* What the profile says. */
+	/* From the profile. */
 	_Atomic uint32_t told_kind, told_sms;
 	_Atomic bool is_told_shape;
 	_Atomic uint64_t told_ns;
 
-	pthread_mutex_t lock; /* of what was measured */
+	pthread_mutex_t lock; /* protects the measurements */
 	uint64_t runs, total_ns, max_ns;
 	struct rbt_hist *hist; /* of the durations, times HIST_SCALE; NULL: none yet */
 };
@@ -43,9 +44,9 @@ struct rbt_kernel {
 struct rbt_kernels {
 	struct rbt_kernel_driver driver;
 	struct rbt_bindings bindings;
-	struct rbt_kernel *others; /* for what does not fit */
+	struct rbt_kernel *others; /* the kernel of every launch that does not fit */
 
-	pthread_mutex_t lock; /* of all that follows, and for changes of the bindings */
+	pthread_mutex_t lock; /* protects the following members, and changes of the bindings */
 	struct rbt_profile *profile;
 	struct rbt_kernel *bucket[BUCKETS];
 	struct rbt_kernel *made, *free_graphs;
@@ -72,7 +73,9 @@ static char *copy_name(const char *name)
 	char *copy = strndup(name, RBT_PROFILE_MAX_NAME);
 
 	for (char *s = copy; s != NULL && *s != '\0'; s++) {
-		*s = (unsigned char)*s < ' ' || *s == 0x7f ? '?' : *s;
+		if ((unsigned char)*s < ' ' || *s == 0x7f) {
+			*s = '?';
+		}
 	}
 	return copy;
 }
@@ -133,7 +136,7 @@ void rbt_kernels_destroy(struct rbt_kernels *t)
 	free(t);
 }
 
-/* What the driver says about a function that is launched. */
+/* The driver's answers about a launched function. */
 struct answer {
 	const char *name;
 	enum rbt_binding_type type;
@@ -177,8 +180,8 @@ static uint32_t ask_sms(const struct rbt_kernel_driver *d, CUfunction function,
 	return sms < device_sms ? (uint32_t)sms : device_sms;
 }
 
-/* A CUkernel may stand for its function. Drivers refuse it where they ask for a CUfunction's name,
- * and take it for the occupancy. */
+/* A program may launch a CUkernel in place of a CUfunction. cuFuncGetName() refuses it (driver
+ * 580), while the occupancy call takes it. */
 static void ask_identity(const struct rbt_kernel_driver *d, CUfunction function, struct answer *ret)
 {
 	CUkernel kernel = (CUkernel)(void *)function;
@@ -244,7 +247,7 @@ static void tell(struct rbt_kernel *k, const struct rbt_profile *profile)
 	SET(&k->is_told_shape, row != NULL && row->has_shape && facts.sms > 0);
 }
 
-/* The functions from here to rbt_kernels_get() need the lock. */
+/* The callers of the functions up to rbt_kernels_get() hold the lock. */
 
 /* Returns `others` if the table is full, NULL without memory. */
 static struct rbt_kernel *make_kernel(
@@ -308,8 +311,8 @@ static struct rbt_kernel *bind(
 	if (k == NULL) {
 		return NULL;
 	}
-	/* Without memory for the binding the driver is asked again at the next launch. A graph's
-	 * kernel would then be a new one each time. */
+	/* Without memory for the binding, the next launch asks the driver again. A graph would get
+	 * a new kernel each time, so its kernel becomes free at once. */
 	if (rbt_bindings_add(&t->bindings, a->type, handle, shape, a->owner, k) < 0 &&
 		shape == NULL && !k->is_others) {
 		k->next = t->free_graphs;
@@ -333,7 +336,8 @@ struct rbt_kernel *rbt_kernels_get(
 	if (function == NULL) {
 		return t->others;
 	}
-	pthread_mutex_lock(&t->lock); /* it may have been missed while others went away */
+	/* The first look-up may have missed the binding while others were removed. */
+	pthread_mutex_lock(&t->lock);
 	k = rbt_bindings_find(&t->bindings, function, shape);
 	pthread_mutex_unlock(&t->lock);
 	if (k != NULL) {

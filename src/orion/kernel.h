@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which kernel is a CUfunction, and what is known of it. A kernel is a name and a shape: functions
+ * The kernels of a process, and what is known about them. A kernel is a name and a shape: functions
  * of the same name in several modules or contexts are one kernel, and a module that is loaded again
- * finds what was measured before. A graph that is launched counts as a kernel of its own; when it
- * is destroyed, its kernel is left to the next graph.
+ * finds its earlier measurements. A graph that is launched counts as a kernel. When the graph is
+ * destroyed, the next new graph takes over its kernel.
  *
- * All functions can be called by any thread at any time, except create and destroy.
+ * Any thread may call these functions at any time, except create and destroy.
  */
 #ifndef RBT_ORION_KERNEL_H
 #define RBT_ORION_KERNEL_H
@@ -41,7 +41,7 @@ void rbt_kernels_destroy(struct rbt_kernels *t);
 /*
  * The kernel of a launch. `function` is what was launched: a CUfunction, a CUkernel in its place,
  * or, with NULL for `shape`, a CUgraphExec. A known one takes no lock and makes no driver call.
- * If the table is full, the kernel is one of which nothing is known. NULL: there is no memory.
+ * If the table is full, the result is a kernel without facts. Returns NULL without memory.
  *
  * A kernel stays valid until the table is destroyed, also after its function has been unloaded.
  */
@@ -49,25 +49,27 @@ struct rbt_kernel *rbt_kernels_get(
 	struct rbt_kernels *t, void *function, const struct rbt_shape *shape);
 
 /*
- * To be called before a module or library is unloaded (cuModuleUnload, cuLibraryUnload), since the
- * driver may use the handles of its functions again; NULL forgets the handles of all functions
- * (cuCtxDestroy, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxRelease). What was measured is kept.
+ * Must be called before a module or library is unloaded (cuModuleUnload, cuLibraryUnload), because
+ * the driver may use the handles of its functions again. NULL forgets the handles of all functions
+ * (cuCtxDestroy, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxRelease). The measurements stay.
  */
 void rbt_kernels_forget(struct rbt_kernels *t, void *module_or_library);
 /* The same for a graph (cuGraphExecDestroy). */
 void rbt_kernels_forget_graph(struct rbt_kernels *t, void *exec);
 
-/* A loaded profile, in place of an earlier one; NULL: none. Takes ownership. */
+/* Sets the loaded profile, in place of an earlier one; NULL: none. Takes ownership. */
 void rbt_kernels_use(struct rbt_kernels *t, struct rbt_profile *profile);
 
 /* Adds a row for each kernel that was measured. Returns 0 or -errno. */
 int rbt_kernels_to_profile(struct rbt_kernels *t, struct rbt_profile *ret);
 
 /*
- * What is known: from the profile; what it leaves open was measured online. The SMs come from the
- * profile if it has this very shape, else from the grid and the occupancy, since profiles without
- * shapes are of another device or of several shapes; at most the device's. The kind is unknown
- * unless a profile tells it. NULL has no facts. Takes no lock.
+ * The facts about a kernel, without a lock. NULL has none.
+ *  - kind: the profile's; unknown without it
+ *  - duration: the profile's, otherwise the mean of the last measurements
+ *  - SMs: the profile's if its row has this shape, otherwise from grid and occupancy, otherwise the
+ *    profile's; at most the device's. A row without a shape is about several shapes, and may come
+ *    from another device.
  */
 void rbt_kernel_facts(const struct rbt_kernel *k, struct rbt_kernel_facts *ret);
 

@@ -88,38 +88,40 @@ static size_t find_place(const struct rbt_profile *p, uint64_t hash, const char 
 	}
 }
 
-static struct row *find(
+/* The row's number plus 1; 0: there is none. */
+static uint32_t find(
 	const struct rbt_profile *p, const char *key, size_t length, const struct rbt_shape *shape)
 {
-	if (p->n == 0) {
-		return NULL;
-	}
-	uint32_t i = p->index[find_place(p, hash_of(key, length, shape), key, length, shape)];
-
-	return i > 0 ? &p->rows[i - 1] : NULL;
+	return p->n == 0 ? 0
+			 : p->index[find_place(p, hash_of(key, length, shape), key, length, shape)];
 }
 
 static int grow(struct rbt_profile *p)
 {
 	size_t room = p->room > 0 ? p->room * 2 : 64;
-	struct row *rows = realloc(p->rows, room * sizeof(*rows));
-
-	if (rows == NULL) {
-		return -ENOMEM;
-	}
-	p->rows = rows;
+	struct row *rows = calloc(room, sizeof(*rows));
 	uint32_t *index = calloc(room * 2, sizeof(*index));
-	if (index == NULL) {
+
+	if (rows == NULL || index == NULL) {
+		free(rows);
+		free(index);
 		return -ENOMEM;
 	}
+	if (p->n > 0) {
+		memcpy(rows, p->rows, p->n * sizeof(*rows));
+	}
+	free(p->rows);
 	free(p->index);
+	p->rows = rows;
+	p->room = room;
 	p->index = index;
 	p->index_size = room * 2;
-	p->room = room;
 	for (size_t i = 0; i < p->n; i++) {
-		const struct row *r = &p->rows[i];
-		const struct rbt_shape *shape = r->row.has_shape ? &r->row.shape : NULL;
-		p->index[find_place(p, r->hash, r->key, r->key_length, shape)] = (uint32_t)i + 1;
+		size_t at = rows[i].hash & (p->index_size - 1);
+		while (index[at] != 0) {
+			at = (at + 1) & (p->index_size - 1);
+		}
+		index[at] = (uint32_t)i + 1;
 	}
 	return 0;
 }
@@ -146,9 +148,9 @@ static int take_row(struct rbt_profile *p, const struct rbt_profile_row *row, st
 		return -EINVAL;
 	}
 	const char *key = rbt_name_stem(row->name, &length);
-	struct row *r = find(p, key, length, shape);
-	if (r != NULL) {
-		*ret = r;
+	uint32_t found = find(p, key, length, shape);
+	if (found > 0) {
+		*ret = &p->rows[found - 1];
 		return 0;
 	}
 	size_t bytes = strlen(row->name);
@@ -164,7 +166,7 @@ static int take_row(struct rbt_profile *p, const struct rbt_profile_row *row, st
 	}
 	uint64_t hash = hash_of(key, length, shape);
 	size_t place = find_place(p, hash, key, length, shape);
-	r = &p->rows[p->n++];
+	struct row *r = &p->rows[p->n++];
 	*r = (struct row){.row = {.name = name, .has_shape = row->has_shape, .shape = row->shape},
 		.name = name,
 		.key = name + (key - row->name),
@@ -223,16 +225,16 @@ const struct rbt_profile_row *rbt_profile_find_row(
 {
 	char stem[1024];
 	size_t length = strlen(name);
-	const struct row *r = shape != NULL ? find(p, name, length, shape) : NULL;
+	uint32_t found = shape != NULL ? find(p, name, length, shape) : 0;
 
-	if (r == NULL) {
-		r = find(p, name, length, NULL);
+	if (found == 0) {
+		found = find(p, name, length, NULL);
 	}
-	if (r == NULL && (length = rbt_demangle_stem(name, stem, sizeof(stem))) > 0) {
-		r = shape != NULL ? find(p, stem, length, shape) : NULL;
-		r = r == NULL ? find(p, stem, length, NULL) : r;
+	if (found == 0 && (length = rbt_demangle_stem(name, stem, sizeof(stem))) > 0) {
+		found = shape != NULL ? find(p, stem, length, shape) : 0;
+		found = found == 0 ? find(p, stem, length, NULL) : found;
 	}
-	return r != NULL ? &r->row : NULL;
+	return found > 0 ? &p->rows[found - 1].row : NULL;
 }
 
 bool rbt_profile_find(const struct rbt_profile *p, const char *name, const struct rbt_shape *shape,

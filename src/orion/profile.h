@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Profiles: what is known of kernels, by name and shape, and the file that carries it from one run
- * to the next. Pure: libc only, no locks; an object is used by one thread at a time.
+ * Profiles: facts about kernels, by name and shape, and the file that carries them from one run to
+ * the next. Pure: libc only, no locks. One thread at a time may use a profile.
  *
  * The file is CSV with one line of column names. The first five columns are Orion's:
  *
@@ -13,7 +13,7 @@
  *
  * Rubato's columns follow. A file of Orion's has none of them, and each field may be empty:
  *
- *   Grid_size, Block_size  threads and blocks, as 128x1x1
+ *   Grid_size, Block_size  blocks in the grid and threads in a block, such as 128x1x1
  *   Shared                 bytes of dynamic shared memory of a block. These three are the shape: a
  *                          row has all of them or none, and without a shape it is about all shapes
  *   Runs, Total            measured executions, and the sum of their durations in nanoseconds
@@ -29,6 +29,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/* `rubato profile record` sets this variable for a program: the absolute path of the profile that
+ * libgpu_scheduler.so writes when the program ends. */
+#define RBT_ENV_ORION_PROFILE "RUBATO_ORION_PROFILE"
 
 #define RBT_PROFILE_MAX_BYTES (16u << 20)
 #define RBT_PROFILE_MAX_ROWS  100000u
@@ -57,7 +61,7 @@ struct rbt_profile_row {
 	uint64_t runs, total_ns, p50_ns, p99_ns, max_ns; /* 0: not measured */
 };
 
-/* Where a file is wrong. */
+/* The place and the reason of an error in a file. */
 struct rbt_profile_fault {
 	unsigned line;  /* from 1; 0: it is about the whole file */
 	char field[24]; /* the column's name, or "" */
@@ -71,8 +75,8 @@ void rbt_profile_destroy(struct rbt_profile *p);
 
 /*
  * Reads a file up to its end. Returns 0; -EBADMSG, -EFBIG or -E2BIG (too many rows) if the file is
- * wrong; -ENOMEM; or the -errno of reading it. On failure *ret_fault is filled in. Any bytes are
- * taken without harm. The names have no control characters.
+ * wrong; -ENOMEM; or the -errno of reading it. On failure *ret_fault is filled in. The file is not
+ * trusted. Names that were read have no control characters.
  */
 int rbt_profile_read(FILE *f, struct rbt_profile **ret, struct rbt_profile_fault *ret_fault);
 

@@ -44,7 +44,9 @@ __attribute__((format(printf, 3, 4))) static int wrong(
 	va_end(ap);
 	/* The text may quote the file, and goes to terminals. */
 	for (char *s = r->fault->text; *s != '\0'; s++) {
-		*s = *s >= ' ' && *s <= '~' ? *s : '?';
+		if (*s < ' ' || *s > '~') {
+			*s = '?';
+		}
 	}
 	return -EBADMSG;
 }
@@ -122,8 +124,8 @@ static int read_header(struct reader *r, char *line)
 	}
 	for (int c = 0; c < ORIONS; c++) {
 		if (r->where[c] != c) {
-			return wrong(r, columns[c],
-				"is not column %d of the first line, as it is in profiles", c + 1);
+			return wrong(r, columns[c], "column %d of the first line must be %s", c + 1,
+				columns[c]);
 		}
 	}
 	r->n_columns = r->n_fields;
@@ -382,7 +384,7 @@ static int read_file(struct reader *r, FILE *f, char **ret)
 		}
 		errno = 0;
 		size_t got = fread(text + n, 1, room - 1 - n, f);
-		int error = errno != 0 ? -errno : -EIO;
+		int error = errno;
 		n += got;
 		if (n > RBT_PROFILE_MAX_BYTES) {
 			free(text);
@@ -391,8 +393,8 @@ static int read_file(struct reader *r, FILE *f, char **ret)
 		}
 		if (got == 0 && ferror(f)) {
 			free(text);
-			wrong(r, "", "it cannot be read: %s", strerror(-error));
-			return error;
+			wrong(r, "", "it cannot be read: %s", strerror(error));
+			return error > 0 ? -error : -EIO;
 		}
 		if (got == 0) {
 			break;
@@ -417,7 +419,7 @@ int rbt_profile_read(FILE *f, struct rbt_profile **ret, struct rbt_profile_fault
 		return -ENOMEM;
 	}
 	int error = read_file(&r, f, &text);
-	if (error == 0) {
+	if (text != NULL) {
 		error = read_text(&r, text);
 		free(text);
 	}

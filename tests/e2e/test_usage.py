@@ -74,7 +74,7 @@ def test_another_users_program(s):
 
 
 def test_help_is_everywhere(s):
-    for command in ("run", "renice", "ps", "top", "suspend", "resume", "doctor", "policy"):
+    for command in ("run", "renice", "ps", "top", "suspend", "resume", "doctor", "policy", "profile"):
         done = s.rubato(command, "--help")
         assert done.stdout.startswith("Usage: rubato " + command) and done.stderr == ""
         assert s.rubato("help", command).stdout == done.stdout

@@ -438,9 +438,10 @@ static void test_kernel(void *library, void *kernel)
 
 	OK(cu.cuKernelGetName(&name, kernel));
 	CHECK(name != NULL && strcmp(name, "mixed") == 0);
-	/* It may stand for its function elsewhere, but not here. */
+	/* A kernel may stand for its function in launches and occupancy, but not here. */
 	CHECK_INT(cu.cuFuncGetName(&name, kernel), INVALID_HANDLE);
-	OK(cu.cuFuncGetAttribute(&value, MAX_DYNAMIC_SHARED, kernel));
+	OK(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, kernel, 32, 0));
+	CHECK(value > 0);
 	OK(cu.cuKernelGetLibrary(&owner, kernel));
 	CHECK(owner == library);
 	/* A byte, 64 bits, 16, 32. */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "orion/binding.h"
 #include "orion/kernel.h"
 
 struct fake {
@@ -199,6 +200,7 @@ static void test_profiles(void)
 	struct rbt_shape one = shape(10, 32), two = shape(20, 32);
 	struct rbt_kernels *t = rbt_kernels_create(&driver);
 	struct rbt_kernel *early = rbt_kernels_get(t, &f, &one);
+	struct rbt_kernel *graph = rbt_kernels_get(t, &f, NULL);
 
 	rbt_kernel_measured(early, 777);
 	rbt_kernels_use(t, profile("Name,Profile,Memory_footprint,SM_usage,Duration,Grid_size,"
@@ -214,7 +216,8 @@ static void test_profiles(void)
 	CHECK_INT(facts(late).sms, 20); /* the profile is about all shapes */
 	CHECK_INT(facts(late).duration_ns, 4000);
 	CHECK_INT(facts(rbt_kernels_get(t, &f, &two)).kind, RBT_KERNEL_UNKNOWN);
-	CHECK_INT(facts(rbt_kernels_get(t, &f, NULL)).kind, RBT_KERNEL_UNKNOWN);
+	CHECK_INT(facts(graph).kind, RBT_KERNEL_UNKNOWN); /* its number says nothing */
+	CHECK_INT(facts(graph).duration_ns, 0);
 	g.per_sm = 0;
 	one.grid[0]++;
 	CHECK_INT(facts(rbt_kernels_get(t, &g, &one)).sms, 132); /* 999, at most the device's */
@@ -332,6 +335,10 @@ static void test_graphs(void)
 	CHECK(rbt_kernels_get(t, &b, NULL) == two);
 	CHECK(rbt_kernels_get(t, &c, NULL) == one); /* the next graph takes the kernel over */
 	CHECK(strcmp(rbt_kernel_name(rbt_kernels_get(t, &a, NULL)), "(graph 3)") == 0);
+	rbt_kernels_forget_graph(t, &c);
+	rbt_kernels_forget_graph(t, &b);
+	CHECK(rbt_kernels_get(t, &c, NULL) == two);
+	CHECK(rbt_kernels_get(t, &b, NULL) == one);
 	rbt_kernels_destroy(t);
 }
 
@@ -358,6 +365,37 @@ static void test_many(void)
 	rbt_kernels_destroy(t);
 }
 
+/* A look-up while bindings are removed finds nothing, and the map has a limit. */
+static void test_bindings(void)
+{
+	static char handles[RBT_BINDINGS_MAX + 1];
+	struct rbt_bindings b;
+	struct rbt_shape s = shape(1, 32);
+	char owner, other;
+	struct rbt_kernel *k = (void *)&owner, *graph = (void *)&other;
+
+	CHECK_INT(rbt_bindings_init(&b), 0);
+	CHECK_INT(rbt_bindings_add(&b, RBT_BINDING_FUNCTION, &owner, &s, &owner, k), 0);
+	CHECK_INT(rbt_bindings_add(&b, RBT_BINDING_GRAPH, &owner, NULL, NULL, graph), 0);
+	CHECK(rbt_bindings_find(&b, &owner, &s) == k);
+	CHECK(rbt_bindings_find(&b, &owner, NULL) == graph);
+	atomic_fetch_add(&b.version, 1);
+	CHECK(rbt_bindings_find(&b, &owner, &s) == NULL);
+	atomic_fetch_add(&b.version, 1);
+	CHECK(rbt_bindings_find(&b, &owner, &s) == k);
+	uint64_t version = b.version;
+	rbt_bindings_forget(&b, &owner);
+	CHECK(b.version > version && b.version % 2 == 0); /* look-ups that have begun notice it */
+	CHECK(rbt_bindings_find(&b, &owner, &s) == NULL);
+	for (size_t i = 0; i < sizeof(handles); i++) {
+		CHECK_INT(rbt_bindings_add(&b, RBT_BINDING_KERNEL, &handles[i], &s, NULL, k), 0);
+	}
+	CHECK(b.n <= RBT_BINDINGS_MAX);
+	CHECK(rbt_bindings_find(&b, &handles[sizeof(handles) - 1], &s) == k);
+	CHECK(rbt_bindings_find(&b, &owner, NULL) == graph);
+	rbt_bindings_finish(&b);
+}
+
 #define THREADS   4
 #define FUNCTIONS 64
 
@@ -369,10 +407,26 @@ struct race {
 	atomic_uint wrong;
 };
 
+/* A module of the thread's own is loaded again and again, with another function at the same
+ * address. */
+static void reload(struct race *r, struct fake *f, unsigned i)
+{
+	static const char *const names[] = {"one", "two", "three"};
+	struct rbt_shape s = shape(1 + i % 3, 32);
+
+	rbt_kernels_forget(r->t, f->owner);
+	f->name = names[i % 3];
+	struct rbt_kernel *k = rbt_kernels_get(r->t, f, &s);
+	if (k != rbt_kernels_get(r->t, f, &s) || strcmp(rbt_kernel_name(k), f->name) != 0) {
+		r->wrong++;
+	}
+}
+
 /* The handle says which kernel it must be. */
 static void *launch(void *data)
 {
 	struct race *r = data;
+	struct fake own = {.owner = &own, .per_sm = 1};
 	uint32_t seed = (uint32_t)(uintptr_t)&r;
 
 	for (unsigned i = 0; !r->is_over || i < 20000; i++) {
@@ -385,6 +439,7 @@ static void *launch(void *data)
 		}
 		if (i % 16 == 0) {
 			rbt_kernel_measured(k, 1000);
+			reload(r, &own, i / 16);
 		}
 		if (facts(k).sms > 8 || facts(k).duration_ns > 2000) {
 			r->wrong++;
@@ -444,11 +499,11 @@ static void print_cost(void)
 		fakes[i] = (struct fake){.name = "f", .per_sm = 1};
 		rbt_kernels_get(t, &fakes[i], &s);
 	}
-	clock_gettime(CLOCK_MONOTONIC, &begin);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
 	for (unsigned i = 0; i < n; i++) {
 		sum += (uintptr_t)rbt_kernels_get(t, &fakes[i % 1000], &s);
 	}
-	clock_gettime(CLOCK_MONOTONIC, &end);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
 	double ns =
 		(double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec);
 	CHECK(sum != 0);
@@ -467,6 +522,7 @@ int main(void)
 	test_forgetting();
 	test_graphs();
 	test_many();
+	test_bindings();
 	test_threads();
 	print_cost();
 	return check_result();

@@ -188,7 +188,7 @@ static void check_wrong(
 static void test_wrong_files(void)
 {
 	check_wrong("\n\n", -EBADMSG, 0, "", "empty");
-	check_wrong("{}\n", -EBADMSG, 1, "Name", "column 1");
+	check_wrong("{}\n", -EBADMSG, 1, "Name", "column 1 of the first line must be Name");
 	check_wrong("Name,Profile,SM_usage,Memory_footprint,Duration\n", -EBADMSG, 1,
 		"Memory_footprint", "column 3");
 	check_wrong("Name,Profile,Memory_footprint,SM_usage,Duration,Runs,Runs\n", -EBADMSG, 1,

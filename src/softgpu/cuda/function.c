@@ -178,8 +178,8 @@ CUresult cuFuncGetModule(CUmodule *ret_module, CUfunction handle)
 	return r;
 }
 
-/* Drivers (580) refuse a CUkernel here, though they take it for all else that is done with a
- * function. cuKernelGetName() is for these. */
+/* Driver 580 refuses a CUkernel here, while launches and occupancy calls take it in place of a
+ * function. cuKernelGetName() names kernels. */
 CUresult cuFuncGetName(const char **ret_name, CUfunction handle)
 {
 	struct front_function *f;
