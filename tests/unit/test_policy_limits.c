@@ -1,11 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an object cannot do to the daemon: keep it from its work, or from the end of a load. */
+#include <elf.h>
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 
 #include "check.h"
 #include "policy/loader.h"
+#include "test_policy_world.h"
 #include "util/time.h"
+
+static void expect_refused(const void *bytes, size_t size, const char *text)
+{
+	struct rbt_object *o = NULL;
+	struct rbt_why why = {""};
+
+	CHECK(rbt_object_open(bytes, size, &o, &why) < 0);
+	CHECK(strstr(why.text, text) != NULL);
+	rbt_object_close(o);
+}
+
+/* A file with this many symbols of the section .maps, all of one long name. The map's is not among
+ * them, so that all of them are looked at. */
+static size_t build_crowd(unsigned char *bytes, size_t n_symbols, size_t n_strings)
+{
+	static struct world w;
+	static struct world_file f;
+	Elf64_Shdr *strings, *symtab;
+	Elf64_Sym symbol = {.st_info = STT_OBJECT, .st_shndx = WORLD_MAPS};
+
+	world_init(&w);
+	world_build(&w, &f);
+	strings = world_section(&f, WORLD_STRTAB);
+	symtab = world_section(&f, WORLD_SYMTAB);
+	const size_t at = (f.size + 7) & ~(size_t)7, end = (at + n_strings + 7) & ~(size_t)7;
+	memset(bytes + at, 'x', n_strings);
+	memcpy(bytes + at, f.bytes + strings->sh_offset, strings->sh_size);
+	bytes[at + n_strings - 1] = '\0';
+	symbol.st_name = (Elf64_Word)strings->sh_size;
+	/* The first ones stay, without those of maps. */
+	memcpy(bytes + end, f.bytes + symtab->sh_offset, WORLD_SYM_MAP * sizeof(symbol));
+	for (size_t i = WORLD_SYM_MAP; i < n_symbols; i++) {
+		memcpy(bytes + end + i * sizeof(symbol), &symbol, sizeof(symbol));
+	}
+	strings->sh_offset = at;
+	strings->sh_size = n_strings;
+	symtab->sh_offset = end;
+	symtab->sh_size = n_symbols * sizeof(symbol);
+	memcpy(bytes, f.bytes, f.size);
+	return end + n_symbols * sizeof(symbol);
+}
+
+/* The daemon reads objects on its only thread. */
+static void test_crowds(void)
+{
+	static unsigned char bytes[RBT_OBJECT_MAX_FILE];
+
+	expect_refused(bytes, build_crowd(bytes, 300000, 4096), "no usable symbol table");
+	expect_refused(bytes, build_crowd(bytes, 100, 4 << 20), "is damaged");
+	const size_t size = build_crowd(bytes, 65536, 1 << 20);
+	const uint64_t begin_ns = rbt_now_ns();
+	expect_refused(bytes, size, "it is no struct of its own"); /* as many as allowed */
+	CHECK(rbt_now_ns() - begin_ns < RBT_NS_PER_S);
+}
 
 static void send_error(int sock, void *data)
 {
@@ -38,6 +95,7 @@ static void test_loaders(void)
 
 int main(void)
 {
+	test_crowds();
 	test_loaders();
 	return check_result();
 }
