@@ -409,6 +409,9 @@ def test_ejected(s):
     checks = {c["what"]: c for c in json.loads(s.rubato("doctor", "--json").stdout)["checks"]}
     assert checks["policy"]["verdict"] == "partly" and facts["reason"] in checks["policy"]["text"], checks
     assert json.loads(s.rubato("policy", "stats", "--json").stdout)["hooks"]["tick"]["errors"] >= 3
+    # Its maps are gone: that is not the same as an empty map, or as a missing entry.
+    for args in (["dump", ".bss"], ["set", ".bss", "0", "n=1"]):
+        refused(s, 1, "map", *args, says="the policy is ejected")
     s.rubato("policy", "unload")
     assert show(s)["state"] == "none"
 
