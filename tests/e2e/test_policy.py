@@ -290,7 +290,9 @@ def test_the_foreground(s):
     eventually("its slice", lambda: s.slices(p.pid) == [700])
     assert not os.path.exists(os.path.join(s.run_dir, "policy"))
     assert second.load("steered", "slice_us=701", flags=FOREGROUND | JOIN) == -16
+    assert second.load("steered", "slice_us=700", flags=FOREGROUND | JOIN, engine="kernel") == -16
     assert second.load("steered", "slice_us=700", flags=FOREGROUND | JOIN) == 0
+    assert second.load("steered", "slice_us=700", flags=FOREGROUND | JOIN, engine="auto") == 0
     first.close()
     time.sleep(0.2)
     assert show(s)["state"] == "loaded", "one connection still wants it"

@@ -339,8 +339,9 @@ int policy_load(struct daemon *d, const struct policy_request *request, struct r
 	if (d->policy.loading != NULL) {
 		r = rbt_why_set(why, -EBUSY, "another policy is being loaded; try again");
 	} else if (joins && policy_is_loaded(d)) {
-		r = rbt_why_set(
-			why, -EBUSY, "another policy is loaded: %s", d->policy.current->name);
+		r = rbt_why_set(why, -EBUSY,
+			"another policy is loaded, or this one with other options: %s",
+			d->policy.current->name);
 	} else {
 		r = loading_start(d, request, why);
 	}
