@@ -359,6 +359,13 @@ def test_maps(s):
         refused(s, 1, "map", *args, says=says)
 
 
+def test_names_cannot_control_the_terminal(s):
+    with open(policy("values"), "rb") as f:
+        s.rubato("policy", "load", written(s, f.read().replace(b"kinds\0", b"k\x1b[1m\0")), "--engine", "vm")
+    assert "k?[1m " in s.rubato("policy", "map", "list").stdout
+    assert "k\x1b[1m" in [m["name"] for m in json.loads(s.rubato("policy", "map", "list", "--json").stdout)]
+
+
 def test_foreground(s):
     tool = start(s, "policy", "load", policy("values"), "--engine", "vm", "--foreground")
     eventually("loaded", lambda: show(s)["state"] == "loaded")
