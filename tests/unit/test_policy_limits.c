@@ -2,10 +2,15 @@
 /* What an object cannot do to the daemon: keep it from its work, or from the end of a load. */
 #include <elf.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include "check.h"
+#include "policy/engine.h"
 #include "policy/loader.h"
 #include "test_policy_world.h"
 #include "util/time.h"
@@ -93,9 +98,42 @@ static void test_loaders(void)
 	}
 }
 
+/* Whether the kernel's engine says that it cannot be used, in a process that may make maps and not
+ * load programs: as ordinary users if kernel.unprivileged_bpf_disabled is 0. */
+static void look_without_loading(int sock, void *data)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bpf, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, BPF_PROG_LOAD, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {sizeof(filter) / sizeof(*filter), filter};
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	int r = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+	rbt_loader_send(sock, RBT_LOAD_DONE, 0,
+		r == 0 && rbt_engine_why_not(RBT_ENGINE_KERNEL) == NULL ? -EEXIST : 0, "", 0, -1);
+}
+
+static void test_maps_alone(void)
+{
+	struct rbt_loader l;
+	struct rbt_why why = {""};
+
+	CHECK_INT(
+		rbt_loader_start(&l, look_without_loading, NULL, NULL, 0, 10 * RBT_NS_PER_S, &why),
+		0);
+	CHECK_INT(rbt_loader_wait(&l, &why), 0);
+	CHECK_INT(rbt_loader_finish(&l), 0);
+}
+
 int main(void)
 {
 	test_crowds();
 	test_loaders();
+	test_maps_alone();
 	return check_result();
 }
