@@ -54,7 +54,13 @@ struct {
 
 /* `rubato policy map dump .bss` */
 __u64 n_admitted, n_load, n_latency, n_rate;
-__u64 now; /* the hook schedule gets no time: tick and work_submit bring it */
+__u64 now; /* the hook schedule gets no time: init, tick and work_submit bring it */
+
+/* Entries outlive a reload, and this variable does not: old pauses would begin anew. */
+GPU_SCHED_HOOK(init, ctx)
+{
+	now = ctx->timestamp;
+}
 
 GPU_SCHED_HOOK(task_init, ctx)
 {

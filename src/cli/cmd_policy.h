@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 
 #include "cli/cli.h"
 #include "policy/object.h"
@@ -50,6 +51,9 @@ int policy_read_file(
 /* Reads and checks an object, and applies the settings. An exit code, with the error printed. */
 int policy_open(
 	const struct command *cmd, const struct policy_choice *choice, struct rbt_object **ret);
+/* Prints text with names from an object, which may try to control the terminal. `allowed` are the
+ * control characters that are printed as they are. */
+void policy_put_safely(FILE *out, const char *text, const char *allowed);
 /* Prints what the verifier said, if anything. */
 void policy_print_log(const char *log);
 /* Names of map types, in lower case. */

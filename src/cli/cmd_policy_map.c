@@ -148,6 +148,7 @@ static void json_map(struct rbt_json *j, const struct rbt_object_map *m)
 
 int policy_map_list(const struct policy_args *a)
 {
+	const int width = 24;
 	struct session s;
 	struct rbt_json j;
 	int code = begin(&s, NULL);
@@ -160,11 +161,14 @@ int policy_map_list(const struct policy_args *a)
 		}
 		rbt_json_end(&j, ']');
 	} else if (code == EXIT_OK) {
-		printf("%-24s %-8s %6s %6s %8s\n", "NAME", "TYPE", "KEY", "VALUE", "ENTRIES");
+		printf("%-*s %-8s %6s %6s %8s\n", width, "NAME", "TYPE", "KEY", "VALUE", "ENTRIES");
 		for (size_t i = 0; i < s.o->n_maps; i++) {
 			const struct rbt_object_map *m = &s.o->maps[i];
-			printf("%-24s %-8s %6u %6u %8u\n", m->name, policy_map_type(m->type),
-				m->key_size, m->value_size, m->max_entries);
+			const int len = (int)strlen(m->name);
+			policy_put_safely(stdout, m->name, "");
+			printf("%*s %-8s %6u %6u %8u\n", len < width ? width - len : 0, "",
+				policy_map_type(m->type), m->key_size, m->value_size,
+				m->max_entries);
 		}
 	}
 	finish(&s);

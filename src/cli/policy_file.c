@@ -114,12 +114,21 @@ int policy_open(
 	return EXIT_OK;
 }
 
+void policy_put_safely(FILE *out, const char *text, const char *allowed)
+{
+	for (const char *c = text; *c != '\0'; c++) {
+		const bool is_control = (*c >= 0 && *c < ' ') || *c == 0x7f;
+
+		fputc(is_control && strchr(allowed, *c) == NULL ? '?' : *c, out);
+	}
+}
+
 void policy_print_log(const char *log)
 {
 	if (log == NULL || log[0] == '\0') {
 		return;
 	}
-	fputs(log, stderr);
+	policy_put_safely(stderr, log, "\n\t");
 	if (log[strlen(log) - 1] != '\n') {
 		fputc('\n', stderr);
 	}

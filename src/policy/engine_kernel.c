@@ -275,16 +275,22 @@ int rbt_kernel_open(const struct rbt_object *o, const struct rbt_heritage *herit
 	return r;
 }
 
+/* Loads a hook that does nothing: where kernel.unprivileged_bpf_disabled is 0, everybody may make
+ * maps, but not load programs of this type. */
 const char *rbt_kernel_why_not(void)
 {
+	static const struct bpf_insn code[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K}, {.code = BPF_JMP | BPF_EXIT}};
 	static char text[128];
 	union bpf_attr attr;
 
 	memset(&attr, 0, sizeof(attr));
-	attr.map_type = BPF_MAP_TYPE_ARRAY;
-	attr.key_size = attr.value_size = sizeof(uint32_t);
-	attr.max_entries = 1;
-	int fd = bpf(BPF_MAP_CREATE, &attr, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_SYSCALL;
+	attr.prog_flags = BPF_F_SLEEPABLE;
+	attr.insns = (uintptr_t)code;
+	attr.insn_cnt = sizeof(code) / sizeof(*code);
+	attr.license = (uintptr_t) "GPL";
+	int fd = bpf(BPF_PROG_LOAD, &attr, sizeof(attr));
 	if (fd >= 0) {
 		close(fd);
 		return NULL;

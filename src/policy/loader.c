@@ -86,7 +86,8 @@ static int take(
 		return add_log(l, m->text, m->size);
 	case RBT_LOAD_DONE:
 		l->is_done = true;
-		l->error = m->error < 0 ? m->error : 0;
+		/* -EAGAIN would mean that the process is still at work. */
+		l->error = m->error == -EAGAIN ? -EINVAL : m->error < 0 ? m->error : 0;
 		if (m->error < 0) {
 			rbt_why_set(why, 0, "%.*s", (int)m->size, m->text);
 		}

@@ -7,6 +7,8 @@
 
 #define MAX_SECTIONS  512
 #define MAX_FUNCTIONS 512
+#define MAX_SYMBOLS   65536
+#define MAX_STRINGS   (1u << 20) /* bytes */
 #define HOOK_PREFIX   "gpu_sched/"
 
 /* The first bytes of .BTF.ext (linux/btf.h does not have them). */
@@ -50,49 +52,52 @@ const unsigned char *rbt_object_section_bytes(const struct rbt_object *o, unsign
 		       : rbt_elf_at(&o->elf, s->sh_offset, s->sh_size);
 }
 
-static const Elf64_Shdr *symbol_table(const struct rbt_object *o)
+/* The bytes of a string table, or NULL. Its last string has an end, so that all have one. */
+static const char *string_table(const struct rbt_object *o, unsigned section, size_t *ret_size)
 {
-	for (unsigned i = 1; i < o->elf.header->e_shnum; i++) {
-		const Elf64_Shdr *s = rbt_elf_section(&o->elf, i);
-		if (s != NULL && s->sh_type == SHT_SYMTAB) {
-			return s;
-		}
+	const Elf64_Shdr *s = rbt_elf_section(&o->elf, section);
+	const char *bytes = s != NULL && s->sh_size > 0 && s->sh_size <= MAX_STRINGS
+				    ? (const char *)rbt_object_section_bytes(o, section)
+				    : NULL;
+
+	if (bytes == NULL || bytes[s->sh_size - 1] != '\0') {
+		return NULL;
 	}
-	return NULL;
+	*ret_size = (size_t)s->sh_size;
+	return bytes;
 }
 
-const Elf64_Sym *rbt_object_symbols(const struct rbt_object *o, size_t *ret_n)
+/* Finds the symbols once: each of thousands of symbols may be looked at for each map. */
+static int find_symbols(struct rbt_object *o)
 {
-	const Elf64_Shdr *s = symbol_table(o);
-	const Elf64_Sym *symbols =
-		s != NULL ? rbt_elf_struct_at(&o->elf, s->sh_offset, s->sh_size) : NULL;
+	const Elf64_Shdr *s = NULL;
 
-	*ret_n = symbols != NULL ? s->sh_size / sizeof(*symbols) : 0;
-	return symbols;
+	for (unsigned i = 1; s == NULL && i < o->elf.header->e_shnum; i++) {
+		s = rbt_elf_section(&o->elf, i);
+		s = s->sh_type == SHT_SYMTAB ? s : NULL;
+	}
+	if (s == NULL || s->sh_size / sizeof(*o->symbols) > MAX_SYMBOLS) {
+		return -EINVAL;
+	}
+	o->symbols = rbt_elf_struct_at(&o->elf, s->sh_offset, s->sh_size);
+	o->n_symbols = (size_t)(s->sh_size / sizeof(*o->symbols));
+	o->names = string_table(o, s->sh_link, &o->names_size);
+	return o->symbols != NULL && o->names != NULL ? 0 : -EINVAL;
 }
 
 const char *rbt_object_symbol_name(const struct rbt_object *o, const Elf64_Sym *symbol)
 {
-	const Elf64_Shdr *s = symbol_table(o);
-	const char *name = s != NULL
-				   ? rbt_elf_string_at(&o->elf,
-					     rbt_elf_section(&o->elf, s->sh_link), symbol->st_name)
-				   : NULL;
-
-	return name != NULL ? name : "";
+	return symbol->st_name < o->names_size ? o->names + symbol->st_name : "";
 }
 
 const Elf64_Sym *rbt_object_find_symbol(
 	const struct rbt_object *o, unsigned section, const char *name)
 {
-	size_t n;
-	const Elf64_Sym *symbols = rbt_object_symbols(o, &n);
-
-	for (size_t i = 0; i < n; i++) {
-		if (symbols[i].st_shndx == section &&
-			ELF64_ST_TYPE(symbols[i].st_info) == STT_OBJECT &&
-			strcmp(rbt_object_symbol_name(o, &symbols[i]), name) == 0) {
-			return &symbols[i];
+	for (size_t i = 0; i < o->n_symbols; i++) {
+		const Elf64_Sym *s = &o->symbols[i];
+		if (s->st_shndx == section && ELF64_ST_TYPE(s->st_info) == STT_OBJECT &&
+			strcmp(rbt_object_symbol_name(o, s), name) == 0) {
+			return s;
 		}
 	}
 	return NULL;
@@ -130,9 +135,11 @@ static int check_header(struct rbt_object *o, struct rbt_why *why)
 	if (n == 0 || n > MAX_SECTIONS) {
 		return rbt_why_set(why, -EINVAL, "the file has %u sections", n);
 	}
+	size_t size;
+	const bool has_names = string_table(o, o->elf.header->e_shstrndx, &size) != NULL;
 	for (unsigned i = 0; i < n; i++) {
 		const Elf64_Shdr *s = rbt_elf_section(&o->elf, i);
-		if (s == NULL || rbt_elf_section_name(&o->elf, s) == NULL) {
+		if (s == NULL || !has_names || rbt_elf_section_name(&o->elf, s) == NULL) {
 			return rbt_why_set(why, -EINVAL, "the header of section %u is damaged", i);
 		}
 		if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS &&
@@ -141,11 +148,9 @@ static int check_header(struct rbt_object *o, struct rbt_why *why)
 				rbt_elf_section_name(&o->elf, s));
 		}
 	}
-	size_t n_symbols;
-	if (rbt_object_symbols(o, &n_symbols) == NULL) {
-		return rbt_why_set(why, -EINVAL, "the file has no usable symbol table");
-	}
-	return 0;
+	return find_symbols(o) < 0
+		       ? rbt_why_set(why, -EINVAL, "the file has no usable symbol table")
+		       : 0;
 }
 
 static int compare_functions(const void *a, const void *b)
@@ -159,11 +164,8 @@ static int compare_functions(const void *a, const void *b)
 static int collect_functions(
 	struct rbt_object *o, unsigned section, const char *section_name, struct rbt_why *why)
 {
-	size_t n_symbols;
-	const Elf64_Sym *symbols = rbt_object_symbols(o, &n_symbols);
-
-	for (size_t i = 0; i < n_symbols; i++) {
-		const Elf64_Sym *s = &symbols[i];
+	for (size_t i = 0; i < o->n_symbols; i++) {
+		const Elf64_Sym *s = &o->symbols[i];
 		if (s->st_shndx != section || ELF64_ST_TYPE(s->st_info) != STT_FUNC) {
 			continue;
 		}

@@ -64,6 +64,10 @@ struct rbt_object {
 	unsigned char *file; /* a copy, for libbpf */
 	size_t size;
 	struct rbt_elf elf;
+	const Elf64_Sym *symbols; /* in `file` */
+	size_t n_symbols;
+	const char *names; /* of symbols, in `file`; end with NUL */
+	size_t names_size;
 	struct rbt_btf btf;
 	struct bpf_insn *code;
 	uint32_t n_code;
@@ -98,8 +102,6 @@ const struct rbt_object_function *rbt_object_function_at(const struct rbt_object
 
 /* Bytes of a section; NULL if they are not all in the file. A section without bytes has none. */
 const unsigned char *rbt_object_section_bytes(const struct rbt_object *o, unsigned section);
-/* The symbol table and the number of its entries. */
-const Elf64_Sym *rbt_object_symbols(const struct rbt_object *o, size_t *ret_n);
 /* Never NULL. */
 const char *rbt_object_symbol_name(const struct rbt_object *o, const Elf64_Sym *symbol);
 /* A variable of this name in this section, or NULL. */

@@ -117,8 +117,6 @@ static int resolve(struct rbt_object *o, unsigned section, const Elf64_Rel *rel,
 {
 	const char *name = rbt_elf_section_name(&o->elf, rbt_elf_section(&o->elf, section));
 	uint64_t insn = rel->r_offset / sizeof(struct bpf_insn);
-	size_t n_symbols;
-	const Elf64_Sym *symbols = rbt_object_symbols(o, &n_symbols);
 	struct place p = {0};
 
 	for (size_t i = 0; i < o->n_functions; i++) {
@@ -129,13 +127,13 @@ static int resolve(struct rbt_object *o, unsigned section, const Elf64_Rel *rel,
 		}
 	}
 	if (p.function == NULL || rel->r_offset % sizeof(struct bpf_insn) != 0 ||
-		ELF64_R_SYM(rel->r_info) >= n_symbols || is_done[p.at]) {
+		ELF64_R_SYM(rel->r_info) >= o->n_symbols || is_done[p.at]) {
 		return rbt_why_set(why, -EINVAL,
 			"section %s: instruction %llu: its relocation is damaged, or one of two",
 			name, (unsigned long long)insn);
 	}
 	is_done[p.at] = 1;
-	p.symbol = &symbols[ELF64_R_SYM(rel->r_info)];
+	p.symbol = &o->symbols[ELF64_R_SYM(rel->r_info)];
 	switch (ELF64_R_TYPE(rel->r_info)) {
 	case R_64_64:
 		return resolve_address(o, &p, why);

@@ -105,7 +105,8 @@ enum rbt_policy_map_op {
 /*
  * POLICY_MAP, in both directions: key and value follow. NEXT and GET are answered with the entry in
  * the same form, or with a RESULT. -EINVAL: there is no such map, or the sizes are not the map's;
- * -ESTALE: another policy was loaded since `load`; -EMSGSIZE: the entry does not fit.
+ * -ESTALE: another policy was loaded since `load`; -ENODATA: none is loaded, or it was ejected;
+ * -EMSGSIZE: the entry does not fit.
  */
 struct rbt_msg_policy_map {
 	struct rbt_msg_header h;

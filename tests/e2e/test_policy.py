@@ -290,7 +290,9 @@ def test_the_foreground(s):
     eventually("its slice", lambda: s.slices(p.pid) == [700])
     assert not os.path.exists(os.path.join(s.run_dir, "policy"))
     assert second.load("steered", "slice_us=701", flags=FOREGROUND | JOIN) == -16
+    assert second.load("steered", "slice_us=700", flags=FOREGROUND | JOIN, engine="kernel") == -16
     assert second.load("steered", "slice_us=700", flags=FOREGROUND | JOIN) == 0
+    assert second.load("steered", "slice_us=700", flags=FOREGROUND | JOIN, engine="auto") == 0
     first.close()
     time.sleep(0.2)
     assert show(s)["state"] == "loaded", "one connection still wants it"
@@ -368,6 +370,45 @@ def test_the_configuration_changes_while_its_policy_is_loaded(s):
         # A load takes some 10 ms, and one that goes on would end in this time.
         time.sleep(0.5)
         assert (show(s)["state"], show(s)["base"]) == ("none", "fair"), (i, show(s))
+
+
+def test_a_refused_load_does_not_cost_the_configurations_policy(s):
+    """It comes while the file's policy is being loaded, which gives way and is loaded after all."""
+    d, tool = Daemon(s, text="policy = fair\n"), Tool(s)
+    for _ in range(10):
+        d.reload(f"policy = {path('steered')}\n")
+        end = time.monotonic() + 0.1
+        while time.monotonic() < end:
+            assert tool.load("steered", data=b"junk") < 0
+        eventually("the file's policy", lambda: show(s)["file"] == "steered.bpf.o")
+        d.reload("policy = fair\n")
+        eventually("none", lambda: show(s)["state"] == "none")
+    tool.close()
+
+
+def test_a_load_goes_before_the_last_daemons(s):
+    """Whoever starts the next daemon to load a policy does not have to wait for the last one's."""
+    engine = engines(s)[-1]  # the verifier takes longer than the vm's dry run
+
+    def restart():
+        load(s, "slow", "--engine", engine)
+        s.end_daemon()
+        s.forget_deaths()
+
+    restart()
+    load(s, "steered", "--engine", "vm")
+    assert show(s)["file"] == "steered.bpf.o", show(s)
+    # If it is refused, the last one's stays.
+    restart()
+    load(s, "untried", "--engine", "vm", code=1)
+    eventually("the last one's", lambda: show(s)["file"] == "slow.bpf.o")
+    # An unload is for good, also if it comes before the policy is loaded.
+    restart()
+    Daemon(s)
+    tool = Tool(s)
+    assert tool.ask(UNLOAD, struct.pack("<II", 0, 0))[1] == 0
+    tool.close()
+    assert not os.path.exists(os.path.join(s.run_dir, "policy")) and show(s)["state"] == "none", show(s)
 
 
 def count_files(pid):

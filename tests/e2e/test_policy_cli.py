@@ -359,6 +359,13 @@ def test_maps(s):
         refused(s, 1, "map", *args, says=says)
 
 
+def test_names_cannot_control_the_terminal(s):
+    with open(policy("values"), "rb") as f:
+        s.rubato("policy", "load", written(s, f.read().replace(b"kinds\0", b"k\x1b[1m\0")), "--engine", "vm")
+    assert "k?[1m " in s.rubato("policy", "map", "list").stdout
+    assert "k\x1b[1m" in [m["name"] for m in json.loads(s.rubato("policy", "map", "list", "--json").stdout)]
+
+
 def test_foreground(s):
     tool = start(s, "policy", "load", policy("values"), "--engine", "vm", "--foreground")
     eventually("loaded", lambda: show(s)["state"] == "loaded")
@@ -409,6 +416,9 @@ def test_ejected(s):
     checks = {c["what"]: c for c in json.loads(s.rubato("doctor", "--json").stdout)["checks"]}
     assert checks["policy"]["verdict"] == "partly" and facts["reason"] in checks["policy"]["text"], checks
     assert json.loads(s.rubato("policy", "stats", "--json").stdout)["hooks"]["tick"]["errors"] >= 3
+    # Its maps are gone: that is not the same as an empty map, or as a missing entry.
+    for args in (["dump", ".bss"], ["set", ".bss", "0", "n=1"]):
+        refused(s, 1, "map", *args, says="the policy is ejected")
     s.rubato("policy", "unload")
     assert show(s)["state"] == "none"
 

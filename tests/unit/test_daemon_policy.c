@@ -292,6 +292,34 @@ static void test_late(void)
 	CHECK(strncmp(policy.reason, "late: hook work_submit took ", 28) == 0);
 }
 
+/* What a hook says does not count if it used too much time. */
+static void test_late_answers(void)
+{
+	struct rbt_event init = event_of(RBT_MOMENT_INIT, RBT_NS_PER_S),
+			 schedule = event_of(RBT_MOMENT_SCHEDULE, RBT_NS_PER_S);
+	struct rbt_policy_output said;
+
+	begin(0);
+	engine_does.refuses = true;
+	engine_does.burn_ns = 2 * RBT_NS_PER_MS;
+	CHECK(tell(&init, &said));
+	CHECK_INT(said.timeslice_us, 500); /* from now on the time is measured */
+	CHECK(tell(&init, &said));
+	CHECK_INT(said.timeslice_us, RBT_POLICY_KEEP);
+	CHECK(tell(&schedule, &said));
+	CHECK(!policy.is_condemned);
+
+	/* The daemon's thread did not run for a while, which is not the policy's fault. */
+	begin(0);
+	engine_does.refuses = true;
+	engine_does.sleep_us = 2000;
+	for (int i = 0; i < 3; i++) {
+		CHECK(tell(&init, &said));
+		CHECK_INT(said.timeslice_us, 500);
+		CHECK(!tell(&schedule, &said));
+	}
+}
+
 static void test_strikes(void)
 {
 	struct safety s = {0};
@@ -505,6 +533,7 @@ int main(void)
 	test_outputs();
 	test_faults_are_strikes();
 	test_late();
+	test_late_answers();
 	test_strikes();
 	test_a_running_program_is_not_refused_for_ever();
 	test_tasks_that_are_refused_by_turns();

@@ -426,7 +426,7 @@ static const struct damage damages[] = {
 	{"code compressed", SHDR(WORLD_CODE, sh_flags), SHF_COMPRESSED, "is not that of code"},
 	{"no symbols", SHDR(WORLD_SYMTAB, sh_type), SHT_PROGBITS, "no usable symbol table"},
 	{"symbols not aligned", SHDR(WORLD_SYMTAB, sh_offset), 65, "no usable symbol table"},
-	{"symbols without names", SHDR(WORLD_SYMTAB, sh_link), 0, "is damaged"},
+	{"symbols without names", SHDR(WORLD_SYMTAB, sh_link), 0, "no usable symbol table"},
 	{"relocations with addends", SHDR(WORLD_REL, sh_type), SHT_RELA,
 		"relocations with addends"},
 	{"relocations odd", SHDR(WORLD_REL, sh_size), 7, "it is damaged"},

@@ -184,6 +184,19 @@ static void submit(struct pair *p, uint32_t pid, uint64_t *now, uint64_t count)
 		(struct bpf_gpu_work_ctx){.timestamp = *now, .interval = 100 * MS, .count = count});
 }
 
+/* Loads the policy again, as the daemon does: with the entries, and calls init. */
+static void reload(struct pair *p, uint64_t now)
+{
+	struct bpf_gpu_policy_ctx ctx = {.timestamp = now, .n_gpus = 1};
+	struct pair next = {.o = open_object(p->o->ops.name)};
+
+	pair_load(&next, p);
+	pair_close(p);
+	*p = next;
+	int r = pair_run(p, RBT_HOOK_INIT, &ctx);
+	CHECK(r == 0 || r == -ENOENT);
+}
+
 static void test_admission_rate(void)
 {
 	struct pair p;
@@ -216,6 +229,8 @@ static void test_admission_rate(void)
 	CHECK(!may(&p, pid, 8, 0, 0));
 	tick(&p, now + 2000 * MS);
 	CHECK(may(&p, pid, 8, 0, 0));
+	reload(&p, now + 2100 * MS);
+	CHECK(may(&p, pid, 8, 0, 0)); /* its pause is over */
 	gone(&p, pid, pid);
 	CHECK_INT(entries(&p, "rate_limit_map"), 0);
 	compare_maps(&p);

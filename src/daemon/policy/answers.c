@@ -168,7 +168,7 @@ static int check_entry(const struct daemon *d, const struct rbt_policy_entry *e)
 	const struct policy *p = d->policy.current;
 
 	if (!policy_is_loaded(d)) {
-		return -ENOENT;
+		return -ENODATA;
 	}
 	if (e->load != p->number) {
 		return -ESTALE;
@@ -200,7 +200,10 @@ static void on_map(struct daemon *d, struct peer *peer, const void *buf, size_t 
 	int r = check_entry(d, &e);
 	r = r < 0 ? r : change_entry(d->policy.current, &e, entry);
 	if (r < 0 || e.op == RBT_POLICY_MAP_SET || e.op == RBT_POLICY_MAP_DEL) {
-		answer(peer, r, "%s", r < 0 ? strerror(-r) : "");
+		answer(peer, r, "%s",
+			r == -ENODATA ? "the policy is ejected or unloaded, and its maps are gone"
+			: r < 0       ? strerror(-r)
+				      : "");
 		return;
 	}
 	const struct rbt_object_map *m = &d->policy.current->object->maps[e.map];

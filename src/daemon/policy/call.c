@@ -41,8 +41,8 @@ static void strike(struct policy *p, uint64_t now_ns, const char *kind, const ch
 	}
 }
 
-/* Counts a call that took from began_ns until now. */
-static void count_call(struct policy *p, enum rbt_hook hook, uint64_t began_ns, uint64_t cpu_ns,
+/* Counts a call that took from began_ns until now. Returns whether it is a strike. */
+static bool count_call(struct policy *p, enum rbt_hook hook, uint64_t began_ns, uint64_t cpu_ns,
 	const struct rbt_fault *fault)
 {
 	struct rbt_policy_hook *s = &p->stats[hook];
@@ -65,9 +65,11 @@ static void count_call(struct policy *p, enum rbt_hook hook, uint64_t began_ns, 
 			(unsigned)(cpu_ns / RBT_NS_PER_US));
 		strike(p, now_ns, "late", text);
 	}
+	return fault != NULL || is_strike;
 }
 
-/* 0, -ENOENT if the policy does not have the hook, or -EFAULT if it failed. */
+/* 0, -ENOENT if the policy does not have the hook, or -EFAULT if it failed or used too much time:
+ * then its answer does not count. */
 static int call(struct policy *p, enum rbt_hook hook, void *ctx)
 {
 	struct rbt_fault fault = {0};
@@ -79,9 +81,10 @@ static int call(struct policy *p, enum rbt_hook hook, void *ctx)
 	const bool is_suspect = safety_is_suspect(&p->safety, began_ns);
 	const uint64_t cpu_ns = is_suspect ? rbt_cpu_ns() : 0;
 	int r = rbt_engine_run(p->engine, hook, ctx, &fault);
-	count_call(
-		p, hook, began_ns, is_suspect ? rbt_cpu_ns() - cpu_ns : 0, r < 0 ? &fault : NULL);
-	return r;
+	return count_call(p, hook, began_ns, is_suspect ? rbt_cpu_ns() - cpu_ns : 0,
+		       r < 0 ? &fault : NULL)
+		       ? -EFAULT
+		       : 0;
 }
 
 int policy_call_plain(struct policy *p, enum rbt_hook hook)

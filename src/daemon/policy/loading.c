@@ -44,11 +44,21 @@ static int pack_settings(struct policy *p, const struct rbt_policy_load *load)
 	return 0;
 }
 
+/* Whether the policy has the engine that was asked for, or will have it. */
+static bool is_of_engine(const struct policy *p, enum rbt_policy_engine engine)
+{
+	if (engine == RBT_POLICY_AUTO || engine == p->engine_asked) {
+		return true;
+	}
+	return p->engine != NULL &&
+	       engine == (p->engine_used == RBT_ENGINE_KERNEL ? RBT_POLICY_KERNEL : RBT_POLICY_VM);
+}
+
 bool policy_is_same(const struct policy *p, const struct policy_request *request)
 {
 	size_t at = 0;
 
-	if (p->object->size != request->size ||
+	if (!is_of_engine(p, request->load.engine) || p->object->size != request->size ||
 		memcmp(p->object->file, request->bytes, request->size) != 0) {
 		return false;
 	}

@@ -28,8 +28,8 @@ void policy_destroy(struct policy *p);
 int policy_install(struct daemon *d, struct policy *candidate, struct rbt_why *why);
 /* sources.c: loads the configuration's policy, if it has one. A mistake is one line in the log. */
 void policy_load_file(struct daemon *d);
-/* sources.c: loads the policy that a user loaded into the last daemon. False: there is none. */
-bool policy_load_kept(struct daemon *d);
+/* sources.c: loads the policy that a user loaded into the last daemon, or the configuration's. */
+void policy_load_own(struct daemon *d);
 /* manager.c: starts or stops the timer, as needed. */
 void policy_arm(struct daemon *d);
 /* answers.c: answers all peers that wait for a load. `log` may be NULL. */

@@ -179,7 +179,7 @@ int policy_install(struct daemon *d, struct policy *p, struct rbt_why *why)
 	p->loaded_ns = rbt_now_ns();
 	p->engine_used = rbt_engine_kind(p->engine);
 	d->policy.current = p;
-	d->policy.is_unwanted = false;
+	d->policy.is_unwanted = d->policy.is_own_due = false;
 	forget_refusals(d);
 	events_set_policy(d, &p->reader);
 	policy_destroy(old);
@@ -240,9 +240,7 @@ static void take_config(struct daemon *d, const struct config *config)
 void policy_start(struct daemon *d, const struct config *config)
 {
 	take_config(d, config);
-	if (!policy_load_kept(d)) {
-		policy_load_file(d);
-	}
+	policy_load_own(d);
 }
 
 int policy_configure(struct daemon *d, const struct config *config)
@@ -306,6 +304,19 @@ static bool join(struct daemon *d, const struct policy_request *request)
 	return true;
 }
 
+/* A user's load goes before that of the configuration's or of the last daemon's policy. If it
+ * fails, that one is loaded after all. */
+static void give_way(struct daemon *d, const struct policy_request *request, bool joins)
+{
+	const struct policy *p = d->policy.loading != NULL ? d->policy.loading->candidate : NULL;
+
+	if (p != NULL && request->peer != NULL &&
+		(p->origin == POLICY_BY_CONFIG || (p->is_kept && !joins))) {
+		d->policy.is_own_due = true;
+		loading_cancel(d, -ECANCELED, "another one is loaded instead");
+	}
+}
+
 int policy_load(struct daemon *d, const struct policy_request *request, struct rbt_why *why)
 {
 	const bool joins = (request->load.flags & RBT_POLICY_JOIN) != 0;
@@ -320,17 +331,17 @@ int policy_load(struct daemon *d, const struct policy_request *request, struct r
 		}
 		return 0;
 	}
-	if (d->policy.loading != NULL && d->policy.loading->candidate->origin == POLICY_BY_CONFIG) {
-		loading_cancel(d, -ECANCELED, "another one is loaded instead");
-	}
+	give_way(d, request, joins);
 	if (d->policy.loading != NULL && request->peer == NULL) {
+		d->policy.is_own_due = true;
 		return 0; /* a user's load goes first */
 	}
 	if (d->policy.loading != NULL) {
 		r = rbt_why_set(why, -EBUSY, "another policy is being loaded; try again");
 	} else if (joins && policy_is_loaded(d)) {
-		r = rbt_why_set(
-			why, -EBUSY, "another policy is loaded: %s", d->policy.current->name);
+		r = rbt_why_set(why, -EBUSY,
+			"another policy is loaded, or this one with other options: %s",
+			d->policy.current->name);
 	} else {
 		r = loading_start(d, request, why);
 	}
@@ -342,14 +353,22 @@ int policy_load(struct daemon *d, const struct policy_request *request, struct r
 
 int policy_unload(struct daemon *d)
 {
-	const bool is_loading = d->policy.loading != NULL;
+	const bool is_loading = d->policy.loading != NULL, is_own_due = d->policy.is_own_due;
 
-	loading_cancel(d, -ECANCELED, "it was unloaded meanwhile");
-	if (d->policy.current == NULL) {
-		return is_loading ? 0 : -ENOENT;
+	d->policy.is_own_due = false;
+	if (is_loading) {
+		loading_cancel(d, -ECANCELED, "it was unloaded meanwhile");
+		keep_remove(d); /* it may be the last daemon's */
 	}
-	const bool was_users = d->policy.current->origin == POLICY_BY_USER;
-	unload(d);
+	if (d->policy.current == NULL && !is_loading) {
+		return -ENOENT;
+	}
+	const bool was_users = d->policy.current != NULL
+				       ? d->policy.current->origin == POLICY_BY_USER
+				       : is_own_due;
+	if (d->policy.current != NULL) {
+		unload(d);
+	}
 	/* What a user has loaded was in the place of the configuration's policy. */
 	if (was_users) {
 		policy_load_file(d);
@@ -395,6 +414,10 @@ bool policy_run(struct daemon *d)
 		d->policy.is_unwanted = false;
 		(void)policy_unload(d);
 		return true;
+	}
+	if (d->policy.is_own_due && d->policy.loading == NULL) {
+		d->policy.is_own_due = false;
+		policy_load_own(d);
 	}
 	return false;
 }

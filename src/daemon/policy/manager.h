@@ -94,6 +94,8 @@ struct policies {
 	uint32_t n_loads;
 	uint64_t n_ejections, n_overruled; /* since the daemon started */
 	bool is_unwanted;                  /* the last connection that held it has ended */
+	/* The load of the last daemon's or the configuration's policy has given way to a user's. */
+	bool is_own_due;
 };
 
 /* Before peers can connect: loads the policy of the last daemon, or the configuration's. */

@@ -79,7 +79,8 @@ void policy_load_file(struct daemon *d)
 	free(bytes);
 }
 
-bool policy_load_kept(struct daemon *d)
+/* False: there is none. */
+static bool load_kept(struct daemon *d)
 {
 	struct rbt_why why = {"its file is damaged"};
 	struct kept kept = {0};
@@ -98,4 +99,11 @@ bool policy_load_kept(struct daemon *d)
 	}
 	keep_finish(&kept);
 	return r == 0;
+}
+
+void policy_load_own(struct daemon *d)
+{
+	if (!load_kept(d)) {
+		policy_load_file(d);
+	}
 }
