@@ -66,6 +66,12 @@ struct rubato_orion_stats {
 /* 0; -1: there is no such client. */
 int rubato_orion_stats(int idx, struct rubato_orion_stats *ret);
 
+/*
+ * Why the calling thread's last start, init or call about profiles failed: what the line on
+ * standard error said. "": it did not fail. Valid until the thread's next such call.
+ */
+const char *rubato_orion_why(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -24,16 +24,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_clients;           /* 0: not initialised */
 static bool has_scheduler;      /* it was started and not stopped */
 static _Atomic bool is_enabled; /* calls are intercepted */
+/* Why the thread's last call failed. */
+static _Thread_local char why_failed[512];
 
 __attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...)
 {
-	char text[512];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	vsnprintf(why_failed, sizeof(why_failed), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "rubato: orion: %s\n", text);
+	fprintf(stderr, "rubato: orion: %s\n", why_failed);
+}
+
+/* Of a function that may fail. */
+static void enter(void)
+{
+	pthread_mutex_lock(&lock);
+	why_failed[0] = '\0';
 }
 
 static const struct orion_hook *find_hook(const struct orion_hook *hooks, const char *symbol)
@@ -148,7 +156,7 @@ static void shut_down(void)
 
 EXPORTED int orion_init(int num_clients)
 {
-	pthread_mutex_lock(&lock);
+	enter();
 	int r = init(num_clients);
 	pthread_mutex_unlock(&lock);
 	return r;
@@ -163,7 +171,7 @@ EXPORTED void orion_shutdown(void)
 
 EXPORTED int orion_start_scheduler(int num_clients)
 {
-	pthread_mutex_lock(&lock);
+	enter();
 	const bool was_initialised = n_clients > 0;
 	int r = has_scheduler ? 0 : init(num_clients);
 	if (r == 0 && !has_scheduler) {
@@ -267,7 +275,7 @@ EXPORTED int orion_load_profile(const char *path)
 	char why[256] = "";
 	int r = -1;
 
-	pthread_mutex_lock(&lock);
+	enter();
 	if (path == NULL) {
 		complain("no profile is named");
 	} else if (orion_driver_find(why, sizeof(why)) < 0) {
@@ -285,7 +293,7 @@ EXPORTED int orion_load_profile(const char *path)
 
 EXPORTED void orion_start_profiling(const char *model)
 {
-	pthread_mutex_lock(&lock);
+	enter();
 	if (n_clients > 0 || init(1) == 0) {
 		orion_record_begin();
 	}
@@ -294,7 +302,7 @@ EXPORTED void orion_start_profiling(const char *model)
 
 EXPORTED void orion_end_profiling(const char *output)
 {
-	pthread_mutex_lock(&lock);
+	enter();
 	if (n_clients > 0 && orion_record_is_on()) {
 		orion_record_finish();
 		int r = output != NULL ? orion_known_save(output) : -EINVAL;
@@ -308,4 +316,9 @@ EXPORTED void orion_end_profiling(const char *output)
 EXPORTED int rubato_orion_stats(int idx, struct rubato_orion_stats *ret)
 {
 	return orion_client_stats(idx, ret);
+}
+
+EXPORTED const char *rubato_orion_why(void)
+{
+	return why_failed;
 }
