@@ -107,6 +107,19 @@ static void on_fork(void)
 }
 
 /* The lock is held. */
+static void shut_down(void)
+{
+	if (n_clients > 0) {
+		if (has_scheduler) {
+			orion_scheduler_stop();
+			has_scheduler = false;
+		}
+		set_intercepted(false);
+		n_clients = 0;
+	}
+}
+
+/* The lock is held. */
 static int init(int wanted)
 {
 	static bool is_prepared;
@@ -118,9 +131,10 @@ static int init(int wanted)
 			RUBATO_ORION_MAX_CLIENTS, wanted);
 		return -1;
 	}
-	if (n_clients > 0) {
+	if (n_clients > 0 && (wanted == n_clients || has_scheduler)) {
 		return 0;
 	}
+	shut_down(); /* another number, without a scheduler: of profiling, for example */
 	if (orion_driver_find(why, sizeof(why)) < 0) {
 		complain("%s", why);
 		return -1;
@@ -142,18 +156,6 @@ static int init(int wanted)
 	return 0;
 }
 
-static void shut_down(void)
-{
-	if (n_clients > 0) {
-		if (has_scheduler) {
-			orion_scheduler_stop();
-			has_scheduler = false;
-		}
-		set_intercepted(false);
-		n_clients = 0;
-	}
-}
-
 EXPORTED int orion_init(int num_clients)
 {
 	enter();
@@ -173,7 +175,7 @@ EXPORTED int orion_start_scheduler(int num_clients)
 {
 	enter();
 	const bool was_initialised = n_clients > 0;
-	int r = has_scheduler ? 0 : init(num_clients);
+	int r = init(num_clients);
 	if (r == 0 && !has_scheduler) {
 		r = orion_scheduler_start();
 		has_scheduler = r == 0;

@@ -33,6 +33,41 @@ def only(lines, *words):
         assert word in lines[0], (word, lines[0])
 
 
+NUMBERS = """
+from orion_world import *
+lib = open_scheduler()
+for n in 0, -1, 65, 2**31 - 1:
+    assert lib.orion_start_scheduler(n) == -1 and lib.orion_init(n) == -1 and not lib.orion_is_enabled(), n
+assert lib.orion_init(64) == 0 and lib.orion_init(64) == 0 and lib.orion_is_enabled()
+lib.orion_shutdown()
+lib.orion_shutdown()
+assert lib.orion_start_scheduler(2) == 0 and lib.orion_start_scheduler(2) == 0 and lib.orion_init(2) == 0
+assert lib.orion_start_scheduler(65) == -1 and lib.orion_init(0) == -1 and lib.orion_is_enabled()
+lib.orion_stop_scheduler()
+assert not lib.orion_is_enabled()
+"""
+
+
+def test_numbers_of_clients(s):
+    _, lines = script(s, NUMBERS)
+    assert len(lines) == 10 and all("must be from 1 to 64, not" in line for line in lines), lines
+
+
+NUMBER_CHANGES = """
+from orion_world import *
+lib = open_scheduler()
+lib.orion_start_profiling(b"model")   # as under `rubato profile record`
+assert lib.orion_start_scheduler(3) == 0 and stats(lib, 2).launches == 0
+lib.orion_stop_scheduler()
+assert lib.orion_init(2) == 0 and lib.orion_start_scheduler(4) == 0 and stats(lib, 3).launches == 0
+lib.orion_stop_scheduler()
+"""
+
+
+def test_the_scheduler_has_the_number_it_was_started_with(s):
+    assert script(s, NUMBER_CHANGES) == ("", [])
+
+
 DRIVER_FIRST = """
 from orion_world import *
 cuda = Cuda()
