@@ -208,7 +208,9 @@ EXPORTED void orion_set_client_idx(int idx)
 
 EXPORTED int orion_get_client_idx(void)
 {
-	return orion_client_of_thread();
+	int idx = orion_client_of_thread();
+
+	return orion_client_exists(idx) ? idx : -1;
 }
 
 EXPORTED void orion_set_enabled(int enabled)

@@ -68,6 +68,35 @@ def test_the_scheduler_has_the_number_it_was_started_with(s):
     assert script(s, NUMBER_CHANGES) == ("", [])
 
 
+INDICES = """
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_get_client_idx() == -1
+assert lib.orion_start_scheduler(2) == 0
+for idx in 0, 1:
+    lib.orion_set_client_idx(idx)
+    assert lib.orion_get_client_idx() == idx
+    for wrong in 2, 63, 64, -1, -2, 2**31 - 1, -2**31:
+        lib.orion_set_client_idx(idx)
+        lib.orion_set_client_idx(wrong)
+        assert lib.orion_get_client_idx() == -1, wrong
+        assert lib.rubato_orion_stats(wrong, ctypes.byref(Stats())) == -1, wrong
+assert lib.rubato_orion_stats(0, None) == -1
+# A thread without a client passes, and is nobody's.
+cuda = Cuda()
+buffer = Buffer(cuda)
+for _ in range(5):
+    buffer.launch()
+buffer.check()
+lib.block(0)
+assert stats(lib, 0).launches == stats(lib, 1).launches == 0
+"""
+
+
+def test_indices(s):
+    assert script(s, INDICES) == ("", [])
+
+
 DRIVER_FIRST = """
 from orion_world import *
 cuda = Cuda()
