@@ -226,6 +226,40 @@ def test_profiles_that_cannot_be_used(s):
     assert out == f"-1 {path}: not a file\n", out
 
 
+RECORD = """
+import sys
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+cuda = Cuda()
+buffer = Buffer(cuda)
+lib.orion_start_profiling(b"model")
+for idx in 0, 1, -1:
+    lib.orion_set_client_idx(idx)
+    for _ in range(10):
+        buffer.launch(50)
+    cuda.sync()
+lib.orion_end_profiling(sys.argv[1].encode())
+buffer.check()
+assert lib.orion_load_profile(sys.argv[1].encode()) == 0
+lib.orion_end_profiling(b"/nowhere/profile")   # not begun: nothing is written
+lib.orion_start_profiling(b"model")
+lib.orion_end_profiling(b"/nowhere/profile")
+"""
+
+
+def test_a_profile_is_recorded(s):
+    path = os.path.join(s.dir, "profile")
+    _, lines = script(s, RECORD, path)
+    only(lines, "/nowhere/profile: No such file")
+    with open(path) as f:
+        rows = [line.split(",") for line in f.read().splitlines()]
+    columns = rows[0]
+    assert columns[:5] == ["Name", "Profile", "Memory_footprint", "SM_usage", "Duration"], columns
+    row = dict(zip(columns, rows[1]))
+    assert row["Name"] == "affine" and row["Runs"] == "30" and int(row["Duration"]) > 0, rows
+
+
 DYING = """
 from orion_world import *
 import rubato
