@@ -264,6 +264,7 @@ EXPORTED void block(int phase)
 	}
 	/* Not inside the walk: that would keep other threads from making streams. */
 	orion_stream_each(note_stream, &a);
+	note_stream(orion_stream_own(), &a);
 	for (uint32_t i = 0; i < a.n; i++) {
 		uint32_t submitted = orion_stream_submitted(a.streams[i]);
 		CUstream handle = (CUstream)a.streams[i]->handle;

@@ -464,6 +464,42 @@ def test_stopping_and_disabling_let_calls_go(s):
         assert launches in "01" and held in "01" and overdue == "0" and lines == [], out
 
 
+BLOCK = """
+from orion_world import *
+lib = open_scheduler()
+lib.block(0)
+assert lib.orion_start_scheduler(3) == 0
+lib.block(0)
+cuda = Cuda()
+turns = turns_for(cuda, 0.3)
+for idx in 0, 1:
+    lib.orion_set_client_idx(idx)
+    lib.block(idx)
+    buffer = Buffer(cuda)
+    for stream in None, cuda.stream(0), cuda.stream(1), PER_THREAD:
+        cuda.sync()
+        buffer.launch(turns, stream)
+        assert not cuda.is_idle(stream), (idx, stream)
+        lib.block(0)
+        assert cuda.is_idle(stream), (idx, stream)
+        buffer.check()
+# The work of another client does not matter.
+lib.orion_set_client_idx(0)
+free = cuda.stream(1)
+buffer.launch(turns, free)
+lib.orion_set_client_idx(2)
+lib.block(0)
+lib.orion_set_client_idx(-1)
+lib.block(0)
+assert not cuda.is_idle(free)
+cuda.sync(free)
+"""
+
+
+def test_block(s):
+    assert script(s, BLOCK) == ("", [])
+
+
 SCHEDULER = """
 import sys
 import types
