@@ -49,7 +49,8 @@ int orion_get_client_idx(void);
 void orion_set_enabled(int enabled);
 int orion_is_enabled(void);
 
-/* Returns when the calling thread's client has nothing on the GPU. `phase` is not used. */
+/* Returns when the calling thread's client has nothing on the GPU; at once while disabled. `phase`
+ * is not used. */
 void block(int phase);
 
 /* Profiles: see rubato-profile(1). -1: the file cannot be used, and a line says why. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "orion/call.h"
+#include "orion/capture.h"
 #include "orion/client.h"
 #include "orion/driver.h"
 #include "orion/known.h"
@@ -237,7 +238,7 @@ EXPORTED int orion_is_enabled(void)
 	return is_enabled;
 }
 
-#define MAX_AWAITED 256
+#define MAX_AWAITED 256u
 
 struct awaited {
 	int client;
@@ -249,7 +250,8 @@ static bool note_stream(struct orion_stream *s, void *data)
 {
 	struct awaited *a = data;
 
-	if (s->client == a->client && a->n < MAX_AWAITED) {
+	/* What is captured does not run, and waiting for it would end the capture. */
+	if (s->client == a->client && a->n < MAX_AWAITED && !orion_capture_is(s)) {
 		a->streams[a->n++] = s;
 	}
 	return true;
@@ -265,6 +267,7 @@ EXPORTED void block(int phase)
 	/* Not inside the walk: that would keep other threads from making streams. */
 	orion_stream_each(note_stream, &a);
 	note_stream(orion_stream_own(), &a);
+	int mode = orion_capture_relax();
 	for (uint32_t i = 0; i < a.n; i++) {
 		uint32_t submitted = orion_stream_submitted(a.streams[i]);
 		CUstream handle = (CUstream)a.streams[i]->handle;
@@ -273,6 +276,7 @@ EXPORTED void block(int phase)
 			orion_stream_done(a.streams[i], submitted);
 		}
 	}
+	orion_capture_restore(mode);
 }
 
 EXPORTED int orion_load_profile(const char *path)

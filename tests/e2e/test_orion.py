@@ -500,6 +500,31 @@ def test_block(s):
     assert script(s, BLOCK) == ("", [])
 
 
+BLOCK_CAPTURE = """
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+cuda = Cuda()
+lib.orion_set_client_idx(1)
+turns = turns_for(cuda, 0.1)
+buffer, free, another, graph = Buffer(cuda), cuda.stream(1), cuda.stream(1), ctypes.c_void_p()
+buffer.launch(1, free)
+cuda.sync(free)
+for mode in 0, 1, 2:
+    buffer.launch(turns, another)
+    must(cuda.lib.cuStreamBeginCapture_v2(free, mode))
+    buffer.launch(1, free)
+    lib.block(0)
+    must(cuda.lib.cuStreamEndCapture(free, ctypes.byref(graph)))
+    assert cuda.is_idle(another)
+"""
+
+
+def test_block_during_a_capture(s):
+    """What is captured is not on the GPU, and waiting for it would spoil it."""
+    assert script(s, BLOCK_CAPTURE) == ("", [])
+
+
 SCHEDULER = """
 import sys
 import types
