@@ -525,6 +525,54 @@ def test_block_during_a_capture(s):
     assert script(s, BLOCK_CAPTURE) == ("", [])
 
 
+STOP_CAPTURE = """
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+cuda = Cuda()
+turns = turns_for(cuda, 0.5)
+lib.orion_set_client_idx(1)
+buffer = Buffer(cuda)
+
+def stop_and_start():
+    lib.orion_stop_scheduler()
+    assert lib.orion_start_scheduler(2) == 0
+
+def disable_and_enable():
+    lib.orion_set_enabled(0)
+    lib.orion_set_enabled(1)
+
+for flags in 0, 1:
+    for mode in 0, 1, 2:
+        for change in stop_and_start, disable_and_enable, lib.orion_stop_scheduler:
+            stream, graph, exec = cuda.stream(flags), ctypes.c_void_p(), ctypes.c_void_p()
+            buffer.launch(500)
+            must(cuda.lib.cuStreamBeginCapture_v2(stream, mode))
+            buffer.launch(1, stream)
+            thread(change)()
+            must(cuda.lib.cuStreamEndCapture(stream, ctypes.byref(graph)))
+            must(cuda.lib.cuGraphInstantiateWithFlags(ctypes.byref(exec), graph, ctypes.c_uint64(0)))
+            must(cuda.lib.cuGraphLaunch(exec, None))
+            assert lib.orion_start_scheduler(2) == 0
+            buffer.check()
+# Clients still have default streams of their own.
+lib.orion_set_client_idx(0)
+long = Buffer(cuda)
+long.launch(turns)
+lib.orion_set_client_idx(1)
+buffer.launch()
+cuda.sync()
+lib.orion_set_client_idx(0)
+assert not cuda.is_idle()
+long.check()
+lib.orion_stop_scheduler()
+"""
+
+
+def test_stopping_during_a_capture(s):
+    assert script(s, STOP_CAPTURE, RUBATO_ORION_POLICY="priority") == ("", [])
+
+
 SCHEDULER = """
 import sys
 import types
