@@ -49,7 +49,8 @@ int orion_get_client_idx(void);
 void orion_set_enabled(int enabled);
 int orion_is_enabled(void);
 
-/* Returns when the calling thread's client has nothing on the GPU. `phase` is not used. */
+/* Returns when the calling thread's client has nothing on the GPU; at once while disabled. `phase`
+ * is not used. */
 void block(int phase);
 
 /* Profiles: see rubato-profile(1). -1: the file cannot be used, and a line says why. */
@@ -65,6 +66,12 @@ struct rubato_orion_stats {
 };
 /* 0; -1: there is no such client. */
 int rubato_orion_stats(int idx, struct rubato_orion_stats *ret);
+
+/*
+ * Why the calling thread's last start, init or call about profiles failed: what the line on
+ * standard error said. "": it did not fail. Valid until the thread's next such call.
+ */
+const char *rubato_orion_why(void);
 
 #ifdef __cplusplus
 }

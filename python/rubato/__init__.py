@@ -8,11 +8,15 @@
 
 Not needed: Rubato infers both from what the program gives the GPU to do. Told, it is exact. Without
 `rubato run` all of this does nothing. Nothing here waits, or fails for want of Rubato.
+
+Several models as threads of one process are another matter: Scheduler, client and stats (scheduler.py).
 """
 import contextlib
 import ctypes
 
-__all__ = ["active", "request", "request_begin", "request_end"]
+from .scheduler import Scheduler, client, stats
+
+__all__ = ["Scheduler", "active", "client", "request", "request_begin", "request_end", "stats"]
 
 _NS_PER_S = 1_000_000_000
 _MAX_NS = 2**64 - 1

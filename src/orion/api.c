@@ -14,6 +14,7 @@
 
 #include "cuda/intercept.h"
 #include "orion/call.h"
+#include "orion/capture.h"
 #include "orion/client.h"
 #include "orion/driver.h"
 #include "orion/known.h"
@@ -30,16 +31,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_clients;           /* 0: not initialised */
 static bool has_scheduler;      /* it was started and not stopped */
 static _Atomic bool is_enabled; /* calls are intercepted */
+/* Why the thread's last call failed. */
+static _Thread_local char why_failed[512];
 
 __attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...)
 {
-	char text[512];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	vsnprintf(why_failed, sizeof(why_failed), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "rubato: orion: %s\n", text);
+	fprintf(stderr, "rubato: orion: %s\n", why_failed);
+}
+
+/* Of a function that may fail. */
+static void enter(void)
+{
+	pthread_mutex_lock(&lock);
+	why_failed[0] = '\0';
 }
 
 static const struct orion_hook *find_hook(const struct orion_hook *hooks, const char *symbol)
@@ -105,6 +114,19 @@ static void on_fork(void)
 }
 
 /* The lock is held. */
+static void shut_down(void)
+{
+	if (n_clients > 0) {
+		if (has_scheduler) {
+			orion_scheduler_stop();
+			has_scheduler = false;
+		}
+		set_intercepted(false);
+		n_clients = 0;
+	}
+}
+
+/* The lock is held. */
 static int init(int wanted)
 {
 	static bool is_prepared;
@@ -116,9 +138,10 @@ static int init(int wanted)
 			RUBATO_ORION_MAX_CLIENTS, wanted);
 		return -1;
 	}
-	if (n_clients > 0) {
+	if (n_clients > 0 && (wanted == n_clients || has_scheduler)) {
 		return 0;
 	}
+	shut_down(); /* another number, without a scheduler: of profiling, for example */
 	if (orion_driver_find(why, sizeof(why)) < 0) {
 		complain("%s", why);
 		return -1;
@@ -140,21 +163,9 @@ static int init(int wanted)
 	return 0;
 }
 
-static void shut_down(void)
-{
-	if (n_clients > 0) {
-		if (has_scheduler) {
-			orion_scheduler_stop();
-			has_scheduler = false;
-		}
-		set_intercepted(false);
-		n_clients = 0;
-	}
-}
-
 EXPORTED int orion_init(int num_clients)
 {
-	pthread_mutex_lock(&lock);
+	enter();
 	int r = init(num_clients);
 	pthread_mutex_unlock(&lock);
 	return r;
@@ -169,9 +180,9 @@ EXPORTED void orion_shutdown(void)
 
 EXPORTED int orion_start_scheduler(int num_clients)
 {
-	pthread_mutex_lock(&lock);
+	enter();
 	const bool was_initialised = n_clients > 0;
-	int r = has_scheduler ? 0 : init(num_clients);
+	int r = init(num_clients);
 	if (r == 0 && !has_scheduler) {
 		r = orion_scheduler_start();
 		has_scheduler = r == 0;
@@ -204,7 +215,9 @@ EXPORTED void orion_set_client_idx(int idx)
 
 EXPORTED int orion_get_client_idx(void)
 {
-	return orion_client_of_thread();
+	int idx = orion_client_of_thread();
+
+	return orion_client_exists(idx) ? idx : -1;
 }
 
 EXPORTED void orion_set_enabled(int enabled)
@@ -231,7 +244,7 @@ EXPORTED int orion_is_enabled(void)
 	return is_enabled;
 }
 
-#define MAX_AWAITED 256
+#define MAX_AWAITED 256u
 
 struct awaited {
 	int client;
@@ -243,7 +256,8 @@ static bool note_stream(struct orion_stream *s, void *data)
 {
 	struct awaited *a = data;
 
-	if (s->client == a->client && a->n < MAX_AWAITED) {
+	/* What is captured does not run, and waiting for it would end the capture. */
+	if (s->client == a->client && a->n < MAX_AWAITED && !orion_capture_is(s)) {
 		a->streams[a->n++] = s;
 	}
 	return true;
@@ -258,6 +272,8 @@ EXPORTED void block(int phase)
 	}
 	/* Not inside the walk: that would keep other threads from making streams. */
 	orion_stream_each(note_stream, &a);
+	note_stream(orion_stream_own(), &a);
+	int mode = orion_capture_relax();
 	for (uint32_t i = 0; i < a.n; i++) {
 		uint32_t submitted = orion_stream_submitted(a.streams[i]);
 		CUstream handle = (CUstream)a.streams[i]->handle;
@@ -266,6 +282,7 @@ EXPORTED void block(int phase)
 			orion_stream_done(a.streams[i], submitted);
 		}
 	}
+	orion_capture_restore(mode);
 }
 
 EXPORTED int orion_load_profile(const char *path)
@@ -273,7 +290,7 @@ EXPORTED int orion_load_profile(const char *path)
 	char why[256] = "";
 	int r = -1;
 
-	pthread_mutex_lock(&lock);
+	enter();
 	if (path == NULL) {
 		complain("no profile is named");
 	} else if (orion_driver_find(why, sizeof(why)) < 0) {
@@ -291,7 +308,7 @@ EXPORTED int orion_load_profile(const char *path)
 
 EXPORTED void orion_start_profiling(const char *model)
 {
-	pthread_mutex_lock(&lock);
+	enter();
 	if (n_clients > 0 || init(1) == 0) {
 		orion_record_begin();
 	}
@@ -300,7 +317,7 @@ EXPORTED void orion_start_profiling(const char *model)
 
 EXPORTED void orion_end_profiling(const char *output)
 {
-	pthread_mutex_lock(&lock);
+	enter();
 	if (n_clients > 0 && orion_record_is_on()) {
 		orion_record_finish();
 		int r = output != NULL ? orion_known_save(output) : -EINVAL;
@@ -354,4 +371,9 @@ EXPORTED void rubato_orion_profile_v1(const char *file)
 EXPORTED int rubato_orion_stats(int idx, struct rubato_orion_stats *ret)
 {
 	return orion_client_stats(idx, ret);
+}
+
+EXPORTED const char *rubato_orion_why(void)
+{
+	return why_failed;
 }

@@ -15,6 +15,8 @@ static _Atomic bool is_passing = true; /* default streams stay */
 
 void orion_calls_start(void)
 {
+	/* Ends of captures are not seen while nothing is intercepted. */
+	orion_captures = 0;
 	is_passing = false;
 }
 

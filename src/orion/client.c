@@ -33,6 +33,11 @@ void orion_client_set(int idx)
 	own_client = idx >= 0 && idx < RUBATO_ORION_MAX_CLIENTS ? idx + 1 : 0;
 }
 
+bool orion_client_exists(int idx)
+{
+	return idx >= 0 && (orion_config.n_clients == 0 || idx < orion_config.n_clients);
+}
+
 int orion_client_others(void)
 {
 	return orion_config.others;

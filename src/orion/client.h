@@ -34,6 +34,8 @@ void orion_clients_begin(const struct orion_config *config);
 /* -1: none. An index that is out of range means none. */
 int orion_client_of_thread(void);
 void orion_client_set(int idx);
+/* Before the number of clients is known, all that could exist do. */
+bool orion_client_exists(int idx);
 /* For threads without a client; -1: none. */
 int orion_client_others(void);
 bool orion_client_is_hp(int idx);

@@ -40,22 +40,24 @@ static void begin(struct launch *l, CUstream stream, bool is_own, void *function
 		l->flight = orion_flight_begin(l->call.client, &facts);
 		/* Another event costs a microsecond or two: a known duration is checked now and
 		 * then. */
-		bool is_measured = facts.duration_ns == 0 || l->flight.slot % MEASURE_EVERY == 0;
+		bool is_measured = !is_recorded && (facts.duration_ns == 0 ||
+							   l->flight.slot % MEASURE_EVERY == 0);
 		orion_flight_start(&l->flight, l->stream, is_measured ? l->kernel : NULL);
 	} else if (l->call.client >= 0) {
 		orion_hp_launch(l->call.client, l->kernel != NULL ? &facts : NULL);
 	}
-	if (is_recorded && l->flight.generation == 0) {
+	if (is_recorded) {
 		orion_record_start(&l->recording, l->stream, l->kernel);
 	}
 }
 
 static CUresult end(struct launch *l, CUresult result)
 {
+	if (l->recording.start != NULL) {
+		orion_record_end(&l->recording, l->stream);
+	}
 	if (l->flight.generation != 0) {
 		orion_flight_end(&l->flight, l->stream, result);
-	} else if (l->recording.start != NULL) {
-		orion_record_end(&l->recording, l->stream);
 	}
 	orion_call_end(&l->call);
 	return result;

@@ -255,6 +255,20 @@ void orion_stream_forget_context(CUcontext ctx)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Whatever is submitted to blocking streams from now on comes after this one's work. */
+static void leave(const struct orion_stream *s)
+{
+	orion_driver.ctx_set_current(s->ctx);
+	if (orion_captures == 0) {
+		put_behind(handle_of(s), CU_STREAM_LEGACY);
+		return;
+	}
+	/* A call on the default stream would end captures of blocking streams. */
+	int mode = orion_capture_relax();
+	orion_driver.stream_synchronize(handle_of(s));
+	orion_capture_restore(mode);
+}
+
 void orion_streams_leave(void)
 {
 	CUcontext ctx = NULL;
@@ -265,8 +279,7 @@ void orion_streams_leave(void)
 		struct orion_stream *s = &streams[i];
 
 		if (s->handle != 0 && s->is_default && s->is_joined) {
-			orion_driver.ctx_set_current(s->ctx);
-			put_behind(handle_of(s), CU_STREAM_LEGACY);
+			leave(s);
 			s->is_joined = false;
 		} else if (!s->is_default) {
 			s->client = -1;

@@ -2,6 +2,7 @@
 """Programs for tests: what they run, and what is seen of it."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -44,6 +45,17 @@ def may_unshare(*options):
         return subprocess.run(["unshare", *options, "true"], capture_output=True, timeout=20).returncode == 0
     except FileNotFoundError:
         return False
+
+
+def affine_ptx(s):
+    """The module of tests/progs/cuda_kernels.h as a file, for programs that are not written in C."""
+    path = os.path.join(s.dir, "affine.ptx")
+    if not os.path.exists(path):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../progs/cuda_kernels.h")) as f:
+            text = re.sub(r"/\*.*?\*/", "", f.read().split("test_ptx[] =")[1], flags=re.S)
+        with open(path, "w") as f:
+            f.write("".join(re.findall(r'"(.*?)"', text)).replace(r"\n", "\n"))
+    return path
 
 
 def suite(*options):

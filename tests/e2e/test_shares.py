@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs get of the GPU. Measured, so nothing else runs meanwhile."""
 import json
+import os
 import time
 
 import harness
-from harness import measured
-from programs import Requests, cpu_seconds, eager, launch_bound, spinners, work
+from harness import HERE, binary, measured
+from programs import Requests, affine_ptx, cpu_seconds, eager, launch_bound, spinners, work
 
 
 def time_on(s, programs, seconds):
@@ -95,6 +96,25 @@ def test_a_reserve_that_is_not_worth_it(s):
     assert "no reserve: its requests" in s.rubato("ps").stdout
     rows = {r["pid"]: r for r in json.loads(s.rubato("top", "--once", "-d", "0.1", "--json").stdout)["programs"]}
     assert rows[p.pid]["note"] == row["note"], rows
+
+
+def two_clients(s, *options):
+    """The median of high-priority requests in ms, and the number of best-effort kernels, of two threads of one process."""
+    done = s.command("python3", os.path.join(HERE, "../progs/orion_two.py"), binary("libgpu_scheduler.so"), affine_ptx(s), "4",
+                     *options, timeout=120)
+    assert done.returncode == 0, done.stderr
+    median, _, _, kernels, *counts = done.stdout.split()
+    return float(median), int(kernels), [int(count) for count in counts]
+
+
+@measured
+def test_clients_of_one_process(s):
+    """As users of Orion write it (tests/progs/orion_two.py), with the scheduler and without."""
+    off, off_kernels, _ = two_clients(s, "off")
+    on, on_kernels, counts = two_clients(s)
+    print(f"     requests {off:.2f} ms, scheduled {on:.2f} ms; best-effort kernels {off_kernels}, scheduled {on_kernels}")
+    assert counts[0] > 0 and counts[1] == 0, "high-priority launches are not held"
+    assert on <= off / 3 and on_kernels >= off_kernels / 2, (off, on, off_kernels, on_kernels)
 
 
 if __name__ == "__main__":
