@@ -112,6 +112,9 @@ int main(int argc, char **argv)
 	kfd::QueueMonitor moved = std::move(monitor);
 	REQUIRE(moved.is_open() && !monitor.is_open() && monitor.fd() == -ENODEV);
 	REQUIRE(!monitor.get_snapshot(1) && monitor.error() == -ENODEV);
+	kfd::QueueMonitor closed, closed_too;
+	REQUIRE(!closed.enable_debug_trap(1) && closed.error() == -ENODEV);
+	REQUIRE(!closed_too.disable_debug_trap(1) && closed_too.error() == -ENODEV);
 	if (check_pending() != 0) {
 		return 1;
 	}
