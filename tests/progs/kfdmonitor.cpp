@@ -29,6 +29,13 @@ static int check(kfd::QueueMonitor &monitor, pid_t pid)
 	REQUIRE(snapshot.is_valid() && snapshot.error == 0 && snapshot.pid == pid);
 	REQUIRE(snapshot.get_queue_ids() == before.get_queue_ids());
 	REQUIRE(snapshot.queues[0].ring_base_address != 0 && snapshot.queues[0].pending);
+	/* A queue is new once. */
+	for (const auto &queue : snapshot.queues) {
+		REQUIRE(queue.is_new);
+	}
+	for (const auto &queue : monitor.get_snapshot(pid).queues) {
+		REQUIRE(!queue.is_new);
+	}
 	kfd::QueueMonitor::print_snapshot(snapshot);
 	auto latency = monitor.latency();
 	REQUIRE(latency.open && latency.enable && latency.snapshot);

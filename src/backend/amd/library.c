@@ -317,7 +317,7 @@ static int snapshot_attached(struct entry *e, struct rubato_kfd_snapshot **ret)
 	if (r < 0) {
 		return r;
 	}
-	const struct kfd_queue_entry *list = e->list;
+	struct kfd_queue_entry *list = e->list;
 	r = make_snapshot(rbt_amd_session_pid(e->session), e->n_list, &snap);
 	for (uint32_t i = 0; r == 0 && i < e->n_list; i++) {
 		snap->queues[i] = (struct rubato_kfd_queue){
@@ -333,6 +333,8 @@ static int snapshot_attached(struct entry *e, struct rubato_kfd_snapshot **ret)
 			.save_size = list[i].ctx_save_restore_area_size,
 			.is_new = (list[i].exception_status & KFD_EC_QUEUE_NEW) != 0,
 		};
+		/* The list may serve for the next snapshot, too. */
+		list[i].exception_status &= ~KFD_EC_QUEUE_NEW;
 	}
 	if (r < 0) {
 		return r;
