@@ -21,6 +21,8 @@
 #define MAX_IOVECS 1024
 /* A ring may be moved without notice, so lists expire. */
 #define LIST_NS RBT_NS_PER_S
+/* The longest time that is counted: 100 years. */
+#define MAX_S 3155760000u
 
 struct entry {
 	struct entry *next;
@@ -390,17 +392,22 @@ void rubato_kfd_snapshot_free(struct rubato_kfd_snapshot *snap)
 	free(snap);
 }
 
+/* Cuts longer times: nobody waits for their end. */
+static uint64_t to_ns(double s)
+{
+	return s < MAX_S ? (uint64_t)(s * 1e9) : MAX_S * RBT_NS_PER_S;
+}
+
 int rubato_kfd_monitor(struct rubato_kfd *kfd, pid_t pid, double duration_s, double interval_s,
 	int (*fn)(struct rubato_kfd_snapshot *snap, void *data), void *data)
 {
-	uint64_t start_ns = rbt_now_ns(), step_ns = (uint64_t)(interval_s * 1e9),
-		 next_ns = start_ns;
-	uint64_t end_ns = duration_s > 0 ? start_ns + (uint64_t)(duration_s * 1e9) : UINT64_MAX;
-	bool first = true;
-
-	if (!(interval_s > 0) || duration_s < 0) {
+	if (!(interval_s > 0) || !(duration_s >= 0)) {
 		return -EINVAL;
 	}
+	uint64_t start_ns = rbt_now_ns(), step_ns = to_ns(interval_s), next_ns = start_ns;
+	uint64_t end_ns = duration_s > 0 ? start_ns + to_ns(duration_s) : UINT64_MAX;
+	bool first = true;
+
 	for (;;) {
 		struct rubato_kfd_snapshot *snap;
 		int r = rubato_kfd_snapshot_take(kfd, pid, &snap);
