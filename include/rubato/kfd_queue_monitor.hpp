@@ -179,12 +179,11 @@ class QueueMonitor
 	bool enable_debug_trap(pid_t pid)
 	{
 		/* The fd stands for this monitor from now on. */
-		return kfd_ != nullptr && note(rubato_kfd_fd(kfd_)) &&
-		       note(rubato_kfd_attach(kfd_, pid));
+		return note(fd()) && note(rubato_kfd_attach(kfd_, pid));
 	}
 	bool disable_debug_trap(pid_t pid)
 	{
-		return kfd_ != nullptr && note(rubato_kfd_detach(kfd_, pid));
+		return note(kfd_ != nullptr ? rubato_kfd_detach(kfd_, pid) : -ENODEV);
 	}
 
 	Latency latency() const

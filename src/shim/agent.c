@@ -15,6 +15,7 @@
  */
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "shim/config.h"
 #include "shim/kfd.h"
@@ -36,6 +37,8 @@
 #define UNPOLLED_NS 5000000ull
 /* How often the agent tries to restore everything if the sandbox refuses every way to wait. */
 #define MAX_END_TRIES 1000
+/* How long the agent tries to resume queues that are not followed any more: some may be gone. */
+#define LEAVE_NS 1000000000ull
 
 /* The process of the agent. A forked child has no agent. */
 static _Atomic int32_t owner_pid;
@@ -283,6 +286,21 @@ bool shim_agent_end(struct shim *s, uint64_t now_ns)
 	return true;
 }
 
+/* Resumes all queues, and then forgets them. */
+static void leave_queues(struct shim *s, uint64_t now_ns)
+{
+	struct shim_kfd *k = &s->kfd;
+	uint32_t n_off;
+
+	let_go(k);
+	(void)shim_kfd_settle(s, now_ns, &n_off);
+	if (n_off == 0 || now_ns >= k->left_ns + LEAVE_NS) {
+		memset(k->queues, 0, sizeof(k->queues));
+		k->n_queues = 0;
+		k->dirty = s->touched = true;
+	}
+}
+
 static uint64_t next_step(const struct shim_kfd *k, uint64_t now_ns)
 {
 	uint64_t at_ns = shim_earlier(UINT64_MAX, k->retry_ns);
@@ -306,6 +324,9 @@ uint64_t shim_agent_step(struct shim *s, uint64_t now_ns)
 	}
 	if (k->lossy && !k->partial) {
 		k->partial = k->dirty = s->touched = true;
+	}
+	if (k->left_ns != 0 && k->n_queues > 0) {
+		leave_queues(s, now_ns);
 	}
 	if (k->off_kinds != 0 || k->n_held > 0) {
 		uint64_t lease_ns = now_ns + RBT_AGENT_LEASE_NS;

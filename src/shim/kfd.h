@@ -71,6 +71,7 @@ struct shim_kfd {
 
 	bool dirty, told;          /* as for a client */
 	bool partial;              /* a queue could not be recorded */
+	uint64_t left_ns;          /* since when queues are not followed any more; 0: they are */
 	uint32_t n_queues, n_used; /* ids [0, n_used) have been in use */
 
 	/* Orders from the hand. */

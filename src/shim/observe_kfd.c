@@ -17,6 +17,9 @@
 /* In in_call, above the number of calls: how many of the overlapping ones succeeded; 2 at most. */
 #define ONE_DONE 0x10000u
 
+/* The process that has made another KFD process; 0: none. */
+static _Atomic int32_t several_pid;
+
 uint32_t shim_kfd_kind(uint32_t type)
 {
 	return type == KFD_QUEUE_COMPUTE || type == KFD_QUEUE_COMPUTE_AQL ? RBT_AGENT_COMPUTE
@@ -39,6 +42,16 @@ static bool is_call(unsigned long request, unsigned nr, size_t size)
 {
 	return _IOC_NR(request) == nr && _IOC_SIZE(request) >= size &&
 	       (_IOC_DIR(request) & _IOC_WRITE) != 0;
+}
+
+/*
+ * Since KFD 1.19 (Linux 7.2) a program can have several KFD processes, one for each open file. Each
+ * numbers its queues from 0 on, so a number and a file descriptor do not tell which queue is meant.
+ * Such a program is left alone: its queues would get each other's rings.
+ */
+static bool makes_process(unsigned long request)
+{
+	return request == _IO(KFD_IOCTL_TYPE, KFD_NR_CREATE_PROCESS);
 }
 
 static bool is_wanted(unsigned long request)
@@ -179,6 +192,14 @@ static void queue_gone(struct shim *s, const struct shim_event *ev, uint32_t id)
 	s->kfd.dirty = s->touched = true;
 }
 
+/* The agent resumes and forgets all queues. Our copy of the file may be the new process's now. */
+static void leave_queues(struct shim *s)
+{
+	s->kfd.left_ns = shim_raw_now_ns();
+	shim_fd_close(&shim_owned.kfd);
+	shim_agent_poke();
+}
+
 /* The program's file may live on under another number, or be closed: we keep a copy, or its number
  * if there is no room for a copy. */
 static void keep_file(int fd)
@@ -197,6 +218,12 @@ void shim_kfd_learn(struct shim *s, const struct shim_event *ev)
 {
 	uint32_t id = ev->queue.own.queue_id;
 
+	if (ev->type == EV_QUEUES_LEFT) {
+		leave_queues(s);
+	}
+	if (s->kfd.left_ns != 0) {
+		return;
+	}
 	if (!shim_fd_valid(&shim_owned.kfd)) {
 		keep_file(ev->fd);
 	}
@@ -223,9 +250,27 @@ void shim_kfd_learn(struct shim *s, const struct shim_event *ev)
 	}
 }
 
+static int make_process(int fd, unsigned long request, void *arg)
+{
+	int result = shim_raw_ioctl(fd, request, arg);
+	int saved_errno = errno;
+
+	if (result >= 0 && shim_raw_is_kfd(fd)) {
+		struct shim_event ev = {.type = EV_QUEUES_LEFT, .fd = fd};
+		several_pid = shim_sys_getpid();
+		shim_record(&ev, shim_peek());
+	}
+	errno = saved_errno;
+	return result;
+}
+
 int rbt_shim_call_kfd(int fd, unsigned long request, void *arg)
 {
-	if (!is_wanted(request) || !shim_config_active()) {
+	if (shim_config_active() && makes_process(request)) {
+		return make_process(fd, request, arg);
+	}
+	if (!is_wanted(request) || !shim_config_active() ||
+		(several_pid != 0 && several_pid == shim_sys_getpid())) {
 		return shim_raw_ioctl(fd, request, arg);
 	}
 	struct shim *s = shim_peek();

@@ -55,11 +55,12 @@ bool shim_raw_has_counter(void)
 
 #endif
 
-/* Whether "/proc/self/fd/N" leads to the node. */
+/* Whether "/proc/thread-self/fd/N" leads to the node. /proc/self has no files once the program's
+ * first thread has ended. */
 static bool is_called(int fd, const char *name, size_t name_len)
 {
-	char path[32] = "/proc/self/fd/", digits[12], link[32];
-	char *p = path + sizeof("/proc/self/fd/") - 1;
+	char path[40] = "/proc/thread-self/fd/", digits[12], link[32];
+	char *p = path + sizeof("/proc/thread-self/fd/") - 1;
 	size_t n = 0;
 
 	do {

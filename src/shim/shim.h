@@ -89,6 +89,7 @@ enum shim_event_type {
 	EV_QUEUE_MADE,
 	EV_QUEUE_SET,
 	EV_QUEUE_GONE,
+	EV_QUEUES_LEFT, /* queues are not followed any more */
 };
 
 /* What one of the program's calls says. */

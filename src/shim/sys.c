@@ -214,10 +214,12 @@ int shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns)
 	return errno == ETIMEDOUT ? 0 : -errno;
 }
 
+/* The thread stands for the program's memory: the process id names the first thread, which may have
+ * ended before the others. */
 uint32_t shim_sys_peek_words(uint64_t *to, const struct iovec *from, uint32_t n)
 {
 	struct iovec local = {.iov_base = to, .iov_len = n * sizeof(*to)};
-	long got = syscall(SYS_process_vm_readv, shim_sys_getpid(), &local, 1, from, n, 0);
+	long got = syscall(SYS_process_vm_readv, shim_sys_gettid(), &local, 1, from, n, 0);
 
 	return got < 0 ? 0 : (uint32_t)got / sizeof(*to);
 }
@@ -226,7 +228,7 @@ int shim_sys_peek(void *to, const void *from, size_t size)
 {
 	struct iovec local = {.iov_base = to, .iov_len = size};
 	struct iovec remote = {.iov_base = (void *)from, .iov_len = size};
-	long got = syscall(SYS_process_vm_readv, shim_sys_getpid(), &local, 1, &remote, 1, 0);
+	long got = syscall(SYS_process_vm_readv, shim_sys_gettid(), &local, 1, &remote, 1, 0);
 
 	return got < 0 ? -errno : (size_t)got == size ? 0 : -EFAULT;
 }

@@ -42,8 +42,25 @@ static int append(char *buf, int len, const char *text, size_t n)
 	return len + (int)n;
 }
 
-/* The number of filters (since Linux 5.9), or else the mode: it tells at least the first one. */
-static int append_filters(char *buf, int len)
+/* Appends the value of a line. Returns the new length, or -errno. */
+static int append_value(char *buf, int len, const char *status, const char *name)
+{
+	const char *line = strstr(status, name);
+
+	if (line == NULL) {
+		return -ENODATA;
+	}
+	line = strchr(line, '\t') + 1;
+	return append(buf, len, line, strcspn(line, "\n"));
+}
+
+/*
+ * The number of filters (since Linux 5.9), or else the mode: it tells at least the first one. The
+ * second value is 1 once the thread has given up new privileges. Programs do that before they
+ * restrict themselves with landlock(7), which leaves no other trace. So it is not noticed if
+ * `rubato run` had given them up already, in some containers.
+ */
+static int append_restrictions(char *buf, int len)
 {
 	char status[STATUS_SIZE];
 	int r = read_status(status);
@@ -51,13 +68,10 @@ static int append_filters(char *buf, int len)
 	if (r < 0) {
 		return r;
 	}
-	const char *line = strstr(status, "\nSeccomp_filters:\t");
-	line = line != NULL ? line : strstr(status, "\nSeccomp:\t");
-	if (line == NULL) {
-		return -ENODATA;
-	}
-	line = strchr(line, '\t') + 1;
-	return append(buf, len, line, strcspn(line, "\n"));
+	r = append_value(buf, len, status, "\nSeccomp_filters:\t");
+	len = r != -ENODATA ? r : append_value(buf, len, status, "\nSeccomp:\t");
+	len = len < 0 ? len : append(buf, len, ",", 1);
+	return len < 0 ? len : append_value(buf, len, status, "\nNoNewPrivs:\t");
 }
 
 static int append_link(char *buf, int len, const char *path)
@@ -78,7 +92,7 @@ int rbt_sandbox_describe(char ret[RBT_SANDBOX_MAX])
 	static const char *const links[] = {"/proc/thread-self/ns/pid_for_children",
 		"/proc/thread-self/ns/user", "/proc/thread-self/ns/mnt"};
 	char text[RBT_SANDBOX_MAX] = "";
-	int len = append_filters(text, 0);
+	int len = append_restrictions(text, 0);
 
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]) && len >= 0; i++) {
 		len = append_link(text, len, links[i]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sandbox of a thread: its seccomp(2) filters and its namespaces. A process that is started
- * from inside a sandbox stays in it. So before the shim starts one, it checks that its program is
- * still in the sandbox in which `rubato run` was.
+ * The sandbox of a thread: its seccomp(2) filters, its namespaces, and whether it has given up new
+ * privileges. A process that is started from inside a sandbox stays in it. So before the shim
+ * starts one, it checks that its program is still in the sandbox in which `rubato run` was.
  */
 #ifndef RBT_UTIL_SANDBOX_H
 #define RBT_UTIL_SANDBOX_H

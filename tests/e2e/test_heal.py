@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Daemon, hand and keeper are killed together: a program's shim brings the daemon back, and the program does not notice."""
+import ctypes
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ BEST_EFFORT = ("--class", "best-effort")
 OURS = ("rubatod", "rubato-hand", "rubato-keeper")
 # The shims wait for 3 s before they start a command, and for at least 0.5 s between two looks.
 BACK_S = 10
+LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION = 444, 1
 
 
 def kill_everything(s):
@@ -148,6 +150,30 @@ def test_amd(s):
     assert not amd_off(s, q)
     s.rubato("resume", p.pid)
     eventually("both run", lambda: not amd_off(s, p) and not amd_off(s, q))
+
+
+def has_landlock():
+    return ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION) > 0
+
+
+@device(*AMD)
+def test_a_restricted_program(s):
+    """It may not debug others, and neither might a daemon that it starts: so it starts none."""
+    if not has_landlock() or os.geteuid() != 0:
+        # Without root, all programs of a session have given up new privileges: it filters their system calls.
+        print("     left out: no landlock(7), or nothing that shows it")
+        return
+    p, q = client(s, "--queues", 0, "--sdma", 0, under=[binary("rubato"), "run", "--"]), client(s, "--busy")
+    assert p.ask("landlock") == "done"
+    p.ask("more")
+    eventually("managed", lambda: is_managed(s, p))
+    s.rubato("suspend", q.pid)
+    kill_everything(s)
+    stays_away(s, 6)
+    s.rubato("suspend", q.pid)
+    assert amd_off(s, q)
+    s.rubato("resume", q.pid)
+    eventually("managed again", lambda: is_managed(s, p))
 
 
 def test_the_program_does_not_notice(s):

@@ -298,6 +298,21 @@ def test_runtime_is_answered(s):
     tool(s, "preempt", p.pid, "1", code=1, says="runtime has not started")
 
 
+@device(*AMD)
+def test_runtime_is_answered_unread(s):
+    """The driver does not say what has happened to the runtime. The tool answers all the same, and goes on."""
+    p = client(s, "--queues", "0", "--sdma", "0")
+    watcher = start(s, "monitor", p.pid, "30", "0.1", "--addresses")
+    debugger = eventually("attached", lambda: tool_pid(s, p.pid))
+    s.softgpu("fault", "--kfd-op", "query-info", "--errno", "5")
+    assert p.ask("stop") == "stop"
+    os.kill(debugger, signal.SIGTERM)
+    out, err = watcher.communicate(timeout=20)
+    assert watcher.returncode == 0, (out, err)
+    s.softgpu("fault", "clear")
+    assert p.ask("runtime") == "runtime"
+
+
 def waits(s, pid):
     """Whether it stands in the handshake of its runtime."""
     return [p["waits"] for p in s.state()["kfd"]["processes"] if p["pid"] == pid] == [True]

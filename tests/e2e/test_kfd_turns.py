@@ -531,6 +531,26 @@ def test_agent_ends_with_the_queues(s):
     assert p.process.wait(timeout=60) == 0
 
 
+def first_thread_state(pid):
+    with open(f"/proc/{pid}/task/{pid}/stat") as f:
+        return f.read().split(") ")[1][0]
+
+
+@device(*AMD)
+def test_the_first_thread_has_ended(s):
+    """Other threads of the program go on, and their calls and packets are seen."""
+    p, busy = run(s, "--class", "latency", args=("--queues", 1, "--sdma", 0)), run(s, *BEST_EFFORT)
+    eventually("known", lambda: are_linked(s, p, busy))
+    assert p.ask("outlive") == "left"
+    eventually("it has ended", lambda: first_thread_state(p.pid) == "Z")
+    p.ask("more")
+    eventually("the new queue is known", lambda: len(s.ps()[p.pid]["tasks"]) == 2)
+    assert s.ps()[p.pid]["request"] is None
+    p.ask("submit 10")
+    eventually("its request is timed", lambda: s.ps()[p.pid]["request"])
+    assert s.ps()[p.pid]["seen_to_off"]["count"] > 0, "the other was off"
+
+
 @device(*AMD)
 def test_closes_what_it_does_not_know(s):
     """While it is off: it runs until its next connection, and is off again then, as its user has said."""

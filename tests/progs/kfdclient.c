@@ -14,7 +14,8 @@
  *   silent N    N packets into every queue, with no doorbell rung
  *   set P R     percentage and priority of all     ring      a new ring for the first queue
  *   signals     SIGUSR1s that arrived               exec      becomes another program
- *   leave       ends the main thread alone          quit
+ *   leave       ends the main thread alone          outlive   the same; another thread goes on
+ *   quit
  * and what is in odd.h. With --json it begins and ends as programs in bench/ do; these answer so:
  *   measure P N RATE SEED   N requests of P packets to the first queue, RATE a second
  *   count       packets run by compute queues       go, pause   with --busy or without
@@ -387,6 +388,14 @@ static void print_saved(void)
 	printf("saved %" PRIu64 "\n", sum);
 }
 
+static void live(void);
+
+static void *live_on(void *data)
+{
+	live();
+	exit(0);
+}
+
 /* Returns false to end. */
 static bool obey(const char *line)
 {
@@ -434,9 +443,12 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "exec") == 0) {
 		execlp("sleep", "sleep", "60", (char *)NULL);
 		die("exec");
-	} else if (strcmp(line, "leave") == 0) {
+	} else if (strcmp(line, "leave") == 0 || strcmp(line, "outlive") == 0) {
 		puts("left");
 		fflush(stdout);
+		if (line[0] == 'o' && pthread_create(&(pthread_t){0}, NULL, live_on, NULL) != 0) {
+			die("thread");
+		}
 		pthread_exit(NULL);
 	} else if (strcmp(line, "quit") == 0) {
 		return false;

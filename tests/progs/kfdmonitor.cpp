@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <limits>
 #include <unistd.h>
 
 #include "rubato/kfd_queue_monitor.hpp"
@@ -16,6 +17,27 @@
 			return 1;                                                                  \
 		}                                                                                  \
 	} while (0)
+
+static int end_with_third(rubato_kfd_snapshot *, void *n_samples)
+{
+	return ++*static_cast<int *>(n_samples) == 3 ? -ECANCELED : 0;
+}
+
+/* The longest durations are for ever, too, and not over at once. */
+static int check_long(pid_t pid)
+{
+	const double longest_s = kfd::Seconds(std::chrono::hours::max()).count();
+	rubato_kfd *kfd = nullptr;
+	int n = 0;
+
+	REQUIRE(rubato_kfd_open(&kfd) == 0);
+	REQUIRE(rubato_kfd_monitor(kfd, pid, longest_s, 0.01, end_with_third, &n) == -ECANCELED);
+	REQUIRE(rubato_kfd_monitor(kfd, pid, 0.01, longest_s, end_with_third, &n) == 0);
+	const double unknown = std::numeric_limits<double>::quiet_NaN();
+	REQUIRE(rubato_kfd_monitor(kfd, pid, unknown, 0.01, end_with_third, &n) == -EINVAL);
+	rubato_kfd_close(kfd);
+	return 0;
+}
 
 static int check(kfd::QueueMonitor &monitor, pid_t pid)
 {
@@ -29,6 +51,13 @@ static int check(kfd::QueueMonitor &monitor, pid_t pid)
 	REQUIRE(snapshot.is_valid() && snapshot.error == 0 && snapshot.pid == pid);
 	REQUIRE(snapshot.get_queue_ids() == before.get_queue_ids());
 	REQUIRE(snapshot.queues[0].ring_base_address != 0 && snapshot.queues[0].pending);
+	/* A queue is new once. */
+	for (const auto &queue : snapshot.queues) {
+		REQUIRE(queue.is_new);
+	}
+	for (const auto &queue : monitor.get_snapshot(pid).queues) {
+		REQUIRE(!queue.is_new);
+	}
 	kfd::QueueMonitor::print_snapshot(snapshot);
 	auto latency = monitor.latency();
 	REQUIRE(latency.open && latency.enable && latency.snapshot);
@@ -112,8 +141,12 @@ int main(int argc, char **argv)
 	kfd::QueueMonitor moved = std::move(monitor);
 	REQUIRE(moved.is_open() && !monitor.is_open() && monitor.fd() == -ENODEV);
 	REQUIRE(!monitor.get_snapshot(1) && monitor.error() == -ENODEV);
-	if (check_pending() != 0) {
+	kfd::QueueMonitor closed, closed_too;
+	REQUIRE(!closed.enable_debug_trap(1) && closed.error() == -ENODEV);
+	REQUIRE(!closed_too.disable_debug_trap(1) && closed_too.error() == -ENODEV);
+	const pid_t pid = static_cast<pid_t>(std::atoi(argv[1]));
+	if (check_pending() != 0 || check_long(pid) != 0) {
 		return 1;
 	}
-	return check(moved, static_cast<pid_t>(std::atoi(argv[1])));
+	return check(moved, pid);
 }

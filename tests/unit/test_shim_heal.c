@@ -248,6 +248,16 @@ static void in_another_namespace(void)
 	CHECK(world.n_spawned == 0);
 }
 
+/* It may have restricted itself with landlock(7), which shows nowhere else. */
+static void without_new_privileges(void)
+{
+	start("/rubato");
+	make_program();
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	live(20 * S);
+	CHECK(world.n_spawned == 0);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -265,6 +275,7 @@ int main(void)
 		TEST(in_a_reaper),
 		TEST(with_borrowed_rights),
 		TEST(in_another_namespace),
+		TEST(without_new_privileges),
 	};
 
 	return run_tests(tests, sizeof(tests) / sizeof(tests[0]));

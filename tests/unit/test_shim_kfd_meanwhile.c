@@ -202,9 +202,44 @@ static void takes_none_of_few_numbers(void)
 	CHECK(fcntl(world.kfd_fd, F_GETFD) >= 0);
 }
 
+/* Of another KFD process, whose queues have numbers of their own. */
+static int second_driver(int fd, unsigned long request, void *arg)
+{
+	if (_IOC_NR(request) == KFD_NR_CREATE_QUEUE) {
+		((struct kfd_create_queue *)arg)->queue_id = 0;
+	}
+	return 0;
+}
+
+static void several_processes(void)
+{
+	struct kfd_create_queue a = {
+		.ring_base_address = 99 * RING, .ring_size = 4096, .queue_percentage = 100};
+
+	start();
+	make_queue(KFD_QUEUE_COMPUTE_AQL);
+	make_queue(KFD_QUEUE_SDMA);
+	int link = await_link();
+	CHECK(suspend(link, RBT_AGENT_COMPUTE) == 0 && is_off(0));
+	uint64_t ring = driver.set[0].ring_base_address;
+	world.kfd_call = second_driver;
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, _IO(KFD_IOCTL_TYPE, KFD_NR_CREATE_PROCESS), NULL) ==
+		0);
+	CHECK(rbt_shim_call_kfd(world.kfd_fd, KFD_IOC_CREATE_QUEUE, &a) == 0);
+	world.kfd_call = driver_call;
+	/* The first queue keeps its ring, and runs; from now on all are the program's own. */
+	step();
+	CHECK(driver.set[0].ring_base_address == ring && !is_off(0));
+	CHECK(table()->kfd.n_queues == 0 && set_queue(0, RING, 50, 3) == 0);
+	shim_take_in(table(), world.clock_ns);
+	struct received *m = daemon_receive();
+	CHECK(m->type == RBT_MSG_CLIENT_GONE && m->client.backend == RBT_BACKEND_AMD);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
+		TEST(several_processes),
 		TEST(never_an_old_ring),
 		TEST(two_at_once_are_left_alone),
 		TEST(two_at_once_of_which_one_fails),

@@ -21,6 +21,8 @@
 #define MAX_IOVECS 1024
 /* A ring may be moved without notice, so lists expire. */
 #define LIST_NS RBT_NS_PER_S
+/* The longest time that is counted: 100 years. */
+#define MAX_S 3155760000u
 
 struct entry {
 	struct entry *next;
@@ -317,7 +319,7 @@ static int snapshot_attached(struct entry *e, struct rubato_kfd_snapshot **ret)
 	if (r < 0) {
 		return r;
 	}
-	const struct kfd_queue_entry *list = e->list;
+	struct kfd_queue_entry *list = e->list;
 	r = make_snapshot(rbt_amd_session_pid(e->session), e->n_list, &snap);
 	for (uint32_t i = 0; r == 0 && i < e->n_list; i++) {
 		snap->queues[i] = (struct rubato_kfd_queue){
@@ -333,6 +335,8 @@ static int snapshot_attached(struct entry *e, struct rubato_kfd_snapshot **ret)
 			.save_size = list[i].ctx_save_restore_area_size,
 			.is_new = (list[i].exception_status & KFD_EC_QUEUE_NEW) != 0,
 		};
+		/* The list may serve for the next snapshot, too. */
+		list[i].exception_status &= ~KFD_EC_QUEUE_NEW;
 	}
 	if (r < 0) {
 		return r;
@@ -388,17 +392,22 @@ void rubato_kfd_snapshot_free(struct rubato_kfd_snapshot *snap)
 	free(snap);
 }
 
+/* Cuts longer times: nobody waits for their end. */
+static uint64_t to_ns(double s)
+{
+	return s < MAX_S ? (uint64_t)(s * 1e9) : MAX_S * RBT_NS_PER_S;
+}
+
 int rubato_kfd_monitor(struct rubato_kfd *kfd, pid_t pid, double duration_s, double interval_s,
 	int (*fn)(struct rubato_kfd_snapshot *snap, void *data), void *data)
 {
-	uint64_t start_ns = rbt_now_ns(), step_ns = (uint64_t)(interval_s * 1e9),
-		 next_ns = start_ns;
-	uint64_t end_ns = duration_s > 0 ? start_ns + (uint64_t)(duration_s * 1e9) : UINT64_MAX;
-	bool first = true;
-
-	if (!(interval_s > 0) || duration_s < 0) {
+	if (!(interval_s > 0) || !(duration_s >= 0)) {
 		return -EINVAL;
 	}
+	uint64_t start_ns = rbt_now_ns(), step_ns = to_ns(interval_s), next_ns = start_ns;
+	uint64_t end_ns = duration_s > 0 ? start_ns + to_ns(duration_s) : UINT64_MAX;
+	bool first = true;
+
 	for (;;) {
 		struct rubato_kfd_snapshot *snap;
 		int r = rubato_kfd_snapshot_take(kfd, pid, &snap);

@@ -361,8 +361,9 @@ int dbg_release_queue(struct rbt_amd_session *s, uint32_t id)
 	return r == -EAGAIN ? 0 : r;
 }
 
-/* The target waits in its start, or end, for this answer. */
-static void answer_runtime(struct rbt_amd_session *s)
+/* The target waits in its start, or end, for this answer. Returns whether the event could be read:
+ * otherwise the kernel reports it again. */
+static bool answer_runtime(struct rbt_amd_session *s)
 {
 	struct kfd_dbg_trap info = operation(s, KFD_DBG_QUERY_EXCEPTION_INFO);
 	struct kfd_runtime_info runtime = {.state = s->runtime_state};
@@ -371,20 +372,22 @@ static void answer_runtime(struct rbt_amd_session *s)
 	info.info.info_size = sizeof(runtime);
 	info.info.code = KFD_EC_CODE_PROCESS_RUNTIME;
 	info.info.clear = 1;
-	if (rbt_amd_dbg(s->kfd, &info) >= 0) {
+	bool is_read = rbt_amd_dbg(s->kfd, &info) >= 0;
+	if (is_read) {
 		s->runtime_state = runtime.state;
 	}
 	send_runtime_event(s);
+	return is_read;
 }
 
 void dbg_take_events(struct rbt_amd_session *s)
 {
 	char bytes[64];
-	bool new_queues = false;
+	bool new_queues = false, is_read = true;
 
 	while (read(s->events[0], bytes, sizeof(bytes)) > 0) {
 	}
-	for (;;) {
+	while (is_read) {
 		struct kfd_dbg_trap a = operation(s, KFD_DBG_QUERY_EVENT);
 		/* The runtime's event stays until it has been read. */
 		a.event.exception_mask = ~KFD_EC_PROCESS_RUNTIME;
@@ -392,7 +395,7 @@ void dbg_take_events(struct rbt_amd_session *s)
 			break;
 		}
 		if (a.event.exception_mask & KFD_EC_PROCESS_RUNTIME) {
-			answer_runtime(s);
+			is_read = answer_runtime(s);
 		}
 		new_queues |= (a.event.exception_mask & KFD_EC_QUEUE_NEW) != 0;
 		s->n_changes++;
