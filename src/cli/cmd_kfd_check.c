@@ -441,8 +441,15 @@ static int check(struct check *c)
 	if (c->out != NULL) {
 		fprintf(c->out, "\n%s\n",
 			code == EXIT_OK ? "all as it should be" : "something is not");
-		fclose(c->out);
-		printf("report: %s\n", c->path);
+		/* A report that is cut short helps nobody. */
+		bool is_whole = ferror(c->out) == 0;
+		if (fclose(c->out) != 0 || !is_whole) {
+			rbt_error("%s: %s: the report cannot be written: %s", cmd_kfd_check.name,
+				c->path, strerror(errno));
+			code = EXIT_FAILED;
+		} else {
+			printf("report: %s\n", c->path);
+		}
 	}
 	for (int i = 0; i < N_CALLS; i++) {
 		kfd_times_finish(&c->times[i]);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cuda/intercept.h"
 #include "orion/demangle.h"
 #include "orion/profile.h"
 #include "util/fd.h"

@@ -44,10 +44,11 @@ void *rubato_standin_driver_v1(const char *symbol);
 typedef void *rubato_standin_driver_fn(const char *symbol);
 
 /*
- * If this variable names a file, the stand-in opens libgpu_scheduler.so and calls this function of
- * it: all launches of the process are measured, and the file gets their profile when it exits.
+ * If this variable names a file by its absolute path (`rubato profile record`), the stand-in opens
+ * libgpu_scheduler.so and calls this function of it: all launches of the process are measured, and
+ * the file gets their profile when the process exits.
  */
-#define RUBATO_ENV_PROFILE "RUBATO_ORION_PROFILE"
+#define RBT_ENV_ORION_PROFILE "RUBATO_ORION_PROFILE"
 void rubato_orion_profile_v1(const char *file);
 typedef void rubato_orion_profile_fn(const char *file);
 

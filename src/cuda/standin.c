@@ -275,7 +275,7 @@ static void open_profiler(const char *file)
 /* At the time when the real library would have been loaded. */
 __attribute__((constructor)) static void on_load(void)
 {
-	const char *profile = getenv(RUBATO_ENV_PROFILE);
+	const char *profile = getenv(RBT_ENV_ORION_PROFILE);
 
 	load();
 	if (profile != NULL && profile[0] != '\0' && driver != NULL) {

@@ -30,10 +30,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* `rubato profile record` sets this variable for a program: the absolute path of the profile that
- * libgpu_scheduler.so writes when the program ends. */
-#define RBT_ENV_ORION_PROFILE "RUBATO_ORION_PROFILE"
-
 #define RBT_PROFILE_MAX_BYTES (16u << 20)
 #define RBT_PROFILE_MAX_ROWS  100000u
 #define RBT_PROFILE_MAX_NAME  32767u /* bytes of a name, without the terminating zero */
