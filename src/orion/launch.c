@@ -40,8 +40,8 @@ static void begin(struct launch *l, CUstream stream, bool is_own, void *function
 		l->flight = orion_flight_begin(l->call.client, &facts);
 		/* Another event costs a microsecond or two: a known duration is checked now and
 		 * then. */
-		bool is_measured = !is_recorded && (facts.duration_ns == 0 ||
-							   l->flight.slot % MEASURE_EVERY == 0);
+		bool is_measured = !is_recorded &&
+				   (facts.duration_ns == 0 || l->flight.slot % MEASURE_EVERY == 0);
 		orion_flight_start(&l->flight, l->stream, is_measured ? l->kernel : NULL);
 	} else if (l->call.client >= 0) {
 		orion_hp_launch(l->call.client, l->kernel != NULL ? &facts : NULL);
