@@ -141,12 +141,24 @@ static bool mark_stream(struct orion_stream *s, void *data)
 	return m->n < N_MARKS;
 }
 
+/* Other threads' own default streams cannot be looked into. */
+static void mark_own(struct marks *m)
+{
+	struct orion_stream *own = orion_stream_own();
+
+	if (m->n < N_MARKS && orion_stream_is_busy(own)) {
+		m->all[m->n].stream = own;
+		m->all[m->n++].submitted = orion_stream_submitted(own);
+	}
+}
+
 static void mark_begin(struct marks *m, CUcontext ctx)
 {
 	*m = (struct marks){.ctx = ctx};
 	if (orion_busy_streams > 0 &&
 		(ctx != NULL || orion_driver.ctx_get_current(&m->ctx) == CUDA_SUCCESS)) {
 		orion_stream_each(mark_stream, m);
+		mark_own(m);
 	}
 }
 

@@ -114,13 +114,32 @@ struct orion_stream *orion_stream_get(CUstream handle)
 	return s;
 }
 
+/* A thread ends, and so does its stream. */
+static pthread_key_t own_key;
+static bool has_own_key;
+
+static void end_own(void *data)
+{
+	orion_stream_done(data, orion_stream_submitted(data));
+}
+
+static void make_own_key(void)
+{
+	has_own_key = pthread_key_create(&own_key, end_own) == 0;
+}
+
 struct orion_stream *orion_stream_own(void)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	static _Thread_local struct orion_stream own;
 
 	if (own.handle == 0) {
 		own.handle = (uintptr_t)CU_STREAM_PER_THREAD;
 		own.client = -1;
+		pthread_once(&once, make_own_key);
+		if (has_own_key) {
+			pthread_setspecific(own_key, &own);
+		}
 	}
 	return &own;
 }

@@ -307,6 +307,46 @@ def test_threads_that_die(s):
     assert script(s, DYING) == ("", [])
 
 
+PER_THREAD_STREAM = """
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+cuda = Cuda()
+is_done, may_end = threading.Event(), threading.Event()
+
+def synchronizes():
+    lib.orion_set_client_idx(0)
+    Buffer(cuda).launch(1, PER_THREAD)
+    must(cuda.lib.cuCtxSynchronize())
+    is_done.set()
+    may_end.wait()
+
+def dies():
+    lib.orion_set_client_idx(0)
+    Buffer(cuda).launch(1, PER_THREAD)
+
+lib.orion_set_client_idx(1)
+buffer = Buffer(cuda)
+join = thread(synchronizes)
+is_done.wait()
+for _ in range(3):
+    buffer.launch()
+may_end.set()
+join()
+thread(dies)()
+for _ in range(3):
+    buffer.launch()
+buffer.check()
+assert stats(lib, 1).overdue == 0, stats(lib, 1).overdue
+lib.orion_stop_scheduler()
+"""
+
+
+def test_own_default_streams_of_threads(s):
+    """High-priority work in them ends with a synchronisation of the context, or with the thread."""
+    assert script(s, PER_THREAD_STREAM) == ("", [])
+
+
 FORK = """
 import signal
 from orion_world import *
