@@ -273,7 +273,12 @@ bool world_is_intercepted(void)
 	return is_intercepted;
 }
 
-static void *target(const char *symbol)
+void *world_driver(const char *symbol)
+{
+	return rubato_standin_driver_v1(symbol);
+}
+
+void *world_function(const char *symbol)
 {
 	for (size_t i = 0; i < N_FUNCTIONS; i++) {
 		if (strcmp(functions[i].symbol, symbol) == 0) {
@@ -283,7 +288,7 @@ static void *target(const char *symbol)
 	abort();
 }
 
-#define CALL(symbol) ((__typeof__(symbol) *)(uintptr_t)target(#symbol))
+#define CALL(symbol) ((__typeof__(symbol) *)(uintptr_t)world_function(#symbol))
 
 CUresult world_launch(CUstream stream, uint32_t duration_us)
 {

@@ -21,6 +21,10 @@ CUresult world_end_capture(CUstream stream);
 CUresult world_stream_create(CUstream *ret, unsigned flags);
 CUresult world_stream_destroy(CUstream stream);
 
+/* A function as a program gets it, and the driver's own. */
+void *world_function(const char *symbol);
+void *world_driver(const char *symbol);
+
 /* When the GPU will have done all that it was given. */
 uint64_t world_idle_at_ns(void);
 /* On which stream the last launch was; how many there were. */
