@@ -758,6 +758,7 @@ def test_mixed_calls(s):
         held = mixed(s, clients, 4000, "1")
         assert (held > 0) == (clients > 1), (clients, held)
         mixed(s, clients, 4000, "2", "stop")
+    mixed(s, 8, 200000, "5", "stop")  # what is lost while it stops is lost seldom
     assert mixed(s, 8, 4000, "3", under=[binary("rubato"), "run", "--class", "best-effort", "--"]) > 0
     if LONG:
         print(f"     {mixed(s, 8, 1000000, '4', timeout=3000)} of a million held")
