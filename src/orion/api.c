@@ -47,6 +47,7 @@ __attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...)
 /* Of a function that may fail. */
 static void enter(void)
 {
+	orion_driver_open();
 	pthread_mutex_lock(&lock);
 	why_failed[0] = '\0';
 }
