@@ -36,8 +36,8 @@ struct orion_driver {
 extern struct orion_driver orion_driver;
 
 /*
- * Opens the stand-in, if it can. Without any lock: under `rubato profile record`, the stand-in calls
- * this library while it is being opened.
+ * Opens the stand-in, if it can. Without any lock: under `rubato profile record`, the stand-in
+ * calls this library while it is being opened.
  */
 void orion_driver_open(void);
 
