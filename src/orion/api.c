@@ -31,6 +31,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_clients;           /* 0: not initialised */
 static bool has_scheduler;      /* it was started and not stopped */
 static _Atomic bool is_enabled; /* calls are intercepted */
+/* The file of `rubato profile record`. "": none. */
+static char profile_path[PATH_MAX];
 /* Why the thread's last call failed. */
 static _Thread_local char why_failed[512];
 
@@ -47,6 +49,7 @@ __attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...)
 /* Of a function that may fail. */
 static void enter(void)
 {
+	orion_driver_open();
 	pthread_mutex_lock(&lock);
 	why_failed[0] = '\0';
 }
@@ -93,6 +96,8 @@ static int set_intercepted(bool is_wanted)
 		is_enabled = is_wanted;
 		if (is_wanted) {
 			orion_calls_start();
+		} else {
+			orion_record_forget();
 		}
 	}
 	return r;
@@ -104,6 +109,8 @@ static void on_fork(void)
 
 	/* CUDA cannot be used here, and there are no threads: calls pass. */
 	lock = unlocked;
+	profile_path[0] = '\0';
+	orion_record_forked();
 	if (n_clients > 0) {
 		orion_scheduler_forked();
 		orion_driver_intercept(NULL);
@@ -175,6 +182,9 @@ EXPORTED void orion_shutdown(void)
 {
 	pthread_mutex_lock(&lock);
 	shut_down();
+	if (profile_path[0] != '\0') {
+		init(1); /* `rubato profile record` goes on */
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -318,7 +328,7 @@ EXPORTED void orion_start_profiling(const char *model)
 EXPORTED void orion_end_profiling(const char *output)
 {
 	enter();
-	if (n_clients > 0 && orion_record_is_on()) {
+	if (orion_record_is_on()) {
 		orion_record_finish();
 		int r = output != NULL ? orion_known_save(output) : -EINVAL;
 		if (r < 0) {
@@ -328,8 +338,7 @@ EXPORTED void orion_end_profiling(const char *output)
 	pthread_mutex_unlock(&lock);
 }
 
-/* `rubato profile record`. */
-static char profile_path[PATH_MAX];
+/* When `rubato profile record` began. */
 static struct timespec profile_since;
 
 /* Each process of the command has its file: the first one that named, others with their pid. */
@@ -338,8 +347,11 @@ static void save_at_exit(void)
 	char path[PATH_MAX + 16];
 	struct stat st;
 
+	if (profile_path[0] == '\0' || orion_known() == NULL) {
+		return; /* a forked child, or there is no driver */
+	}
 	orion_record_finish();
-	if (n_clients == 0 || !orion_known_is_measured()) {
+	if (!orion_known_is_measured()) {
 		return;
 	}
 	bool is_other = stat(profile_path, &st) == 0 && st.st_size > 0 &&

@@ -61,6 +61,10 @@ static CUstream default_stream(struct orion_call *call, CUstream stream)
 
 void orion_call_end(struct orion_call *call)
 {
+	if (call->first != NULL) {
+		orion_stream_ordered(call->stream, call->first, call->client);
+		call->first = NULL;
+	}
 	if (call->is_inside) {
 		call->is_inside = false;
 		atomic_fetch_sub(&orion_clients[call->client].n_inside, 1);
@@ -93,7 +97,7 @@ CUstream orion_call_begin(struct orion_call *call, CUstream stream, bool is_own,
 	/* The default stream cannot be captured, but what is put into it can spoil a capture. */
 	call->is_captured = orion_captures > 0 && (s == NULL || orion_capture_is(s));
 	if (call->client >= 0 && s != NULL && !call->is_captured) {
-		orion_stream_order(s, call->client);
+		call->first = orion_stream_order(s, call->client);
 		if (submits && call->is_hp) {
 			orion_stream_submit(s);
 		}

@@ -15,6 +15,7 @@ struct orion_call {
 	bool is_captured;            /* or may be: it is not held, and gets no events */
 	bool is_inside;              /* orion_call_end() has not come yet */
 	struct orion_stream *stream; /* NULL: not followed */
+	struct orion_stream *first;  /* what it is ordered towards; NULL: nothing */
 };
 
 /*

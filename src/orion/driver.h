@@ -36,6 +36,12 @@ struct orion_driver {
 extern struct orion_driver orion_driver;
 
 /*
+ * Opens the stand-in, if it can. Without any lock: under `rubato profile record`, the stand-in
+ * calls this library while it is being opened.
+ */
+void orion_driver_open(void);
+
+/*
  * Finds the stand-in, or opens it, and fills orion_driver. 0, or a negative errno with a sentence
  * that says what to do. May be repeated.
  */

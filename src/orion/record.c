@@ -52,12 +52,29 @@ static void collect(bool waits)
 	}
 }
 
-void orion_record_finish(void)
+static void collect_all(void)
 {
-	is_on = false;
+	int mode = orion_capture_relax();
+
 	pthread_mutex_lock(&lock);
 	collect(true);
 	pthread_mutex_unlock(&lock);
+	orion_capture_restore(mode);
+}
+
+void orion_record_finish(void)
+{
+	is_on = false;
+	collect_all();
+}
+
+void orion_record_forked(void)
+{
+	static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = unlocked;
+	is_on = false;
+	oldest = next = 0;
 }
 
 void orion_record_start(struct orion_recording *r, CUstream stream, struct rbt_kernel *kernel)
@@ -94,8 +111,6 @@ void orion_record_end(const struct orion_recording *r, CUstream stream)
 void orion_record_forget(void)
 {
 	if (orion_record_is_on()) {
-		pthread_mutex_lock(&lock);
-		collect(true);
-		pthread_mutex_unlock(&lock);
+		collect_all();
 	}
 }

@@ -25,7 +25,9 @@ void orion_record_finish(void);
 /* Around a launch. */
 void orion_record_start(struct orion_recording *r, CUstream stream, struct rbt_kernel *kernel);
 void orion_record_end(const struct orion_recording *r, CUstream stream);
-/* A context ends: so do its events. */
+/* A context ends, and so do its events; or its end will not be seen. */
 void orion_record_forget(void);
+/* In a forked child: nothing is profiled. */
+void orion_record_forked(void);
 
 #endif

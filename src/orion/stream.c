@@ -303,8 +303,6 @@ void orion_streams_leave(void)
 		} else if (!s->is_default) {
 			s->client = -1;
 		}
-		s->dirty = 0;
-		s->n_dirty = 0;
 		orion_stream_done(s, orion_stream_submitted(s));
 	}
 	pthread_mutex_unlock(&lock);
@@ -322,6 +320,16 @@ void orion_stream_each(bool (*fn)(struct orion_stream *s, void *data), void *dat
 	pthread_mutex_unlock(&lock);
 }
 
+static void mark_dirty(struct orion_stream *s, struct orion_stream *first, int client)
+{
+	const uint64_t bit = UINT64_C(1) << client;
+
+	if ((s->dirty & bit) == 0) {
+		atomic_fetch_or(&s->dirty, bit);
+		first->n_dirty++;
+	}
+}
+
 struct order {
 	struct orion_stream *first;
 	int client;
@@ -332,8 +340,12 @@ static bool order_one(struct orion_stream *s, void *data)
 	const struct order *o = data;
 	const uint64_t bit = UINT64_C(1) << o->client;
 
-	if ((atomic_fetch_and(&s->dirty, ~bit) & bit) != 0 && s->ctx == o->first->ctx &&
-		!orion_capture_is(s)) {
+	if (s->ctx != o->first->ctx || (atomic_fetch_and(&s->dirty, ~bit) & bit) == 0) {
+		return true;
+	}
+	if (orion_capture_is(s)) {
+		mark_dirty(s, o->first, o->client);
+	} else {
 		put_behind(handle_of(s), handle_of(o->first));
 	}
 	return true;
@@ -346,29 +358,33 @@ static void order_default(struct orion_stream *s, int client)
 		s->n_dirty = 0;
 		orion_stream_each(order_one, &o);
 	}
-	s->calls++;
 }
 
-void orion_stream_order(struct orion_stream *s, int client)
+struct orion_stream *orion_stream_order(struct orion_stream *s, int client)
 {
 	if (s->is_default) {
 		order_default(s, client);
-		return;
+		return s;
 	}
 	struct orion_stream *first =
 		s->blocks && s->ctx != NULL ? find_default(client, s->ctx) : NULL;
 	if (first == NULL || orion_capture_is(s)) {
-		return;
+		return NULL;
 	}
 	const uint64_t calls = (uint64_t)(client + 1) << 32 | first->calls;
-	const uint64_t bit = UINT64_C(1) << client;
 	if (s->behind != calls) {
-		s->behind = calls;
 		put_behind(handle_of(first), handle_of(s));
+		s->behind = calls;
 	}
-	if ((s->dirty & bit) == 0) {
-		atomic_fetch_or(&s->dirty, bit);
-		first->n_dirty++;
+	return first;
+}
+
+void orion_stream_ordered(struct orion_stream *s, struct orion_stream *first, int client)
+{
+	if (s == first) {
+		s->calls++;
+	} else {
+		mark_dirty(s, first, client);
 	}
 }
 

@@ -67,9 +67,15 @@ void orion_stream_each(bool (*fn)(struct orion_stream *s, void *data), void *dat
 
 /*
  * Before a call on a stream of this client: orders it as CUDA orders calls on the default stream
- * and on blocking streams. Only clients that mix these pay for it.
+ * and on blocking streams. Only clients that mix these pay for it. Returns the client's default
+ * stream in this context; NULL: nothing has to be ordered.
  */
-void orion_stream_order(struct orion_stream *s, int client);
+struct orion_stream *orion_stream_order(struct orion_stream *s, int client);
+/*
+ * After the call, with what was returned. Not before it: another thread of the client could put its
+ * stream behind this one in between, and would not do so again.
+ */
+void orion_stream_ordered(struct orion_stream *s, struct orion_stream *first, int client);
 
 /* High-priority work is about to be put into the stream. */
 void orion_stream_submit(struct orion_stream *s);

@@ -260,6 +260,46 @@ def test_a_profile_is_recorded(s):
     assert row["Name"] == "affine" and row["Runs"] == "30" and int(row["Duration"]) > 0, rows
 
 
+RECORD_STOP = """
+import sys
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+cuda = Cuda()
+buffer = Buffer(cuda)
+if sys.argv[1:]:
+    lib.orion_start_profiling(b"model")
+lib.orion_set_client_idx(1)
+for _ in range(10):
+    buffer.launch(50)
+lib.orion_stop_scheduler()
+for _ in range(10):
+    buffer.launch(50)
+buffer.check()
+if sys.argv[1:]:
+    lib.orion_end_profiling(sys.argv[1].encode())
+elif os.fork() == 0:
+    sys.exit()   # the child writes no profile
+else:
+    assert os.wait()[1] == 0
+"""
+
+
+def runs(path):
+    with open(path) as f:
+        rows = [line.split(",") for line in f.read().splitlines()]
+    return [int(dict(zip(rows[0], row))["Runs"]) for row in rows[1:]]
+
+
+def test_a_profile_outlives_the_scheduler(s):
+    """What was measured is written after the stop; `rubato profile record` also goes on measuring."""
+    path, whole = os.path.join(s.dir, "profile"), os.path.join(s.dir, "whole")
+    assert script(s, RECORD_STOP, path) == ("", []) and runs(path) == [10]
+    assert script(s, RECORD_STOP, under=[binary("rubato"), "profile", "record", "-o", whole, "--"]) == ("", [])
+    assert runs(whole) == [20], runs(whole)
+    assert [name for name in os.listdir(s.dir) if name.startswith("whole")] == ["whole"]
+
+
 DYING = """
 from orion_world import *
 import rubato
@@ -758,6 +798,7 @@ def test_mixed_calls(s):
         held = mixed(s, clients, 4000, "1")
         assert (held > 0) == (clients > 1), (clients, held)
         mixed(s, clients, 4000, "2", "stop")
+    mixed(s, 8, 200000, "5", "stop")  # what is lost while it stops is lost seldom
     assert mixed(s, 8, 4000, "3", under=[binary("rubato"), "run", "--class", "best-effort", "--"]) > 0
     if LONG:
         print(f"     {mixed(s, 8, 1000000, '4', timeout=3000)} of a million held")
