@@ -48,7 +48,7 @@ struct client {
 struct scheduler {
 	pthread_mutex_t lock;
 	_Atomic bool runs;
-	uint32_t generation;
+	_Atomic uint32_t generation;
 	uint32_t n_in_flight;
 	uint64_t in_flight_ns;
 	struct rbt_heap waiting;

@@ -216,7 +216,7 @@ static void on_idle(void)
 	}
 }
 
-/* Once for all: threads may be about to use them while the scheduler starts again. */
+/* Once per process: threads may be about to use them while the scheduler starts again. */
 static void init_conditions(void)
 {
 	pthread_condattr_t attr;
@@ -300,6 +300,8 @@ void orion_scheduler_forked(void)
 	static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
 
 	orion_scheduler.lock = unlocked;
+	/* The parent's threads waited here. */
+	init_conditions();
 	orion_scheduler.runs = false;
 	orion_scheduler.waiting.n = 0;
 	orion_scheduler.n_held = 0;

@@ -73,12 +73,12 @@ def hp_worker():
 def be_worker():
     global kernels
     lib.orion_set_client_idx(1)   # best-effort client
-    worker = Worker(8, 200)
+    worker = Worker(8, 1000)
     while time.monotonic() < end:
-        for _ in range(20):
+        for _ in range(10):
             worker.launch()
         must(cuda.cuStreamSynchronize(None))
-        kernels += 20
+        kernels += 10
 
 
 end = time.monotonic() + SECONDS

@@ -361,9 +361,10 @@ static void test_crowd(void)
 	CHECK_INT(orion_start_scheduler(4), 0);
 	for (int i = 0; i < N; i++) {
 		world_stream_create(&streams[i], i % 2);
+		/* Launches that nobody waits for take no time: they would pile up on the GPU. */
 		all[i] = (struct work){.client = i % 5 == 4 ? -1 : i % 5,
 			.stream = i % 3 == 0 ? NULL : streams[i],
-			.duration_us = 50 + (uint32_t)i * 30,
+			.duration_us = i % 4 == 0 ? 50 + (uint32_t)i * 30 : 0,
 			.waits = i % 4 == 0};
 		begin(&all[i]);
 	}
