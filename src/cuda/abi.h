@@ -127,6 +127,9 @@ enum {
 	CU_LIMIT_MAX
 };
 
+/* Of devices. */
+#define CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT 16
+
 /* Of functions. */
 enum {
 	CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,

@@ -49,7 +49,6 @@ void orion_scheduler_stop(void);
 void orion_scheduler_forked(void);
 /* How long the best-effort launches on the GPU may take for another one to follow. */
 void orion_scheduler_set_budget(uint64_t budget_ns);
-void orion_scheduler_set_sms(uint32_t n_sms);
 /* Its events are gone. */
 void orion_scheduler_forget_context(CUcontext ctx);
 

@@ -87,10 +87,15 @@ void orion_driver_open(void)
 
 int orion_driver_find(char *ret_why, size_t size)
 {
+	static bool is_filled;
 	int r = find_standin(ret_why, size);
 
 	if (r < 0) {
 		return r;
+	}
+	/* Threads may be reading it. */
+	if (is_filled) {
+		return 0;
 	}
 #define FILL(member, symbol, parameters)                                                           \
 	orion_driver.member = (CUresult(*) parameters)(uintptr_t)standin_driver(#symbol);          \
@@ -101,6 +106,7 @@ int orion_driver_find(char *ret_why, size_t size)
 	}
 	ORION_DRIVER(FILL)
 #undef FILL
+	is_filled = true;
 	return 0;
 }
 

@@ -13,6 +13,8 @@
 	DO(ctx_get_current, cuCtxGetCurrent, (CUcontext *))                                        \
 	DO(ctx_set_current, cuCtxSetCurrent, (CUcontext))                                          \
 	DO(ctx_priorities, cuCtxGetStreamPriorityRange, (int *, int *))                            \
+	DO(ctx_device, cuCtxGetDevice, (CUdevice *))                                               \
+	DO(device_attribute, cuDeviceGetAttribute, (int *, int, CUdevice))                         \
 	DO(stream_create, cuStreamCreateWithPriority, (CUstream *, unsigned, int))                 \
 	DO(stream_flags, cuStreamGetFlags, (CUstream, unsigned *))                                 \
 	DO(stream_ctx, cuStreamGetCtx, (CUstream, CUcontext *))                                    \

@@ -15,8 +15,6 @@
 #include "orion/binding.h"
 #include "util/hist.h"
 
-#define CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT 16
-
 #define BUCKETS    4096u
 #define HIST_SCALE 16 /* the histogram's buckets of 1 us are too wide for kernels */
 #define RECENT     8  /* about as many of the last durations count */

@@ -10,6 +10,7 @@
 
 #include "orion/driver.h"
 #include "orion/impl.h"
+#include "orion/known.h"
 #include "orion/stream.h"
 #include "util/time.h"
 
@@ -26,9 +27,19 @@ void orion_scheduler_set_budget(uint64_t budget_ns)
 	orion_scheduler.budget_ns = budget_ns != 0 ? budget_ns : BUDGET_NS;
 }
 
-void orion_scheduler_set_sms(uint32_t n_sms)
+/* Only for profiles, and asked for once. The thread's context is that of the launch. */
+static void find_sms(void)
 {
-	orion_scheduler.n_sms = n_sms;
+	CUdevice device;
+	int n;
+
+	if (orion_scheduler.n_sms == 0 && orion_known_has_profile() &&
+		orion_driver.ctx_device(&device) == CUDA_SUCCESS &&
+		orion_driver.device_attribute(
+			&n, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) == CUDA_SUCCESS &&
+		n > 0) {
+		orion_scheduler.n_sms = (uint32_t)n;
+	}
 }
 
 static struct client *client_of(struct rbt_heap_node *node)
@@ -149,6 +160,7 @@ struct orion_flight orion_flight_begin(int idx, const struct rbt_kernel_facts *f
 	if (!s->runs) {
 		return h.flight;
 	}
+	find_sms();
 	pthread_mutex_lock(&s->lock);
 	orion_flight_poll();
 	if (!s->runs) {
@@ -204,7 +216,7 @@ static void *run_client(void *data)
 
 /* The last high-priority work is done. Without the lock: a signal that comes too early costs a
  * nap. */
-static void on_idle(void)
+void orion_scheduler_on_idle(void)
 {
 	if (orion_scheduler.n_held == 0) {
 		return;
@@ -259,7 +271,6 @@ int orion_scheduler_start(void)
 	s->turn_ns = 0;
 	s->runs = true;
 	pthread_mutex_unlock(&s->lock);
-	orion_on_idle = on_idle;
 	for (int i = 0; r == 0 && i < orion_config.n_clients; i++) {
 		r = orion_clients[i].is_hp ? 0 : start_thread(&orion_clients[i]);
 	}

@@ -23,7 +23,6 @@ static struct {
 } defaults[RUBATO_ORION_MAX_CLIENTS][N_CONTEXTS];
 
 _Atomic int orion_busy_streams;
-void (*orion_on_idle)(void);
 
 static uint32_t hash(uintptr_t handle)
 {
@@ -422,8 +421,7 @@ void orion_stream_done(struct orion_stream *s, uint32_t submitted)
 		}
 		new = (old & ~UINT64_C(0xffffffff)) | submitted;
 	} while (!atomic_compare_exchange_weak(&s->work, &old, new));
-	if (SUBMITTED(new) == DONE(new) && atomic_fetch_sub(&orion_busy_streams, 1) == 1 &&
-		orion_on_idle != NULL) {
-		orion_on_idle();
+	if (SUBMITTED(new) == DONE(new) && atomic_fetch_sub(&orion_busy_streams, 1) == 1) {
+		orion_scheduler_on_idle();
 	}
 }

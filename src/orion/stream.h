@@ -85,7 +85,7 @@ void orion_stream_done(struct orion_stream *s, uint32_t submitted);
 bool orion_stream_is_busy(const struct orion_stream *s);
 /* How many streams have high-priority work. */
 extern _Atomic int orion_busy_streams;
-/* The last one has none any more. Set by the scheduler. */
-extern void (*orion_on_idle)(void);
+/* The last one has none any more. In scheduler.c. */
+void orion_scheduler_on_idle(void);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "orion/policy.h"
@@ -323,6 +324,50 @@ static void test_priority_holds_nothing(void)
 	settle();
 }
 
+static void write_profile(const char *path)
+{
+	FILE *f = fopen(path, "w");
+
+	CHECK(f != NULL);
+	if (f != NULL) {
+		fputs("Name,Profile,Memory_footprint,SM_usage,Duration,Grid_size,Block_size,Shared\n"
+		      "kernel,1,0,60,50000000,50000x1x1,1x1x1,0\n"
+		      "kernel,0,0,40,100000,100x1x1,1x1x1,0\n"
+		      "kernel,0,0,41,200000,200x1x1,1x1x1,0\n"
+		      "kernel,1,0,10,300000,300x1x1,1x1x1,0\n",
+			f);
+		fclose(f);
+	}
+}
+
+/* Beside a high-priority kernel that computes on 60 of 100 SMs runs one that waits for memory on 40,
+ * not one that needs 41, nor one that computes, too. Last, since a profile stays. */
+static void test_profile(void)
+{
+	const uint32_t durations[] = {100, 200, 300};
+	char path[] = "/tmp/rubato-test-orion-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	close(fd);
+	write_profile(path);
+	for (int i = 0; i < 3; i++) {
+		struct work hp = {.client = 0, .duration_us = 50000, .n = 1};
+		struct work be = {.client = 1, .duration_us = durations[i], .n = 1};
+
+		CHECK_INT(orion_start_scheduler(2), 0);
+		CHECK_INT(orion_load_profile(path), 0);
+		begin(&hp);
+		end(&hp);
+		begin(&be);
+		end(&be);
+		CHECK_INT(stats(1).held, i == 0 ? 0 : 1);
+		orion_stop_scheduler();
+		settle();
+	}
+	unlink(path);
+}
+
 /* Variables: the second client is the high-priority one, and who has none is the first. */
 static void test_settings(void)
 {
@@ -437,5 +482,6 @@ int main(void)
 	test_priority_holds_nothing();
 	test_settings();
 	test_crowd();
+	test_profile();
 	return check_result();
 }

@@ -147,6 +147,18 @@ static CUresult cuCtxSetCurrent(CUcontext ctx)
 	return CUDA_SUCCESS;
 }
 
+static CUresult cuCtxGetDevice(CUdevice *ret)
+{
+	*ret = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult cuDeviceGetAttribute(int *ret, int attribute, CUdevice device)
+{
+	*ret = 100; /* SMs */
+	return CUDA_SUCCESS;
+}
+
 static CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
 	*least = 0;
@@ -240,6 +252,8 @@ static struct {
 	FUNCTION(cuCtxGetCurrent),
 	FUNCTION(cuCtxSetCurrent),
 	FUNCTION(cuCtxGetStreamPriorityRange),
+	FUNCTION(cuCtxGetDevice),
+	FUNCTION(cuDeviceGetAttribute),
 	FUNCTION(cuStreamGetFlags),
 	FUNCTION(cuStreamGetCtx),
 	FUNCTION(cuStreamWaitEvent),
