@@ -340,8 +340,8 @@ static void write_profile(const char *path)
 	}
 }
 
-/* Beside a high-priority kernel that computes on 60 of 100 SMs runs one that waits for memory on 40,
- * not one that needs 41, nor one that computes, too. Last, since a profile stays. */
+/* Beside a high-priority kernel that computes on 60 of 100 SMs runs one that waits for memory on
+ * 40, not one that needs 41, nor one that computes, too. Last, since a profile stays. */
 static void test_profile(void)
 {
 	const uint32_t durations[] = {100, 200, 300};
