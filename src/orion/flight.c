@@ -114,17 +114,27 @@ static void measure(struct client *c, struct slot *slot)
 	}
 }
 
-/* The context must be current for its events in some drivers. Scheduler threads have none. */
-static void poll_client(struct client *c)
+/* Without a current context the driver may refuse a question about an event, which would look as if
+ * the event had come. Scheduler threads have no context of their own. */
+static bool is_pending(const struct slot *slot, bool has_context)
+{
+	if (slot->state != SLOT_RECORDED) {
+		return slot->state == SLOT_CALLED;
+	}
+	if (!has_context) {
+		orion_driver.ctx_set_current(slot->ctx);
+	}
+	return orion_driver.event_query(slot->end) == CUDA_ERROR_NOT_READY;
+}
+
+static void poll_client(struct client *c, bool has_context)
 {
 	struct scheduler *s = &orion_scheduler;
 
 	while (c->oldest != c->next) {
 		struct slot *slot = &c->slots[c->oldest % N_SLOTS];
 
-		if (slot->state == SLOT_CALLED ||
-			(slot->state == SLOT_RECORDED &&
-				orion_driver.event_query(slot->end) == CUDA_ERROR_NOT_READY)) {
+		if (is_pending(slot, has_context)) {
 			return;
 		}
 		measure(c, slot);
@@ -134,21 +144,20 @@ static void poll_client(struct client *c)
 	}
 }
 
-void orion_flight_poll(void)
+void orion_flight_poll(bool has_context)
 {
 	if (orion_scheduler.n_in_flight == 0) {
 		return;
 	}
 	int mode = orion_capture_relax();
 	for (int i = 0; i < orion_config.n_clients; i++) {
-		poll_client(&orion_clients[i]);
+		poll_client(&orion_clients[i], has_context);
 	}
 	orion_capture_restore(mode);
 }
 
 static void begin_probe(struct orion_stream *s)
 {
-	orion_driver.ctx_set_current(s->ctx);
 	if (s->probe == NULL &&
 		orion_driver.event_create(&s->probe, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
 		s->probe = NULL;
@@ -161,6 +170,10 @@ static void begin_probe(struct orion_stream *s)
 
 static bool probe_one(struct orion_stream *s, void *data)
 {
+	if (!s->is_probing && !orion_stream_is_busy(s)) {
+		return true;
+	}
+	orion_driver.ctx_set_current(s->ctx);
 	if (s->is_probing) {
 		CUresult r = orion_driver.event_query(s->probe);
 		if (r == CUDA_ERROR_NOT_READY) {

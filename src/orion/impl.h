@@ -69,8 +69,8 @@ extern struct scheduler orion_scheduler;
 /* Whether the client may launch now. */
 bool orion_flight_lets(const struct client *c, const struct rbt_kernel_facts *facts);
 struct orion_flight orion_flight_take(struct client *c, const struct rbt_kernel_facts *facts);
-/* Looks which launches are over. */
-void orion_flight_poll(void);
+/* Looks which launches are over. `has_context`: the calling thread is one of the program. */
+void orion_flight_poll(bool has_context);
 /* Looks whether high-priority work is done that nobody has waited for. For scheduler threads. */
 void orion_flight_probe(void);
 void orion_flight_reset(void);

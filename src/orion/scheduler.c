@@ -162,7 +162,7 @@ struct orion_flight orion_flight_begin(int idx, const struct rbt_kernel_facts *f
 	}
 	find_sms();
 	pthread_mutex_lock(&s->lock);
-	orion_flight_poll();
+	orion_flight_poll(true);
 	if (!s->runs) {
 		/* stopped meanwhile */
 	} else if (first_client() == NULL && orion_flight_lets(c, facts)) {
@@ -204,7 +204,7 @@ static void *run_client(void *data)
 			pthread_cond_wait(&c->wake, &s->lock);
 			continue;
 		}
-		orion_flight_poll();
+		orion_flight_poll(false);
 		orion_flight_probe();
 		if (!let_go(c)) {
 			nap(c);

@@ -24,6 +24,8 @@ struct front_event {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* The thread has a current context: it has set one, or is one of the program. */
+static _Thread_local bool has_context;
 static uint64_t free_at_ns;
 static CUstream last_stream;
 static uint32_t n_launches;
@@ -144,6 +146,7 @@ static CUresult cuCtxGetCurrent(CUcontext *ret)
 
 static CUresult cuCtxSetCurrent(CUcontext ctx)
 {
+	has_context = ctx != NULL;
 	return CUDA_SUCCESS;
 }
 
@@ -204,6 +207,9 @@ static CUresult cuEventRecord(CUevent event, CUstream s)
 
 static CUresult cuEventQuery(CUevent event)
 {
+	if (!has_context) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
 	return rbt_now_ns() >= event->at_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -313,6 +319,7 @@ void *world_function(const char *symbol)
 
 CUresult world_launch(CUstream stream, uint32_t duration_us)
 {
+	has_context = true;
 	return CALL(cuLaunchKernel)(
 		(CUfunction)(uintptr_t)16, duration_us, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
 }
