@@ -127,9 +127,19 @@ bool cuda_drivers_own(const struct cuda *cuda, struct cuda *ret)
 	return ret->cuLaunchKernel != cuda->cuLaunchKernel;
 }
 
-void cuda_open(struct cuda *cuda)
+/* In the current context. */
+static void fill_context(struct cuda *cuda)
 {
 	void *module;
+
+	CUDA_DO(cuda, cuModuleLoadData, &module, ptx);
+	CUDA_DO(cuda, cuModuleGetFunction, &cuda->nothing, module, "nothing");
+	CUDA_DO(cuda, cuModuleGetFunction, &cuda->spin, module, "spin");
+	CUDA_DO(cuda, cuStreamCreate, &cuda->stream, CUDA_STREAM_NON_BLOCKING);
+}
+
+void cuda_open(struct cuda *cuda)
+{
 	int device;
 
 	memset(cuda, 0, sizeof(*cuda));
@@ -141,10 +151,14 @@ void cuda_open(struct cuda *cuda)
 	CUDA_DO(cuda, cuDeviceGetAttribute, &cuda->sm_count, CUDA_ATTRIBUTE_SM_COUNT, device);
 	CUDA_DO(cuda, cuDevicePrimaryCtxRetain, &cuda->context, device);
 	CUDA_DO(cuda, cuCtxSetCurrent, cuda->context);
-	CUDA_DO(cuda, cuModuleLoadData, &module, ptx);
-	CUDA_DO(cuda, cuModuleGetFunction, &cuda->nothing, module, "nothing");
-	CUDA_DO(cuda, cuModuleGetFunction, &cuda->spin, module, "spin");
-	CUDA_DO(cuda, cuStreamCreate, &cuda->stream, CUDA_STREAM_NON_BLOCKING);
+	fill_context(cuda);
+}
+
+void cuda_open_context(const struct cuda *first, struct cuda *ret)
+{
+	*ret = *first;
+	CUDA_DO(ret, cuCtxCreate_v2, &ret->context, 0, 0);
+	fill_context(ret);
 }
 
 void cuda_spin_init(struct cuda_spin *spin, struct cuda *cuda, unsigned n_blocks)

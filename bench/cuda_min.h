@@ -30,6 +30,7 @@
 	X(cuDeviceGetName, (char *buf, int size, int device))                                      \
 	X(cuDeviceGetAttribute, (int *ret, int attribute, int device))                             \
 	X(cuDevicePrimaryCtxRetain, (void **ret, int device))                                      \
+	X(cuCtxCreate_v2, (void **ret, unsigned flags, int device))                                \
 	X(cuCtxSetCurrent, (void *context))                                                        \
 	X(cuModuleLoadData, (void **ret, const void *image))                                       \
 	X(cuModuleGetFunction, (void **ret, void *module, const char *name))                       \
@@ -87,6 +88,8 @@ bool cuda_drivers_own(const struct cuda *cuda, struct cuda *ret);
 
 /* Loads libcuda, takes the first device's primary context and makes the stream and kernels. */
 void cuda_open(struct cuda *cuda);
+/* Another context of the same device, current afterwards. */
+void cuda_open_context(const struct cuda *first, struct cuda *ret);
 
 /* `n_blocks` of CUDA_SPIN_BLOCK_THREADS threads. */
 void cuda_spin_init(struct cuda_spin *spin, struct cuda *cuda, unsigned n_blocks);

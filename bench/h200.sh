@@ -16,6 +16,7 @@
 #   launchbound  eager requests beside a launch-bound program: 200 tiny kernels, then a wait, and so on
 #   copy      a program that copies 256 MiB blocks both ways beside requests that copy their input
 #   copies    two such programs: the same, and what they do together by default and under Rubato
+#   orion     two clients of one process: kernels in C, and two PyTorch models
 #   gaps      a program that generates token by token beside ResNet-50 training, begin and end inferred and told
 # default: a b c d collapse (some 12 minutes with PyTorch; TOTAL_S must allow for it)
 #
@@ -55,7 +56,7 @@ stage=$(mktemp -d /tmp/rubato-h200.XXXXXX) || exit 1
 trap 'end_stragglers; rm -rf "$stage"' EXIT
 mkdir -p "$stage/build/bench" "$stage/bench" "$stage/tmp"
 find "$BUILD" -maxdepth 1 -type f \( -perm -u+x -o -name '*.so*' \) -exec cp -t "$stage/build" {} +
-for program in latency besteffort launch shim_overhead; do
+for program in latency besteffort launch shim_overhead orion_pair; do
 	cp "$BUILD/bench/$program" "$stage/build/bench/" || exit 2
 done
 cp -rL "$BUILD/standin" "$stage/build/" || exit 2
@@ -163,6 +164,18 @@ run_step() {
 			--trainer-run --own-seconds 4 --target-p99 1.05 --target-left 0.97 --target-daemon 0.02 \
 			--title 'requests with gaps beside ResNet-50 training'
 		;;
+	orion)
+		# shellcheck disable=SC2016 # expanded by the inner shell
+		step orion-pair "${LIMIT_ORION_PAIR:-140}" bash -c 'set -o pipefail; "$1/bench/orion_pair" "$1/libgpu_scheduler.so" \
+			--requests "$2" --rounds "$3" | tee "$4" | python3 "$5/orion_pair_table.py"' pair "$BUILD" \
+			"${REQUESTS_PAIR:-400}" "${ROUNDS_PAIR:-3}" "$OUT/orion_pair.json" "$bench"
+		step orion-torch "${LIMIT_ORION_TORCH:-400}" python3 "$bench/orion_torch.py" --library "$BUILD/libgpu_scheduler.so" \
+			--requests "${REQUESTS:-150}" --rounds "${ROUNDS:-3}" --json "$OUT/orion_torch.json" ${FLAGS_ORION:-}
+		for how in off ''; do
+			RUBATO_ORION_OTHERS=1 step "orion-models $how" 60 python3 "$bench/orion_models.py" \
+				"$BUILD/libgpu_scheduler.so" "${SECONDS_MODELS:-8}" $how
+		done
+		;;
 	policies)
 		RATE=${RATE:-40} colocate policies "${LIMIT_POLICIES:-400}" --modes graph --batch 32 --trainers 3 --trainer-run \
 			--latency-run --own-seconds 2 --policies "${POLICIES:-lc_be,adaptive,adaptive:by=bursts,adaptive:by=duty}" \
@@ -195,7 +208,7 @@ if [ $# -eq 0 ]; then
 fi
 for name in "${steps[@]}"; do
 	case $name in
-	smoke | a | b | c | d | collapse | mps | crowd | gaps | copy | copies | launchbound | revive | policies) ;;
+	smoke | a | b | c | d | collapse | mps | crowd | gaps | copy | copies | launchbound | revive | policies | orion) ;;
 	*)
 		echo "h200.sh: $name: no such step" >&2
 		exit 2

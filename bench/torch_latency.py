@@ -173,4 +173,5 @@ def main():
     benchlib.obey({"measure": server.measure, "cost": server.cost})
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -214,4 +214,5 @@ def main():
     worker.work()
 
 
-main()
+if __name__ == "__main__":
+    main()

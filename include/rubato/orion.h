@@ -63,6 +63,9 @@ struct rubato_orion_stats {
 	uint64_t held;     /* of these, how many had to wait */
 	uint64_t held_ns;  /* for how long, in all */
 	uint64_t overdue;  /* of those, how many were let go because they had waited for 100 ms */
+	/* Of the launches, how many ran on the SMs of RUBATO_ORION_PARTITION. Launches into streams
+	 * that the program made do not, nor do graphs and cooperative launches. */
+	uint64_t partitioned;
 };
 /* 0; -1: there is no such client. */
 int rubato_orion_stats(int idx, struct rubato_orion_stats *ret);

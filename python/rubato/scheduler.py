@@ -23,7 +23,7 @@ _MAX_CLIENTS = 64
 
 
 class _Stats(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("launches", "held", "held_ns", "overdue")]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("launches", "held", "held_ns", "overdue", "partitioned")]
 
 
 _FUNCTIONS = {
@@ -118,7 +118,8 @@ def client(idx):
 
 def stats():
     """One dict per client since the last start: launches, how many of them were held, for how many ns in all, and how
-    many were let go because they had been held for 100 ms (overdue). They stay after stop()."""
+    many were let go because they had been held for 100 ms (overdue); and how many of the launches ran on the SMs of
+    RUBATO_ORION_PARTITION (partitioned). They stay after stop()."""
     lib, result, one = _library(), [], _Stats()
     while lib.rubato_orion_stats(len(result), ctypes.byref(one)) == 0:
         result.append({name: getattr(one, name) for name, _ in _Stats._fields_})

@@ -82,11 +82,20 @@ struct rbt_trial {
 	char slices_text[RBT_TRIAL_TEXT], suspends_text[RBT_TRIAL_TEXT]; /* one line each */
 };
 
-enum { RBT_STATS_HAS_MEMORY = 1 << 0 };
+/* A program's memory on one GPU. */
+struct rbt_gpu_usage {
+	uint32_t minor, pad;
+	uint64_t bytes;
+};
+
+enum { RBT_STATS_HAS_MEMORY = 1 << 0, RBT_STATS_HAS_GPU = 1 << 1 };
 struct rbt_program_stats {
 	uint32_t valid;
-	uint64_t memory_bytes; /* on the record's GPU */
+	uint64_t memory_bytes; /* on the record's GPUs, by the driver's own count */
+	uint64_t gpu_bytes;    /* the memory of the smallest of these GPUs */
 };
+
+#define RBT_GPU_UUID_MAX 48
 
 struct rbt_backend {
 	const char *name;
@@ -116,6 +125,10 @@ struct rbt_backend {
 	/* Mandatory. Looks for the driver and its devices;
 	 * allocates nothing that outlives the call. */
 	int (*probe)(struct rbt_device_info *ret);
+
+	/* Optional (NULL). The size of a GPU's memory, if probe() does not tell it. May wake the
+	 * GPU. 0 or -errno. */
+	int (*gpu_memory)(uint32_t gpu, uint64_t *ret_bytes);
 
 	/* Mandatory. Finds a running program's tasks, from outside it. Needs ptrace rights over it.
 	 * Fills up to one record per client; the caller finishes each and frees the array. */
@@ -198,8 +211,25 @@ struct rbt_backend {
 	 * program's own if an agent polls. */
 	int (*poll)(const struct rbt_record *rec, int board_fd, uint32_t interval_us);
 
+	/* Optional. NULL: programs cannot be parked, that is, leave the device with their memory
+	 * by the driver's checkpoint calls. 0, or -EPROTONOSUPPORT if those calls were never tried
+	 * with this driver; then `why` has one line. */
+	int (*may_park)(char *why, size_t size);
+
+	/* Optional (NULL), with may_park. The memory that the program has on each of its GPUs.
+	 * Fills up to `max` entries and returns how many, or -errno. */
+	int (*usage)(
+		const struct rbt_record *rec, pid_t pid, struct rbt_gpu_usage *list, size_t max);
+
+	/* Optional (NULL), with may_park. A GPU's free memory. Makes a client of its own, so that
+	 * no program is needed. 0 or -errno. */
+	int (*free_memory)(uint32_t minor, uint64_t *ret_bytes);
+
 	/* Optional (NULL). The driver's figures about the program. */
 	int (*stats)(const struct rbt_record *rec, pid_t pid, struct rbt_program_stats *ret);
+	/* Optional (NULL). The name that a GPU of the record keeps for ever, as the vendor's tools
+	 * show it. 0 or -errno. */
+	int (*uuid)(const struct rbt_record *rec, uint32_t gpu, char ret[RBT_GPU_UUID_MAX]);
 };
 
 extern const struct rbt_backend rbt_backend_nvidia, rbt_backend_amd;

@@ -22,6 +22,10 @@ enum exit_code {
 	EXIT_NOT_FOUND = 127,
 };
 
+/* Of the objects that --json prints. New keys keep it; a key that goes, or means something else,
+ * raises it. */
+#define JSON_VERSION 1
+
 /* start.c */
 /* To be called first: keeps files that we open away from the numbers of standard files that the
  * caller closed, until exec. */
@@ -40,8 +44,11 @@ struct command {
 };
 
 extern const struct command cmd_run, cmd_renice, cmd_ps, cmd_suspend, cmd_resume, cmd_doctor,
-	cmd_top, cmd_kfd, cmd_policy, cmd_profile;
+	cmd_top, cmd_trace, cmd_kfd, cmd_policy, cmd_profile, cmd_cdi, cmd_park, cmd_unpark,
+	cmd_vm_args, cmd_serve;
 
+/* Prints what --help prints; returns EXIT_OK. */
+int print_usage(const struct command *cmd);
 /* Prints a usage error and where to look; returns EXIT_USAGE. */
 int usage_error(const struct command *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -51,15 +58,28 @@ int usage_error(const struct command *cmd, const char *fmt, ...)
 int run_find(const char *who, const char *name, char *buf, size_t size);
 /* Runs the command that was found, in the environment of `rubato run`. Returns an exit code only if
  * that fails, with the error printed. */
+/* Like the backend's probe(), with the sizes of the GPUs' memories, if they can be had. */
+int device_probe(const struct rbt_backend *b, struct rbt_device_info *ret);
+
 int run_exec(const char *who, const char *path, char **argv, const struct rbt_treatment *t,
 	bool no_daemon);
 /* Whether programs find a libcuda.so.1. */
 bool run_has_driver(void);
 
+/* cmd_cdi.c: the folder in which container runtimes look, and the first file there */
+#define CDI_DIR        "/etc/cdi"
+#define CDI_CLASS_NAME "rubato-class.json"
+#define CDI_CLASS_FILE CDI_DIR "/" CDI_CLASS_NAME
+
+/* nice.c: refuses the options of nice(1) and renice(8), with a line that names ours. */
+int nice_habit(const struct command *cmd, int argc, char **argv);
+
 /* device.c: removes --device, --sms and --mem from a command's arguments (argv[0] is its name).
  * EXIT_OK: go on; otherwise the exit code, after an error message. For the software GPU it does not
  * return. */
 int device_select(const struct command *cmd, int *argc, char **argv);
+/* Where programs find the host's GPU, if --device remote was given; else NULL. */
+const char *device_remote(void);
 /* Reports that there is no driver (-ENODEV), or what is wrong with it; returns the exit code. */
 int no_device_error(const struct command *cmd, int error);
 /* EXIT_OK if there is a driver; otherwise reports what is missing, as above. */
@@ -88,6 +108,8 @@ int daemon_start(void);
 uint64_t daemon_heal(bool is_ordered);
 /* The reason why that failed and what to do, in words; valid until the next call. */
 const char *daemon_start_error(int error);
+/* Whether the daemon is in an outer pid namespace, so that its pids are not ours. */
+bool daemon_is_outside(int sock);
 /* The path at which `sock` was connected. */
 int daemon_socket_path(int sock, char *buf, size_t size);
 /* Sends a request and waits for its RESULT, with a timeout. 0 or -errno; the daemon's verdict is in

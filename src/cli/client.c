@@ -26,6 +26,7 @@
 #define START_TIMEOUT_MS   3000
 #define START_RETRY_US     20000
 #define IDLE_EXIT_S        "30"
+#define N_PARTS            7 /* of a program in a list: RBT_LIST_* */
 
 static int socket_path(uid_t uid, char *buf, size_t size)
 {
@@ -192,7 +193,7 @@ static bool has_left_something(const char *dir)
 {
 	const char *heal = getenv(RBT_ENV_HEAL);
 
-	return is_there(dir, "state", S_IFREG) ||
+	return is_there(dir, "state", S_IFREG) || is_there(dir, "parked", S_IFREG) ||
 	       (heal != NULL && strcmp(heal, "1") == 0 && is_there(dir, "control.sock", S_IFSOCK));
 }
 
@@ -314,25 +315,49 @@ int daemon_request(int sock, const void *msg, size_t size, const int *fds, size_
 	return n < 0 ? (int)n : daemon_read_result(buf, (size_t)n, ret);
 }
 
-/* Whether the bytes after a program's tasks are the structs that were asked for, or the first ones
- * of them: an older daemon leaves out those that it does not know. A treatment comes last, and its
- * size depends on the version. */
+bool daemon_is_outside(int sock)
+{
+	struct ucred cred;
+	socklen_t size = sizeof(cred);
+
+	/* Then the kernel has no pid for the daemon itself. */
+	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &size) == 0 && cred.pid == 0;
+}
+
+/* The size of the part that belongs to a bit of the flags, at the start of the tail. A treatment
+ * says its own, which depends on the daemon's version. SIZE_MAX: the part is unsound. */
+static size_t part_size(unsigned bit, const char *tail, size_t size)
+{
+	static const size_t sizes[N_PARTS] = {sizeof(struct rbt_program_turns),
+		sizeof(struct rbt_program_account), sizeof(struct rbt_program_origin),
+		sizeof(struct rbt_program_reserve), 0, sizeof(struct rbt_program_memory),
+		sizeof(struct rbt_place)};
+	struct rbt_treatment treat;
+	uint32_t n;
+
+	if (UINT32_C(1) << bit != RBT_LIST_TREAT) {
+		return sizes[bit];
+	}
+	if (size < sizeof(n)) {
+		return SIZE_MAX;
+	}
+	memcpy(&n, tail, sizeof(n));
+	return n <= size && rbt_treatment_decode(tail, n, &treat) == 0 ? n : SIZE_MAX;
+}
+
+/* Whether the bytes after a program's tasks are the parts that were asked for, or the first ones of
+ * them: an older daemon leaves out those that it does not know. */
 static bool is_tail_sound(const char *tail, size_t size, uint32_t flags)
 {
-	/* In the order of the flags' bits. */
-	static const size_t parts[] = {sizeof(struct rbt_program_turns),
-		sizeof(struct rbt_program_account), sizeof(struct rbt_program_origin),
-		sizeof(struct rbt_program_reserve)};
-	size_t end = 0;
-	bool fits = size == 0;
-
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		end += (flags >> i & 1) != 0 ? parts[i] : 0;
-		fits = fits || size == end;
+	for (unsigned bit = 0; bit < N_PARTS && size > 0; bit++) {
+		size_t n = (flags >> bit & 1) != 0 ? part_size(bit, tail, size) : 0;
+		if (n > size) {
+			return false;
+		}
+		tail += n;
+		size -= n;
 	}
-	struct rbt_treatment treat;
-	return fits || ((flags & RBT_LIST_TREAT) != 0 && size >= end &&
-			       rbt_treatment_decode(tail + end, size - end, &treat) == 0);
+	return size == 0;
 }
 
 ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *buf, size_t size)
@@ -361,6 +386,8 @@ ssize_t daemon_list(int sock, pid_t after, uint32_t flags, int timeout_s, void *
 	}
 	memcpy(&msg, buf, sizeof(msg));
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(struct rbt_task_state);
+
+	tasks_end += (msg.flags & RBT_PROGRAM_GUEST) != 0 ? sizeof(struct rbt_program_guest) : 0;
 	bool is_sound = (size_t)n >= tasks_end &&
 			is_tail_sound((const char *)buf + tasks_end, (size_t)n - tasks_end, flags);
 	return is_sound ? n : -EBADMSG;

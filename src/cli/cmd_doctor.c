@@ -121,7 +121,7 @@ static void check_caps(
 static bool check_backend(struct report *rep, const struct rbt_backend *b)
 {
 	struct rbt_device_info info;
-	int r = b->probe(&info);
+	int r = device_probe(b, &info);
 
 	if (r < 0) {
 		/* Few machines have GPUs of both vendors. */
@@ -213,6 +213,21 @@ static void check_policy(struct report *rep, int sock)
 		p.other);
 }
 
+/* Nothing is said if the devices for containers are not installed. */
+static void check_containers(struct report *rep)
+{
+	char dir[128];
+
+	if (access(CDI_CLASS_FILE, F_OK) < 0 ||
+		rbt_runtime_dir(RBT_UID_SYSTEM, dir, sizeof(dir)) < 0) {
+		return;
+	}
+	bool is_there = access(dir, F_OK) == 0;
+	say(rep, is_there ? GOOD : BAD, "containers", "%s%s%s",
+		is_there ? CDI_CLASS_FILE : "those with devices of rubato.dev do not start: ",
+		is_there ? "" : dir, is_there ? "" : " is missing; start the system daemon");
+}
+
 static void check_house(struct report *rep)
 {
 	char path[4096], dir[128];
@@ -241,6 +256,7 @@ static void check_house(struct report *rep)
 		check_policy(rep, sock);
 	}
 	rbt_close(&sock);
+	check_containers(rep);
 	say(rep, RUBATO_LEFT_OUT[0] == '\0' ? GOOD : PARTLY, "build", "%s %s", RUBATO_VERSION,
 		RUBATO_LEFT_OUT[0] == '\0' ? "with every library it knows"
 					   : "without " RUBATO_LEFT_OUT);
@@ -318,6 +334,26 @@ static int check_program(struct report *rep, const char *path)
 	return EXIT_OK;
 }
 
+/* Kernels from 6.14 on can limit the memory of some devices by cgroup, below every program and
+ * without Rubato. One line of the file is "REGION BYTES". */
+static void check_dmem(struct report *rep)
+{
+	char text[4096], region[256];
+	unsigned long long bytes;
+
+	if (rbt_read_file("/sys/fs/cgroup/dmem.capacity", text, sizeof(text)) <= 0) {
+		return;
+	}
+	for (const char *line = text; line != NULL && *line != '\0';) {
+		if (sscanf(line, "%255s %llu", region, &bytes) == 2) {
+			say(rep, GOOD, "dmem", "%s, %llu MiB: cgroups can limit it (dmem.max)",
+				region, bytes >> 20);
+		}
+		line = strchr(line, '\n');
+		line += line != NULL;
+	}
+}
+
 static int examine(struct report *rep)
 {
 	bool any = false;
@@ -325,6 +361,7 @@ static int examine(struct report *rep)
 	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
 		any = check_backend(rep, *b) || any;
 	}
+	check_dmem(rep);
 	check_attach(rep);
 	check_house(rep);
 	return any ? EXIT_OK : EXIT_NO_DEVICE;
@@ -355,8 +392,7 @@ static int run(int argc, char **argv)
 			rep.is_try = true;
 			break;
 		case 'h':
-			fputs(cmd_doctor.usage, stdout);
-			return EXIT_OK;
+			return print_usage(&cmd_doctor);
 		default:
 			return EXIT_USAGE;
 		}
@@ -371,6 +407,7 @@ static int run(int argc, char **argv)
 	if (rep.json) {
 		rbt_json_init(&rep.j, stdout);
 		rbt_json_object(&rep.j, NULL);
+		rbt_json_u64(&rep.j, "version", JSON_VERSION);
 		rbt_json_array(&rep.j, "checks");
 	}
 	int code = program != NULL ? check_program(&rep, program) : examine(&rep);

@@ -125,8 +125,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
 	choose_options(v->takes, options);
 	while ((c = getopt_long(argc, argv, letters, options, NULL)) != -1) {
 		if (c == 'h') {
-			fputs(cmd_policy.usage, stdout);
-			return EXIT_OK;
+			return print_usage(&cmd_policy);
 		}
 		int code = take_option(&a, c);
 		if (code != EXIT_OK) {
@@ -167,8 +166,7 @@ static int run(int argc, char **argv)
 			&cmd_policy, "no verb: check, load, unload, show, stats, log or map");
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-		fputs(cmd_policy.usage, stdout);
-		return EXIT_OK;
+		return print_usage(&cmd_policy);
 	}
 	const struct verb *v = find_verb(argc, argv, &n_words);
 	if (v == NULL && strcmp(argv[1], "map") == 0) {

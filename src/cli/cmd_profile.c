@@ -197,7 +197,7 @@ static int show(int argc, char **argv)
 
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (c != 'j') {
-			return c == 'h' ? (fputs(cmd_profile.usage, stdout), EXIT_OK) : EXIT_USAGE;
+			return c == 'h' ? print_usage(&cmd_profile) : EXIT_USAGE;
 		}
 		json = true;
 	}
@@ -270,7 +270,7 @@ static int record(int argc, char **argv)
 
 	while ((c = getopt_long(argc, argv, "+o:h", options, NULL)) != -1) {
 		if (c != 'o') {
-			return c == 'h' ? (fputs(cmd_profile.usage, stdout), EXIT_OK) : EXIT_USAGE;
+			return c == 'h' ? print_usage(&cmd_profile) : EXIT_USAGE;
 		}
 		file = optarg;
 	}
@@ -300,8 +300,7 @@ static int run(int argc, char **argv)
 		return usage_error(&cmd_profile, "no verb; use show or record");
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-		fputs(cmd_profile.usage, stdout);
-		return EXIT_OK;
+		return print_usage(&cmd_profile);
 	}
 	bool is_show = strcmp(argv[1], "show") == 0;
 	if (!is_show && strcmp(argv[1], "record") != 0) {

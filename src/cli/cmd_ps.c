@@ -17,7 +17,7 @@
 #include "util/time.h"
 
 struct view {
-	bool json, threads, is_long;
+	bool json, tasks, threads, is_long;
 	struct rbt_json j;
 	size_t n_rows;
 };
@@ -61,6 +61,9 @@ static const char *state_text(const struct listed *l, char *buf, size_t size)
 {
 	if (l->error != 0) {
 		return "?";
+	}
+	if (l->parked) {
+		return "parked";
 	}
 	if (!l->suspended) {
 		return l->waiting ? "waiting" : "running";
@@ -112,6 +115,9 @@ static const char *task_state(const struct listed *l, const struct rbt_task_stat
 {
 	bool is_alone = (t->suspended & RBT_TASK_OFF_ALONE) != 0;
 
+	if (l->parked) {
+		return "parked";
+	}
 	return t->suspended == 0 ? "running" : l->waiting && !is_alone ? "waiting" : "suspended";
 }
 
@@ -197,6 +203,38 @@ static void print_account(const struct listed *l)
 	}
 }
 
+static void print_limit(const struct listed *l)
+{
+	const struct rbt_program_memory *m = &l->memory;
+	char run[48] = "", gpu[48] = "";
+
+	if (!l->has_limits || m->limit_bytes == 0) {
+		return;
+	}
+	if ((m->flags & RBT_MEMORY_HAS_COUNT) != 0) {
+		snprintf(run, sizeof(run), ", its run has %" PRIu64 "MiB", m->run_bytes >> 20);
+	}
+	if (m->gpu_bytes != 0) {
+		snprintf(gpu, sizeof(gpu), ", the GPU has %" PRIu64 "MiB", m->gpu_bytes >> 20);
+	}
+	printf("%26s %" PRIu64 "MiB%s%s%s\n", "memory limit:", m->limit_bytes >> 20,
+		(m->flags & RBT_MEMORY_IS_BOUND) != 0 ? "" : ", not enforced", run, gpu);
+}
+
+static void print_place(const struct rbt_place *p)
+{
+	const struct {
+		const char *label, *value;
+	} lines[] = {{"container:", p->container_id}, {"pod:", p->pod_uid},
+		{"Slurm job:", p->slurm_job}};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		if (lines[i].value[0] != '\0') {
+			printf("%26s %s\n", lines[i].label, lines[i].value);
+		}
+	}
+}
+
 static void print_row(struct view *v, const struct listed *l)
 {
 	char user[32], gpus[32], slice[32], memory[32], state[32], priority[16];
@@ -219,19 +257,25 @@ static void print_row(struct view *v, const struct listed *l)
 	if (l->note[0] != '\0') {
 		printf("%26s %s\n", "note:", l->note);
 	}
+	print_limit(l);
 	if (l->is_older) {
 		printf("%26s %s\n", "shim:", "older than rubatod");
 	}
 	if (l->origin.rule[0] != '\0') {
 		printf("%26s %s\n", "rule:", l->origin.rule);
 	}
+	if (l->guest.vm[0] != '\0') {
+		printf("%26s %s, pid %u there: %s\n", "guest:", l->guest.vm, l->guest.pid,
+			l->guest.command);
+	}
 	if (l->origin.group[0] != '\0') {
 		printf("%26s %s\n", "group:", l->origin.group);
 	}
+	print_place(&l->place);
 	if (v->is_long && l->has_account) {
 		print_account(l);
 	}
-	for (size_t i = 0; i < l->n_tasks; i++) {
+	for (size_t i = 0; i < l->n_tasks && (v->tasks || v->threads); i++) {
 		print_task(v, l, &l->tasks[i]);
 	}
 }
@@ -381,6 +425,24 @@ static void json_treatment(struct rbt_json *j, const struct listed *l)
 	}
 }
 
+/* What is bound is known for programs with a limit alone. */
+static void json_memory(struct rbt_json *j, const struct listed *l)
+{
+	const struct rbt_program_memory *m = &l->memory;
+	bool has_limit = l->has_limits && m->limit_bytes != 0;
+	bool has_count = has_limit && (m->flags & RBT_MEMORY_HAS_COUNT) != 0;
+
+	json_known(j, "memory_limit_bytes", has_limit, m->limit_bytes);
+	if (has_limit) {
+		rbt_json_bool(j, "memory_enforced", (m->flags & RBT_MEMORY_IS_BOUND) != 0);
+	} else {
+		rbt_json_null(j, "memory_enforced");
+	}
+	json_known(j, "memory_counted_bytes", has_count, m->count_bytes);
+	json_known(j, "memory_run_bytes", has_count, m->run_bytes);
+	json_known(j, "gpu_memory_bytes", l->has_limits && m->gpu_bytes != 0, m->gpu_bytes);
+}
+
 static void json_row(struct view *v, const struct listed *l)
 {
 	struct rbt_json *j = &v->j;
@@ -403,12 +465,14 @@ static void json_row(struct view *v, const struct listed *l)
 	rbt_json_bool(j, "held_back", l->held_back);
 	rbt_json_string(j, "state",
 		l->error != 0  ? "unknown"
+		: l->parked    ? "parked"
 		: l->suspended ? "suspended"
 		: l->waiting   ? "waiting"
 			       : "running");
 	json_known(j, "suspended_left_ms", l->suspended_left_ms != 0, l->suspended_left_ms);
 	json_known(j, "suspended_queues", l->managed, count_alone(l));
 	json_known(j, "memory_bytes", l->has_memory, l->memory_bytes);
+	json_memory(j, l);
 	json_turns(j, l);
 	json_reserve(j, l);
 	json_account(j, l);
@@ -416,6 +480,12 @@ static void json_row(struct view *v, const struct listed *l)
 	json_origin(j, "shim", !l->managed || l->attached ? "" : l->is_older ? "older" : "current");
 	json_origin(j, "rule", l->origin.rule);
 	json_origin(j, "group", l->origin.group);
+	json_origin(j, "container_id", l->place.container_id);
+	json_origin(j, "pod_uid", l->place.pod_uid);
+	json_origin(j, "slurm_job", l->place.slurm_job);
+	json_origin(j, "vm", l->guest.vm);
+	json_known(j, "guest_pid", l->guest.vm[0] != '\0', l->guest.pid);
+	json_origin(j, "guest_command", l->guest.command);
 	rbt_json_string(j, "note", l->note);
 	rbt_json_array(j, "tasks");
 	for (size_t i = 0; i < l->n_tasks; i++) {
@@ -441,6 +511,7 @@ static int show(const struct listed *l, void *data)
 static int run(int argc, char **argv)
 {
 	static const struct option options[] = {
+		{"tasks", no_argument, NULL, 'k'},
 		{"threads", no_argument, NULL, 't'},
 		{"long", no_argument, NULL, 'l'},
 		{"json", no_argument, NULL, 'j'},
@@ -452,6 +523,9 @@ static int run(int argc, char **argv)
 
 	while ((c = getopt_long(argc, argv, "hl", options, NULL)) != -1) {
 		switch (c) {
+		case 'k':
+			v.tasks = true;
+			break;
 		case 't':
 			v.threads = true;
 			break;
@@ -462,8 +536,7 @@ static int run(int argc, char **argv)
 			v.json = true;
 			break;
 		case 'h':
-			fputs(cmd_ps.usage, stdout);
-			return EXIT_OK;
+			return print_usage(&cmd_ps);
 		default:
 			return EXIT_USAGE;
 		}
@@ -474,6 +547,7 @@ static int run(int argc, char **argv)
 	if (v.json) {
 		rbt_json_init(&v.j, stdout);
 		rbt_json_object(&v.j, NULL);
+		rbt_json_u64(&v.j, "version", JSON_VERSION);
 		rbt_json_array(&v.j, "programs");
 	}
 	int r = listing_each(show, &v);
@@ -493,13 +567,13 @@ const struct command cmd_ps = {
 	.name = "ps",
 	.summary = "show programs, their tasks and timeslices",
 	.usage =
-		"Usage: rubato ps [--threads] [--long] [--json]\n"
+		"Usage: rubato ps [--tasks] [--threads] [--long] [--json]\n"
 		"\n"
 		"Shows the programs on the GPUs: those under rubatod, and, with ptrace rights over them\n"
-		"(root), all others. A dash means that something is not known. Each task is\n"
-		"shown with its runlist and id, its timeslice and whether it may run.\n"
+		"(root), all others. A dash means that something is not known.\n"
 		"\n"
-		"      --threads            also the thread that made each task\n"
+		"      --tasks              also their tasks: runlist and id, timeslice, may it run\n"
+		"      --threads            the same, and the thread that made each task\n"
 		"  -l, --long               also accounts of programs under rubatod: time used, waits\n"
 		"      --json               the same facts as JSON\n",
 	.run = run,

@@ -38,11 +38,13 @@ static int run(int argc, char **argv)
 	struct rbt_treatment t = RBT_TREATMENT_INIT;
 	int c;
 
+	if (nice_habit(&cmd_renice, argc, argv) != EXIT_OK) {
+		return EXIT_USAGE;
+	}
 	treat_options(KEYS, more, options);
 	while ((c = getopt_long(argc, argv, TREAT_LETTERS "h", options, NULL)) != -1) {
 		if (c == 'h') {
-			fputs(cmd_renice.usage, stdout);
-			return EXIT_OK;
+			return print_usage(&cmd_renice);
 		}
 		if (c == '?' || treat_option(&cmd_renice, &t, c, optarg) != 0) {
 			return EXIT_USAGE;
@@ -52,7 +54,7 @@ static int run(int argc, char **argv)
 	if (((t.said | t.reset) & ~RBT_TREAT_BIT(FORCE)) == 0) {
 		return usage_error(&cmd_renice,
 			"give one of --class, --priority, --timeslice-us, --weight, "
-			"--max-reserve-ms or --min-share");
+			"--max-reserve-ms, --min-share or --memory");
 	}
 	/* A new priority brings its own slice. */
 	if ((t.said & (RBT_TREAT_BIT(PRIORITY) | RBT_TREAT_BIT(TIMESLICE))) ==
@@ -67,7 +69,8 @@ const struct command cmd_renice = {
 	.summary = "change the class of programs that are running",
 	.usage =
 		"Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N |\n"
-		"                             --weight N | --max-reserve-ms N | --min-share PERCENT)\n"
+		"                             --weight N | --max-reserve-ms N | --min-share PERCENT |\n"
+		"                             --memory SIZE)\n"
 		"\n"
 		"Changes how running programs share the GPU. Programs started with `rubato run` need\n"
 		"no privilege; others need ptrace rights over them (root, or the same user if\n"
@@ -80,6 +83,7 @@ const struct command cmd_renice = {
 		"  -w, --weight N           its share of the turns at equal priority, 1 to 1000\n"
 		"      --max-reserve-ms N   how long it may keep others off without being idle, or default\n"
 		"      --min-share PERCENT  its least share of the GPU while others are busy, or default\n"
+		"      --memory SIZE        how much memory its run may have on each GPU, or default: no limit\n"
 		"      --force              write to an unknown driver even if its trial failed\n"
 		"\n"
 		"Several best-effort programs on one GPU take turns, one at a time, because programs with\n"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "util/log.h"
 #include "util/runtime.h"
 #include "util/sandbox.h"
+#include "util/time.h"
 
 /* Finds `name` as execvp() would. Returns 0, -ENOENT or -EACCES. This comes first, so that a
  * mistyped command starts no daemon. */
@@ -69,6 +71,34 @@ static int set_preload(void)
 	return setenv("LD_PRELOAD", value, 1) < 0 ? -errno : 0;
 }
 
+/* A limit above all GPUs is no limit, and most likely a mistake. */
+static void warn_of_size(const struct rbt_treatment *t)
+{
+	struct rbt_device_info info;
+	char asked[64] = "", has[64] = "";
+	struct rbt_treatment largest = RBT_TREATMENT_INIT;
+
+	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
+		int r = device_probe(*b, &info);
+		for (uint32_t i = 0; r == 0 && i < info.n_gpus; i++) {
+			if ((info.gpus[i].valid & RBT_GPU_HAS_MEMORY) == 0) {
+				return; /* it may be larger */
+			}
+			if (info.gpus[i].memory_bytes > largest.memory) {
+				largest.memory = info.gpus[i].memory_bytes;
+			}
+		}
+	}
+	if (largest.memory == 0 || t->memory <= largest.memory) {
+		return;
+	}
+	largest.said = RBT_TREAT_BIT(MEMORY);
+	rbt_treatment_describe(t, RBT_TREAT_BIT(MEMORY), asked, sizeof(asked));
+	rbt_treatment_describe(&largest, RBT_TREAT_BIT(MEMORY), has, sizeof(has));
+	rbt_warn("run: %s is more than any GPU here has: the largest has%s", asked + 2,
+		has + strlen(", memory"));
+}
+
 static bool is_there(const char *path, void *data)
 {
 	return access(path, R_OK) == 0;
@@ -79,22 +109,14 @@ bool run_has_driver(void)
 	return rbt_libpath_each((const void *)&cmd_run, "libcuda.so.1", is_there, NULL);
 }
 
-/*
- * Puts the folder of the stand-in for the driver's library first, so that submissions are counted.
- * If the system has no such library, this is left out, because the program must find none either.
- * Returns 0, or -errno; then the program runs, but its submissions are not counted.
- */
-static int set_standin(void)
+/* Puts the folder of one of our libraries first, so that programs load it. 0 or -errno. */
+static int set_library(const char *name)
 {
 	char folder[4096], value[16384];
 	const char *old = getenv("LD_LIBRARY_PATH");
 	bool any = old != NULL && old[0] != '\0';
+	int r = rbt_sibling_path(name, RUBATO_LIBDIR "/rubato", folder, sizeof(folder));
 
-	if (!run_has_driver()) {
-		return 0;
-	}
-	int r = rbt_sibling_path(
-		"standin/libcuda.so.1", RUBATO_LIBDIR "/rubato", folder, sizeof(folder));
 	if (r < 0) {
 		return r;
 	}
@@ -113,6 +135,30 @@ static int set_standin(void)
 		return -ENAMETOOLONG;
 	}
 	return setenv("LD_LIBRARY_PATH", value, 1) < 0 ? -errno : 0;
+}
+
+/*
+ * Puts the stand-in for the driver's library first, so that submissions are counted. If the system
+ * has no such library, this is left out, because the program must find none either. Returns 0, or
+ * -errno; then the program runs, but its submissions are not counted.
+ */
+static int set_standin(void)
+{
+	return run_has_driver() ? set_library("standin/libcuda.so.1") : 0;
+}
+
+/* The program uses a host's GPU. Its class is the host's to decide, so that nothing else is set. */
+static int set_remote(const char *who)
+{
+	int r = set_library("guest/libcuda.so.1");
+
+	if (r < 0) {
+		rbt_error("%s: --device remote: Rubato's libcuda.so.1 for guests: %s", who,
+			strerror(-r));
+		return EXIT_FAILED;
+	}
+	setenv(RBT_ENV_REMOTE, device_remote(), 1);
+	return EXIT_OK;
 }
 
 /* An unknown driver may refuse everything. */
@@ -233,9 +279,9 @@ static const char *get(void *ctx, const char *name)
 }
 
 /*
- * Options override the environment. The environment gives the group, and those keys that have a
- * variable of their own, which a container's setup may have set. The other keys of RUBATO_TREAT are
- * left out: they belong to an outer `rubato run`.
+ * Options override the environment. The environment gives the group, the memory limit, and those
+ * keys that have a variable of their own, which a container's setup may have set. The other keys of
+ * RUBATO_TREAT are left out: they belong to an outer `rubato run`.
  */
 static struct rbt_treatment add_environment(const struct rbt_treatment *options)
 {
@@ -247,13 +293,14 @@ static struct rbt_treatment add_environment(const struct rbt_treatment *options)
 	if (why[0] != '\0') {
 		rbt_warn("run: RUBATO_TREAT: %s: ignored", why);
 	}
-	outer.said &= RBT_TREAT_BIT(GROUP);
+	outer.said &= RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(MEMORY);
 	outer.reset = 0;
 	struct rbt_treatment all = RBT_TREATMENT_INIT;
 	rbt_treatment_merge(&all, &outer);
 	rbt_treatment_read_keys(get, NULL, &t, why);
 	rbt_treatment_merge(&all, &t);
 	rbt_treatment_merge(&all, options);
+	rbt_treatment_find_memory(get, NULL, &all);
 	return all;
 }
 
@@ -272,6 +319,24 @@ static void set_treatment(const struct rbt_treatment *t)
 			unsetenv(old);
 		}
 	}
+}
+
+/* Processes with the same value share one memory limit. A `rubato run` inside another one belongs
+ * to the outer run, unless it has a limit of its own. */
+static void set_run(const struct rbt_treatment *options)
+{
+	char name[RBT_RUN_NAME_MAX];
+	uint64_t random = 0;
+
+	if (((options->said | options->reset) & RBT_TREAT_BIT(MEMORY)) == 0 &&
+		getenv(RBT_ENV_RUN) != NULL) {
+		return;
+	}
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random)) {
+		random = (uint64_t)rbt_now_ns();
+	}
+	snprintf(name, sizeof(name), "run-%d-%016" PRIx64, (int)getpid(), random);
+	setenv(RBT_ENV_RUN, name, 1);
 }
 
 static void prepare(const char *who, const struct rbt_treatment *t, bool no_daemon)
@@ -308,6 +373,15 @@ int run_find(const char *who, const char *name, char *buf, size_t size)
 int run_exec(const char *who, const char *path, char **argv, const struct rbt_treatment *t,
 	bool no_daemon)
 {
+	if (device_remote() != NULL) {
+		int code = set_remote(who);
+
+		if (code != EXIT_OK) {
+			return code;
+		}
+		execvp(path, argv);
+		return cannot_run(who, argv[0], -errno);
+	}
 	if (elf_is_static(path)) {
 		rbt_warn("%s: %s is statically linked, so librubato.so cannot be preloaded; "
 			 "use `rubato renice` once it runs",
@@ -330,8 +404,13 @@ static int execute(char **argv, const struct rbt_treatment *t, bool no_daemon,
 	return code == EXIT_OK ? run_exec("run", path, argv, t, no_daemon) : code;
 }
 
-static int check_policy(const struct policy_choice *policy, bool no_daemon)
+static int check_options(
+	const struct rbt_treatment *t, const struct policy_choice *policy, bool no_daemon)
 {
+	if (device_remote() != NULL && (t->said != 0 || policy->file != NULL || no_daemon)) {
+		return usage_error(&cmd_run, "the host decides about programs of its guests: give "
+					     "these options to its `rubato serve`");
+	}
 	if (policy->file == NULL && (policy->engine != RBT_POLICY_AUTO || policy->n_settings > 0)) {
 		return usage_error(&cmd_run, "--engine and --set are about a --policy");
 	}
@@ -358,6 +437,9 @@ static int run(int argc, char **argv)
 	bool no_daemon = false;
 	int c;
 
+	if (nice_habit(&cmd_run, argc, argv) != EXIT_OK) {
+		return EXIT_USAGE;
+	}
 	treat_options(RBT_TREAT_ALL, more, options);
 	while ((c = getopt_long(argc, argv, "+" TREAT_LETTERS "g:h", options, NULL)) != -1) {
 		switch (c) {
@@ -374,8 +456,7 @@ static int run(int argc, char **argv)
 			}
 			break;
 		case 'h':
-			fputs(cmd_run.usage, stdout);
-			return EXIT_OK;
+			return print_usage(&cmd_run);
 		case '?':
 			return EXIT_USAGE;
 		default:
@@ -387,10 +468,14 @@ static int run(int argc, char **argv)
 	if (optind == argc) {
 		return usage_error(&cmd_run, "no command to run");
 	}
-	if (check_policy(&policy, no_daemon) != EXIT_OK) {
+	if (check_options(&t, &policy, no_daemon) != EXIT_OK) {
 		return EXIT_USAGE;
 	}
 	struct rbt_treatment all = add_environment(&t);
+	set_run(&t);
+	if (all.memory != 0) {
+		warn_of_size(&all);
+	}
 	if (is_too_short(all.timeslice_us)) {
 		rbt_error("run: the GPUs here have no timeslices, only turns of %d us and more",
 			RBT_TURN_MIN_US);
@@ -404,9 +489,9 @@ const struct command cmd_run = {
 	.summary = "start a program with a class",
 	.usage =
 		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--weight N]\n"
-		"                  [--max-reserve-ms N] [--min-share PERCENT]\n"
+		"                  [--max-reserve-ms N] [--min-share PERCENT] [--memory SIZE]\n"
 		"                  [--group NAME] [--policy FILE [--engine ENGINE] [--set NAME=VALUE]...]\n"
-		"                  [--device soft [--sms N] [--mem MIB]] [--] COMMAND...\n"
+		"                  [--device soft [--sms N] [--mem MIB] | --device remote[=PATH]] [--] COMMAND...\n"
 		"\n"
 		"Runs COMMAND, unmodified, with a class. Needs no privilege.\n"
 		"\n"
@@ -416,12 +501,14 @@ const struct command cmd_run = {
 		"  -w, --weight N           share of the turns at equal priority, 1 (default) to 1000\n"
 		"      --max-reserve-ms N   how long it may keep others off without being idle (2000)\n"
 		"      --min-share PERCENT  its least share of the GPU while others are busy, 0 to 10 (2)\n"
+		"      --memory SIZE        how much memory COMMAND and its children may have on each GPU,\n"
+		"                           such as 20G. Default: no limit\n"
 		"  -g, --group NAME         your programs in one group have their turns together. Default: the\n"
 		"                           ranks of one job (torchrun, MPI, Slurm). none: no group\n"
 		"      --policy FILE        load this policy in eBPF while COMMAND runs, as\n"
 		"                           `rubato policy load` does; COMMAND is not started if the policy\n"
 		"                           is refused, or if another one is loaded\n"
-		"      --engine ENGINE      of the policy: kernel, vm, or auto (default)\n"
+		"      --engine ENGINE      kernel, vm, or auto (default): of the policy\n"
 		"      --set NAME=VALUE     set a `const volatile` variable of the policy; can be repeated\n"
 		"      --no-daemon          do not use rubatod; the program sets its own timeslices\n"
 		"                           as far as that is safe\n"
@@ -429,6 +516,8 @@ const struct command cmd_run = {
 		"      --device soft        use the software GPU, which all programs with this option share.\n"
 		"                           It starts with the first of them and ends with the last.\n"
 		"                           Other commands take this option, too\n"
+		"      --device remote      use the GPU of the host, from a guest: `rubato serve` runs there.\n"
+		"                           remote=PATH names its socket\n"
 		"      --sms N              multiprocessors of the software GPU, if this starts it (4)\n"
 		"      --mem MIB            memory of the software GPU, if this starts it (256)\n"
 		"\n"

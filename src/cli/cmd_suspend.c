@@ -79,7 +79,9 @@ static int take_option(const struct command *cmd, struct order *o, int c)
 	switch (c) {
 	case 'f':
 		return rbt_parse_seconds(optarg, MAX_FOR_MS, &o->for_ms) < 0
-			       ? usage_error(cmd, "--for takes a number of seconds, not %s", optarg)
+			       ? usage_error(cmd,
+					 "--for takes a time such as 90, 1.5m or 2h, not %s",
+					 optarg)
 			       : EXIT_OK;
 	case 'q':
 		return take_queues(cmd, o, optarg);
@@ -96,8 +98,7 @@ static int run(const struct command *cmd, const struct option *options,
 
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (c == 'h') {
-			fputs(cmd->usage, stdout);
-			return EXIT_OK;
+			return print_usage(cmd);
 		}
 		int code = take_option(cmd, &o, c);
 		if (code != EXIT_OK) {
@@ -138,14 +139,14 @@ const struct command cmd_suspend = {
 	.name = "suspend",
 	.summary = "take programs off the GPU",
 	.usage =
-		"Usage: rubato suspend PID... [--for SECONDS]\n"
-		"       rubato suspend PID --queue ID... [--for SECONDS]\n"
+		"Usage: rubato suspend PID... [--for TIME]\n"
+		"       rubato suspend PID --queue ID... [--for TIME]\n"
 		"\n"
 		"Takes every task of the programs off the GPU, in the middle of a kernel if need be;\n"
 		"nothing is lost or run twice. Their CPU side goes on until it waits for the GPU.\n"
 		"Returns at once. rubatod keeps them suspended; if it ends, they run again.\n"
 		"\n"
-		"      --for SECONDS        resume by itself after this long (fractions allowed)\n"
+		"      --for TIME           resume by itself after this long: 90 (seconds), 1.5m, 2h\n"
 		"      --queue ID           only this queue of an AMD program; can be repeated\n",
 	.run = run_suspend,
 };

@@ -217,8 +217,7 @@ static bool parse(struct choice *c, int argc, char **argv, int *ret)
 
 	while ((option = getopt_long(argc, argv, "d:n:bh", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(cmd_top.usage, stdout);
-			*ret = EXIT_OK;
+			*ret = print_usage(&cmd_top);
 			return false;
 		}
 		if (option == '?' || take_option(c, option, optarg) != 0) {
@@ -280,8 +279,8 @@ const struct command cmd_top = {
 		"      --once               one such screen, after one delay\n"
 		"      --json               one JSON object per sample and line; with --once, one object\n"
 		"      --sort COLUMN        pid, user, class, priority, state, gpu, share (default),\n"
-		"                           wait, memory, pending, requests, p99, off, done,\n"
-		"                           turns or command\n"
+		"                           wait, memory, limit, pending, requests, p99, off,\n"
+		"                           done, turns or command\n"
 		"      --filter TEXT        only programs with TEXT in command, user, pid or class\n"
 		"      --no-color           no colours; NO_COLOR in the environment means the same\n"
 		"\n"

@@ -2,7 +2,8 @@
 /*
  * --device soft: runs the same command again, inside the user's session of the software GPU, which
  * is started if necessary. Every command has this option, so it is removed before the command
- * parses its own. Also the messages for machines without a device.
+ * parses its own. --device remote: programs use the GPU of a host (`rubato serve`). Also the
+ * messages for machines without a device.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,6 +21,10 @@
 enum choice { CHOICE_DEVICE, CHOICE_SMS, CHOICE_MEM, N_CHOICES };
 static const char *const names[N_CHOICES] = {"--device", "--sms", "--mem"};
 
+/* The guest's driver makes it. */
+#define REMOTE_DEVICE "/dev/rubato0"
+static const char *remote_path;
+
 /* Which of these options `arg` is, and its value (NULL: it is the next argument). */
 static enum choice which(const char *arg, const char **ret_value)
 {
@@ -33,15 +38,21 @@ static enum choice which(const char *arg, const char **ret_value)
 	return N_CHOICES;
 }
 
-/* Whether the next argument is this option's value: `run` and `profile record` have options before
- * a command that has options of its own. */
-static bool takes_value(const char *arg)
+/* Whether the next argument is this option's value, as the usage text says (`-c, --class CLASS`):
+ * `run` and `profile record` have options before a command that has options of its own. */
+static bool takes_value(const struct command *cmd, const char *arg)
 {
-	static const char *const with[] = {"-c", "-p", "-t", "-w", "--class", "--priority",
-		"--timeslice-us", "--weight", "--max-reserve-ms", "--min-share", "-o", "--output"};
+	size_t n = strlen(arg);
 
-	for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++) {
-		if (strcmp(arg, with[i]) == 0) {
+	for (const char *at = strstr(cmd->usage, arg); at != NULL; at = strstr(at + n, arg)) {
+		const char *end = at + n;
+		if (at[-1] != ' ') {
+			continue;
+		}
+		if (strncmp(end, ", --", 4) == 0) {
+			end += 4 + strcspn(end + 4, " \n");
+		}
+		if (end[0] == ' ' && end[1] >= 'A' && end[1] <= 'Z') {
 			return true;
 		}
 	}
@@ -58,6 +69,9 @@ static int take(const struct command *cmd, int argc, char **argv, const char **v
 	for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		const char *value;
 		enum choice choice = which(argv[i], &value);
+
+		/* serve has a --mem of its own. */
+		choice = choice == CHOICE_MEM && cmd == &cmd_serve ? N_CHOICES : choice;
 		if (choice < N_CHOICES) {
 			if (value == NULL && ++i == argc) {
 				return -1;
@@ -71,7 +85,7 @@ static int take(const struct command *cmd, int argc, char **argv, const char **v
 		has_command = has_command ||
 			      (cmd == &cmd_profile && strcmp(argv[i], "record") == 0 && n == 1);
 		argv[n++] = argv[i];
-		if (has_command && takes_value(argv[i]) && i + 1 < argc) {
+		if (has_command && takes_value(cmd, argv[i]) && i + 1 < argc) {
 			argv[n++] = argv[++i];
 		}
 	}
@@ -122,6 +136,38 @@ static int enter(const struct command *cmd, int argc, char **argv, const char *c
 	return EXIT_FAILED;
 }
 
+const char *device_remote(void)
+{
+	return remote_path;
+}
+
+/* remote, or remote=PATH. Without a path: that of the environment, then the guest's device. */
+static int select_remote(const struct command *cmd, const char *value)
+{
+	const char *path = getenv(RBT_ENV_REMOTE);
+
+	if (cmd != &cmd_run) {
+		return usage_error(cmd,
+			"--device remote is for `rubato run`: the host has the GPU, "
+			"and its `rubato %s` sees the programs of guests",
+			cmd->name);
+	}
+	if (value[0] == '=') {
+		path = value + 1;
+	} else if (path == NULL) {
+		path = REMOTE_DEVICE;
+	}
+	if (path[0] == '\0' || access(path, F_OK) < 0) {
+		rbt_error(
+			"run: --device remote: %s: %s; start `rubato serve` on the host, and name "
+			"its socket with --device remote=PATH",
+			path, strerror(path[0] == '\0' ? EINVAL : errno));
+		return EXIT_NO_DEVICE;
+	}
+	remote_path = path;
+	return EXIT_OK;
+}
+
 int device_select(const struct command *cmd, int *argc, char **argv)
 {
 	const char *values[N_CHOICES] = {NULL};
@@ -132,15 +178,24 @@ int device_select(const struct command *cmd, int *argc, char **argv)
 		return usage_error(cmd, "--device, --sms and --mem need a value");
 	}
 	*argc = n;
+	const char *usual = getenv("RUBATO_DEVICE");
+	if (values[CHOICE_DEVICE] == NULL && usual != NULL && usual[0] != '\0') {
+		values[CHOICE_DEVICE] = usual;
+	}
 	if (values[CHOICE_DEVICE] == NULL) {
 		return values[CHOICE_SMS] == NULL && values[CHOICE_MEM] == NULL
 			       ? EXIT_OK
 			       : usage_error(cmd,
 					 "--sms and --mem belong to the software GPU: add --device soft");
 	}
+	if (strncmp(values[CHOICE_DEVICE], "remote", 6) == 0 &&
+		(values[CHOICE_DEVICE][6] == '\0' || values[CHOICE_DEVICE][6] == '=')) {
+		return select_remote(cmd, values[CHOICE_DEVICE] + 6);
+	}
 	if (strcmp(values[CHOICE_DEVICE], "soft") != 0) {
 		return usage_error(cmd,
-			"--device: '%s' is not a device; use soft, or no option for the machine's GPUs",
+			"--device: '%s' is not a device; use soft, remote, or no option for the "
+			"machine's GPUs",
 			values[CHOICE_DEVICE]);
 	}
 	if (readlink(SESSION_LINK, dir, sizeof(dir)) > 0) {
@@ -183,4 +238,18 @@ int device_check(const struct command *cmd)
 	int error;
 
 	return has_driver(&error) ? EXIT_OK : no_device_error(cmd, error);
+}
+
+int device_probe(const struct rbt_backend *b, struct rbt_device_info *ret)
+{
+	int r = b->probe(ret);
+
+	for (uint32_t i = 0; r == 0 && b->gpu_memory != NULL && i < ret->n_gpus; i++) {
+		struct rbt_gpu_info *g = &ret->gpus[i];
+		if ((g->valid & RBT_GPU_HAS_MEMORY) == 0 &&
+			b->gpu_memory(g->gpu, &g->memory_bytes) == 0) {
+			g->valid |= RBT_GPU_HAS_MEMORY;
+		}
+	}
+	return r;
 }

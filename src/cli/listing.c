@@ -69,6 +69,23 @@ static bool read_part(struct tail *t, uint32_t flag, void *ret, size_t size)
 	return true;
 }
 
+/* The same for the treatment, whose size depends on the daemon's version. */
+static bool read_treatment(struct tail *t, struct rbt_treatment *ret)
+{
+	uint32_t size;
+
+	if ((t->flags & RBT_LIST_TREAT) == 0 || t->left < sizeof(size)) {
+		return false;
+	}
+	memcpy(&size, t->at, sizeof(size));
+	if (size > t->left || rbt_treatment_decode(t->at, size, ret) < 0) {
+		return false;
+	}
+	t->at += size;
+	t->left -= size;
+	return true;
+}
+
 /* Reads the parts behind the tasks. */
 static void read_tail(struct listed *l, struct tail t)
 {
@@ -79,11 +96,15 @@ static void read_tail(struct listed *l, struct tail t)
 	l->origin.rule[sizeof(l->origin.rule) - 1] = '\0';
 	l->origin.group[sizeof(l->origin.group) - 1] = '\0';
 	l->has_reserve = read_part(&t, RBT_LIST_RESERVE, &l->reserve, sizeof(l->reserve));
-	l->has_treat = (t.flags & RBT_LIST_TREAT) != 0 &&
-		       rbt_treatment_decode(t.at, t.left, &l->treat) == 0;
+	l->has_treat = read_treatment(&t, &l->treat);
+	l->has_limits = read_part(&t, RBT_LIST_MEMORY, &l->memory, sizeof(l->memory));
+	read_part(&t, RBT_LIST_PLACE, &l->place, sizeof(l->place));
+	l->place.container_id[sizeof(l->place.container_id) - 1] = '\0';
+	l->place.pod_uid[sizeof(l->place.pod_uid) - 1] = '\0';
+	l->place.slurm_job[sizeof(l->place.slurm_job) - 1] = '\0';
 }
 
-static int list_message(const char *buf, size_t size, uint32_t flags,
+static int list_message(int sock, const char *buf, size_t size, uint32_t flags,
 	int (*fn)(const struct listed *l, void *data), void *data)
 {
 	struct rbt_msg_program msg;
@@ -98,9 +119,11 @@ static int list_message(const char *buf, size_t size, uint32_t flags,
 		.pid = msg.pid,
 		.uid = msg.uid,
 		.managed = true,
+		.is_outside = daemon_is_outside(sock),
 		.attached = (msg.flags & RBT_PROGRAM_ATTACHED) != 0,
 		.held_back = (msg.flags & RBT_PROGRAM_HELD_BACK) != 0,
 		.suspended = (msg.flags & RBT_PROGRAM_SUSPENDED) != 0,
+		.parked = (msg.flags & RBT_PROGRAM_PARKED) != 0,
 		.waiting = (msg.flags & RBT_PROGRAM_WAITING) != 0,
 		.is_older = (msg.flags & RBT_PROGRAM_OLDER) != 0,
 		.has_memory = msg.has_memory != 0,
@@ -112,9 +135,16 @@ static int list_message(const char *buf, size_t size, uint32_t flags,
 		.tasks = tasks,
 	};
 	size_t tasks_end = sizeof(msg) + msg.n_tasks * sizeof(*tasks);
+
+	if ((msg.flags & RBT_PROGRAM_GUEST) != 0) { /* the client has checked that it is there */
+		memcpy(&l.guest, buf + tasks_end, sizeof(l.guest));
+		l.guest.vm[sizeof(l.guest.vm) - 1] = '\0';
+		l.guest.command[sizeof(l.guest.command) - 1] = '\0';
+		tasks_end += sizeof(l.guest);
+	}
 	read_tail(&l, (struct tail){buf + tasks_end, size - tasks_end, flags});
 	snprintf(l.note, sizeof(l.note), "%.*s", (int)sizeof(msg.note), msg.note);
-	if (inspect_command(l.pid, l.command, sizeof(l.command)) < 0) {
+	if (l.is_outside || inspect_command(l.pid, l.command, sizeof(l.command)) < 0) {
 		snprintf(l.command, sizeof(l.command), "-");
 	}
 	int r = fn(&l, data);
@@ -147,7 +177,7 @@ int listing_daemon(int sock, uid_t uid, uint32_t flags,
 			(rbt_proc_uid(msg.pid, &owner) < 0 || owner != uid)) {
 			continue;
 		}
-		r = list_message(buf, (size_t)n, flags, fn, data);
+		r = list_message(sock, buf, (size_t)n, flags, fn, data);
 	}
 	return r;
 }
@@ -179,7 +209,7 @@ static int list_daemon(struct walk *w, uid_t uid)
 	}
 	int r = listing_daemon(sock, uid,
 		RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_ORIGIN | RBT_LIST_RESERVE |
-			RBT_LIST_TREAT,
+			RBT_LIST_TREAT | RBT_LIST_MEMORY | RBT_LIST_PLACE | RBT_LIST_GUEST,
 		list_once, w);
 	close(sock);
 	if (r == -ETIMEDOUT) {
@@ -226,6 +256,7 @@ int listing_outside(pid_t pid, int (*fn)(const struct listed *l, void *data), vo
 		inspect_command(pid, l.command, sizeof(l.command)) < 0) {
 		goto out;
 	}
+	(void)rbt_place_read(pid, &l.place);
 	for (size_t i = 0; i < n; i++) {
 		n_tasks += recs[i].n_tasks;
 	}

@@ -18,8 +18,12 @@ struct listed {
 	uid_t uid;
 	bool managed;  /* a daemon manages it */
 	bool attached; /* attached, not started by `rubato run` */
+	/* Its daemon is in an outer pid namespace. The pid is the daemon's, and /proc here does not
+	 * have it. */
+	bool is_outside;
 	bool held_back;
 	bool suspended;
+	bool parked;    /* off the GPU with its memory, or on its way */
 	bool waiting;   /* for its turn, or for the end of a reserve */
 	bool has_turns; /* `turns` is known */
 	bool has_account;
@@ -29,12 +33,16 @@ struct listed {
 	uint64_t wanted_us, suspended_left_ms, memory_bytes;
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
+	struct rbt_program_guest guest;
 	struct rbt_program_origin origin; /* empty: unknown */
 	bool has_reserve;
 	struct rbt_program_reserve reserve;
 	bool has_treat;
 	struct rbt_treatment treat; /* how it is to be treated */
-	bool is_older;              /* its shim is of version 0.1.0 */
+	bool has_limits;
+	struct rbt_program_memory memory; /* its limit */
+	struct rbt_place place;           /* empty strings: unknown, or none */
+	bool is_older;                    /* its shim is of version 0.1.0 */
 	char note[128];
 	char command[512];
 	size_t n_tasks;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
+#include <ctype.h>
 #include <getopt.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -51,4 +53,19 @@ int treat_option(const struct command *cmd, struct rbt_treatment *t, int option,
 		}
 	}
 	return EXIT_USAGE;
+}
+
+int nice_habit(const struct command *cmd, int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		const char *arg = argv[i];
+		bool is_option = arg[0] == '-' && (arg[1] == 'n' || isdigit((unsigned char)arg[1]));
+		/* A later one may be the value of an option, or belong to the command. */
+		if (is_option && (i == 1 || (cmd != &cmd_run && arg[1] == 'n'))) {
+			return usage_error(cmd,
+				"%s is no option: use --class, or --priority 0 (lowest) to 15 (highest)",
+				arg);
+		}
+	}
+	return EXIT_OK;
 }

@@ -29,6 +29,16 @@ enum exit_code exit_code_for(int error)
 	}
 }
 
+int print_usage(const struct command *cmd)
+{
+	fputs(cmd->usage, stdout);
+	if (strstr(cmd->usage, "--device") == NULL) {
+		fputs("\n      --device soft        the software GPU; RUBATO_DEVICE=soft does the same\n",
+			stdout);
+	}
+	return EXIT_OK;
+}
+
 int usage_error(const struct command *cmd, const char *fmt, ...)
 {
 	char text[512];

@@ -9,6 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "cli/listing.h"
 #include "proto/message.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -31,6 +32,72 @@ __attribute__((format(printf, 2, 3))) static void explain(char *why, const char 
 	va_end(ap);
 }
 
+#define MAX_DEPTH 16 /* of processes between a shell's job and the one that uses the GPU */
+
+struct wrapper {
+	pid_t pid, child; /* 0: none of its descendants uses a GPU */
+};
+
+static int look_for_child(pid_t pid, void *data)
+{
+	struct wrapper *w = data;
+	pid_t above = pid;
+
+	for (int i = 0; i < MAX_DEPTH && above > 1; i++) {
+		if (rbt_proc_parent(above, &above) < 0) {
+			return 0;
+		}
+		if (above == w->pid && listing_uses_gpu(pid)) {
+			w->child = pid;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* Whether the process is in a session of the software GPU; the session is in `ret`. */
+static bool in_session(pid_t pid, char *ret, size_t size)
+{
+	static const char name[] = "RUBATO_SOFTGPU=";
+	char path[64], buf[8192];
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	FILE *f = fopen(path, "re");
+	size_t n = f == NULL ? 0 : fread(buf, 1, sizeof(buf) - 1, f);
+	if (f != NULL) {
+		fclose(f);
+	}
+	buf[n] = '\0';
+	for (const char *at = buf; at < buf + n; at += strlen(at) + 1) {
+		if (strncmp(at, name, sizeof(name) - 1) == 0) {
+			snprintf(ret, size, "%s", at + sizeof(name) - 1);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The usual reasons why a process that somebody names does not use a GPU: it has started the one
+ * that does, or it uses the software GPU. */
+static void explain_no_gpu(char *why, pid_t pid)
+{
+	struct wrapper w = {.pid = pid};
+	char session[256];
+
+	(void)rbt_proc_each(look_for_child, &w);
+	if (w.child != 0) {
+		explain(why, "process %d does not use a GPU; its child %d does", (int)pid,
+			(int)w.child);
+	} else if (getenv("RUBATO_SOFTGPU") == NULL && in_session(pid, session, sizeof(session))) {
+		explain(why,
+			"process %d does not use a GPU of this machine: it is on the software GPU; "
+			"use --device soft, or `rubato-softgpu exec --session %s -- rubato ...`",
+			(int)pid, session);
+	} else {
+		explain(why, "process %d does not use a GPU", (int)pid);
+	}
+}
+
 /* Writes why something could not be done to `pid`, and what to do. `text` is the daemon's message;
  * empty: it failed before that. Returns the exit code. */
 static int target_error(char *why, pid_t pid, int error, const char *text)
@@ -40,8 +107,11 @@ static int target_error(char *why, pid_t pid, int error, const char *text)
 		explain(why, "process %d: no such process", (int)pid);
 		break;
 	case ENXIO:
-		explain(why, "process %d%s%s", (int)pid, text[0] != '\0' ? ": " : "",
-			text[0] != '\0' ? text : " does not use a GPU");
+		if (text[0] != '\0') {
+			explain(why, "process %d: %s", (int)pid, text);
+		} else {
+			explain_no_gpu(why, pid);
+		}
 		break;
 	case EPERM:
 	case EACCES:
@@ -55,6 +125,12 @@ static int target_error(char *why, pid_t pid, int error, const char *text)
 		break;
 	case ETIME:
 		explain(why, "process %d: inspecting it takes too long", (int)pid);
+		break;
+	case EXDEV:
+		explain(why,
+			"process %d: rubatod is outside of this container, where processes have "
+			"other numbers; name the process there",
+			(int)pid);
 		break;
 	case ENODEV:
 		explain(why, "process %d: no supported GPU driver here (see `rubato doctor`)",
@@ -157,7 +233,7 @@ out:
 static int find_manager(uid_t uid, pid_t pid, int *ret_other)
 {
 	int sock = daemon_connect(uid);
-	int r = sock < 0 ? sock : manages(sock, pid);
+	int r = sock < 0 ? sock : daemon_is_outside(sock) ? -EXDEV : manages(sock, pid);
 
 	if (r > 0) {
 		return sock;
@@ -192,6 +268,11 @@ static int target_open(pid_t pid, bool is_resume, char *why)
 		if (sock >= 0) {
 			rbt_close(&fallback);
 			return sock;
+		}
+		if (other == -EXDEV) {
+			target_error(why, pid, other, "");
+			rbt_close(&fallback);
+			return other;
 		}
 		is_silent = is_silent || other == -ETIMEDOUT;
 		if (fallback < 0) {

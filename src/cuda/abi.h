@@ -59,6 +59,8 @@ typedef enum {
 	CUDA_ERROR_CAPTURED_EVENT = 907,
 	CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
 	CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910,
+	CUDA_ERROR_INVALID_RESOURCE_TYPE = 914,
+	CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915,
 	CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 /* clang-format on */
@@ -83,6 +85,9 @@ typedef struct front_array *CUarray; /* there are none */
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 
 #define CU_STREAM_NON_BLOCKING 1u
+
+#define CU_DEV_RESOURCE_TYPE_SM     1
+#define CU_GREEN_CTX_DEFAULT_STREAM 1u
 
 #define CU_EVENT_BLOCKING_SYNC   1u
 #define CU_EVENT_DISABLE_TIMING  2u
@@ -299,6 +304,20 @@ struct CUlaunchConfig {
 	unsigned numAttrs;
 };
 
+/* States of a process, as cuCheckpointProcessGetState() tells them. */
+enum CUprocessState {
+	CU_PROCESS_STATE_RUNNING = 0,
+	CU_PROCESS_STATE_LOCKED = 1,
+	CU_PROCESS_STATE_CHECKPOINTED = 2,
+	CU_PROCESS_STATE_FAILED = 3,
+};
+
+struct CUcheckpointLockArgs {
+	unsigned timeoutMs; /* 0: none */
+	unsigned reserved0;
+	uint64_t reserved1[7];
+};
+
 struct CUctxCreateParams {
 	void *execAffinityParams;
 	int numExecAffinityParams;
@@ -357,6 +376,20 @@ struct CUgraphEdgeData {
 	unsigned char from_port, to_port, type, reserved[5];
 };
 
+/* Some of a device's SMs. What the driver keeps in the padding names them. */
+struct CUdevResource {
+	int type;
+	unsigned char internal[92];
+	union {
+		struct {
+			unsigned smCount, minSmPartitionSize, smCoscheduledAlignment;
+		} sm;
+		unsigned char oversize[48];
+	};
+};
+typedef void *CUdevResourceDesc;
+typedef void *CUgreenCtx;
+
 typedef void (*CUhostFn)(void *user);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user);
 typedef size_t (*CUoccupancyB2DSize)(int block_size);
@@ -369,5 +402,7 @@ static_assert(sizeof(struct CUmemPoolProps) == 88, "ABI");
 static_assert(offsetof(struct CUDA_KERNEL_NODE_PARAMS, kern) == 56, "ABI");
 static_assert(sizeof(struct CUDA_MEMSET_NODE_PARAMS) == 40, "ABI");
 static_assert(sizeof(struct CUDA_GRAPH_INSTANTIATE_PARAMS) == 32, "ABI");
+static_assert(offsetof(struct CUdevResource, sm) == 96, "ABI");
+static_assert(sizeof(struct CUdevResource) == 144, "ABI");
 
 #endif

@@ -33,8 +33,9 @@ void *rubato_count_v1(const char *symbol, void *next);
 
 /*
  * Puts a queue before the count, or takes it away (NULL). `wrap` is called for each function with a
- * role, in the calling thread. Returns -ENODEV if there is no driver, -EBUSY if there is a queue
- * already. Threads that are inside the queue's functions go on there after it was taken away.
+ * role, in the calling thread; it is asked again if it is the queue already. Returns -ENODEV if
+ * there is no driver, -EBUSY if there is another queue. Threads that are inside the queue's
+ * functions go on there after it was taken away.
  */
 int rubato_standin_queue_v1(rubato_wrap_fn *wrap);
 typedef int rubato_standin_queue_fn(rubato_wrap_fn *wrap);

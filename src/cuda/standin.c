@@ -314,13 +314,13 @@ EXPORTED void *rubato_standin_driver_v1(const char *symbol)
 
 EXPORTED int rubato_standin_queue_v1(rubato_wrap_fn *wrap)
 {
-	rubato_wrap_fn *none = NULL;
+	rubato_wrap_fn *old = NULL;
 
 	load();
 	if (driver == NULL) {
 		return -ENODEV;
 	}
-	if (wrap != NULL && !atomic_compare_exchange_strong(&queue, &none, wrap)) {
+	if (wrap != NULL && !atomic_compare_exchange_strong(&queue, &old, wrap) && old != wrap) {
 		return -EBUSY;
 	}
 	for (size_t i = 0; i < N_NAMES; i++) {

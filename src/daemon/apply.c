@@ -161,6 +161,7 @@ static int apply_off(struct daemon *d, struct program *p)
 		note(p, r);
 		refused = r < 0 && r != -ENOTCONN ? r : refused;
 	}
+	trace_program(d, p);
 	return off == RBT_OFF_COMMAND ? 0 : refused;
 }
 
@@ -177,6 +178,7 @@ static void apply_on(struct daemon *d, struct program *p)
 			note(p, hand_resume_others(d, h));
 		}
 	}
+	trace_program(d, p);
 }
 
 static void mark_pending(struct daemon *d, struct program *p)

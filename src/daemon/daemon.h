@@ -28,6 +28,7 @@
 #include "daemon/loop.h"
 #include "daemon/metrics/accounting.h"
 #include "daemon/options.h"
+#include "daemon/park/park.h"
 #include "daemon/peers/crowd.h"
 #include "daemon/peers/owners.h"
 #include "daemon/peers/porter.h"
@@ -36,11 +37,13 @@
 #include "daemon/peers/waiting.h"
 #include "daemon/policy/manager.h"
 #include "daemon/program.h"
+#include "daemon/run.h"
 #include "daemon/schedule.h"
 #include "daemon/survive/byhand.h"
 #include "daemon/survive/home.h"
 #include "daemon/survive/keeper.h"
 #include "daemon/survive/state.h"
+#include "daemon/trace.h"
 
 struct metrics;
 
@@ -76,12 +79,15 @@ struct daemon {
 	struct crowd crowd;
 	struct porters porters;
 	struct owners owners;
+	struct runs runs;
 	struct admins admins;
 	struct home home;
 	struct keeper keeper;
 	struct statefile state;
 	struct byhand byhand;
+	struct parking parking;
 	struct adoption adopt;
+	struct trace trace;
 	struct gpu_account gpu_accounts[RBT_MAX_GPUS];
 	struct metrics *metrics; /* NULL: none are served */
 };

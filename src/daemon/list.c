@@ -82,6 +82,9 @@ const char *list_note(struct daemon *d, const struct program *p)
 
 	uint32_t missing = program_missing_cap(p);
 
+	if (park_find(d, p) != NULL) {
+		return park_note(d, p);
+	}
 	if (p->sched.denial == RBT_DENIED_IN_VAIN) {
 		return denial_text(p->sched.denial);
 	}
@@ -114,6 +117,9 @@ const char *list_note(struct daemon *d, const struct program *p)
 			list_raising_text(p->rights.refused), d->admins.group);
 		return text;
 	}
+	if (p->sched.denial == RBT_DENIED_NOTHING && p->treat.memory != 0 && !run_is_bound(p)) {
+		return "the memory limit is not enforced: the program lacks Rubato's library";
+	}
 	return denial_text(p->sched.denial);
 }
 
@@ -136,16 +142,22 @@ static void fill_task(const struct rbt_holding *mine, uint32_t i, struct rbt_tas
 	ret->has_timeslice = b != NULL && b->get_timeslice(&mine->rec, t, &ret->timeslice_us) == 0;
 }
 
-static void fill_memory(const struct rbt_holding *mine, struct rbt_msg_program *msg)
+/* The driver counts per process and GPU: one client's answer is the program's. */
+bool list_memory(const struct program *p, uint64_t *ret_bytes)
 {
-	const struct rbt_backend *b = rbt_backend_by_id(mine->rec.backend);
-	struct rbt_program_stats stats = {0};
+	const struct client *h;
 
-	if (b != NULL && b->stats != NULL && b->stats(&mine->rec, msg->pid, &stats) == 0 &&
-		(stats.valid & RBT_STATS_HAS_MEMORY) != 0) {
-		msg->has_memory = 1;
-		msg->memory_bytes += stats.memory_bytes;
+	LIST_FOREACH (h, &p->clients, entries) {
+		const struct rbt_backend *b = rbt_backend_by_id(h->mine->rec.backend);
+		struct rbt_program_stats stats = {0};
+
+		if (b != NULL && b->stats != NULL && b->stats(&h->mine->rec, p->pid, &stats) == 0 &&
+			(stats.valid & RBT_STATS_HAS_MEMORY) != 0) {
+			*ret_bytes = stats.memory_bytes;
+			return true;
+		}
 	}
+	return false;
 }
 
 /* The class and priority of the list are what users said. */
@@ -186,6 +198,7 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 		.priority = p->treat.priority,
 		.flags = (p->peer == NULL ? RBT_PROGRAM_ATTACHED : 0) |
 			 (p->suspend.is_ordered ? RBT_PROGRAM_SUSPENDED : 0) |
+			 (park_find(d, p) != NULL ? RBT_PROGRAM_PARKED : 0) |
 			 (program_is_waiting(p) ? RBT_PROGRAM_WAITING : 0) |
 			 (p->peer != NULL && p->peer->is_older ? RBT_PROGRAM_OLDER : 0) |
 			 (is_held_back(p->sched.denial) || program_missing_cap(p) != 0
@@ -212,11 +225,8 @@ static size_t describe(struct daemon *d, struct program *p, char *buf, size_t si
 			at += sizeof(state);
 			msg.n_tasks++;
 		}
-		/* The driver counts per process and GPU: one client's answer is the program's. */
-		if (!msg.has_memory) {
-			fill_memory(mine, &msg);
-		}
 	}
+	msg.has_memory = list_memory(p, &msg.memory_bytes);
 	memcpy(buf, &msg, sizeof(msg));
 	return at;
 }
@@ -228,15 +238,46 @@ static void fill_origin(const struct program *p, struct rbt_program_origin *ret)
 	snprintf(ret->group, sizeof(ret->group), "%s", p->treat.group);
 }
 
+/* The memory of the smallest GPU that the program uses; 0: unknown. */
+static uint64_t smallest_gpu(const struct program *p)
+{
+	const struct client *h;
+	uint64_t smallest = 0;
+
+	LIST_FOREACH (h, &p->clients, entries) {
+		const struct rbt_backend *b = rbt_backend_by_id(h->mine->rec.backend);
+		struct rbt_program_stats stats = {0};
+
+		if (b != NULL && b->stats != NULL && b->stats(&h->mine->rec, p->pid, &stats) == 0 &&
+			(stats.valid & RBT_STATS_HAS_GPU) != 0 &&
+			(smallest == 0 || stats.gpu_bytes < smallest)) {
+			smallest = stats.gpu_bytes;
+		}
+	}
+	return smallest;
+}
+
 size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf, size_t size)
 {
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
 	struct rbt_program_origin origin;
 	struct rbt_program_reserve reserve;
+	struct rbt_program_memory memory;
 	size_t n = describe(d, p, buf,
 		size - sizeof(turns) - sizeof(account) - sizeof(origin) - sizeof(reserve) -
-			sizeof(p->treat));
+			sizeof(p->treat) - sizeof(memory) - sizeof(struct rbt_place) -
+			sizeof(p->guest));
+
+	if ((flags & RBT_LIST_GUEST) != 0 && p->guest.vm[0] != '\0') {
+		struct rbt_msg_program msg;
+
+		memcpy(&msg, buf, sizeof(msg));
+		msg.flags |= RBT_PROGRAM_GUEST;
+		memcpy(buf, &msg, sizeof(msg));
+		memcpy(buf + n, &p->guest, sizeof(p->guest));
+		n += sizeof(p->guest);
+	}
 
 	if (flags != 0) {
 		accounting_fill(d, p, &account); /* first: it brings the turns up to date too */
@@ -263,6 +304,17 @@ size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf,
 	if ((flags & RBT_LIST_TREAT) != 0) {
 		memcpy(buf + n, &p->treat, sizeof(p->treat));
 		n += sizeof(p->treat);
+	}
+	if ((flags & RBT_LIST_MEMORY) != 0) {
+		run_fill(p, &memory);
+		/* Driver calls, which a list without limits does without. */
+		memory.gpu_bytes = memory.limit_bytes != 0 ? smallest_gpu(p) : 0;
+		memcpy(buf + n, &memory, sizeof(memory));
+		n += sizeof(memory);
+	}
+	if ((flags & RBT_LIST_PLACE) != 0) {
+		memcpy(buf + n, program_place(p, rbt_now_ns()), sizeof(struct rbt_place));
+		n += sizeof(struct rbt_place);
 	}
 	return n;
 }

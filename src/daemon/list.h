@@ -23,6 +23,8 @@ const char *list_raising_text(uint32_t keys);
 const char *list_note(struct daemon *d, const struct program *p);
 /* Whether none of its tasks has a slice that could be set: such a program can only take turns. */
 bool list_has_no_slices(const struct program *p);
+/* The program's GPU memory, which the driver is asked for; false: not known. */
+bool list_memory(const struct program *p, uint64_t *ret_bytes);
 /* Fills in a PROGRAM message with what `flags` (RBT_LIST_*) ask for. Returns its size; buf has room
  * for RBT_MSG_MAX. */
 size_t list_fill(struct daemon *d, struct program *p, uint32_t flags, char *buf, size_t size);

@@ -25,6 +25,7 @@
 #include "daemon/metrics/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
+#include "daemon/park/park.h"
 #include "daemon/peers/crowd.h"
 #include "daemon/peers/owners.h"
 #include "daemon/peers/porter.h"
@@ -191,16 +192,19 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 	hand_tick(d);
 	state_tick(d, now_ns);
 	renew_suspends(d, now_ns);
+	park_tick(d, now_ns);
 	accounting_tick(d);
 	metrics_tick(d);
 	for (p = LIST_FIRST(&d->programs); p != NULL; p = next) {
 		next = LIST_NEXT(p, entries);
-		if (p->peer == NULL) {
+		/* The driver may close the files of a parked program, and open others later. */
+		if (p->peer == NULL && park_find(d, p) == NULL) {
 			program_check_attached(d, p);
 		}
 	}
 	gpulock_check(d);
 	porter_tick(d);
+	run_tick(d);
 	server_listen_again(d);
 	home_tick(d, now_ns);
 	if (d->keeper.retry_ns != 0 && now_ns >= d->keeper.retry_ns) {
@@ -211,7 +215,7 @@ static void on_tick(struct daemon *d, struct source *s, uint32_t events)
 		d->dirty = true;
 	}
 	if (!LIST_EMPTY(&d->programs) || !LIST_EMPTY(&d->server.peers) || byhand_is_wanting(d) ||
-		policy_is_users(d)) {
+		policy_is_users(d) || park_needs_tick(d)) {
 		d->idle_since_ns = now_ns;
 	} else if (d->options.idle_exit_ns != 0 &&
 		   now_ns - d->idle_since_ns >= d->options.idle_exit_ns) {
@@ -227,7 +231,7 @@ static bool is_tick_needed(struct daemon *d)
 	if (d->server.is_deaf || d->home.is_lost || d->hand.any_off || hand_is_awaited(d) ||
 		d->retry_ns != 0 || d->keeper.retry_ns != 0 || d->state.heal_ns != 0 ||
 		d->locks.gpus.locked != 0 || accounting_needs_tick(d) || metrics_needs_tick(d) ||
-		porter_needs_tick(d)) {
+		porter_needs_tick(d) || run_needs_tick(d) || park_needs_tick(d)) {
 		return true;
 	}
 	LIST_FOREACH (p, &d->programs, entries) {
@@ -322,6 +326,7 @@ static int setup_loop(struct daemon *d)
 /* Carries out the consequences of an event. */
 static void run_pending(struct daemon *d)
 {
+	trace_look(d);
 	do {
 		if (!d->dirty) {
 			apply_changes(d);
@@ -330,6 +335,7 @@ static void run_pending(struct daemon *d)
 			reconcile(d);
 		}
 	} while (policy_run(d));
+	trace_look(d);
 	crowd_spoke(d);
 	arm_timer(d);
 }
@@ -388,6 +394,7 @@ static void shut_down(struct daemon *d)
 	while ((p = LIST_FIRST(&d->programs)) != NULL) {
 		program_release(d, p);
 	}
+	park_stop(d);
 	policy_stop(d);
 	metrics_stop(d);
 	adopt_stop(d);
@@ -396,6 +403,7 @@ static void shut_down(struct daemon *d)
 	epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->keeper.pipe.fd, NULL);
 	keeper_dismiss(&d->keeper.pipe.fd);
 	server_stop(d);
+	run_finish(d);
 	porter_stop(d);
 	schedule_stop(d);
 	crowd_stop(d);
@@ -424,6 +432,7 @@ static int begin(struct daemon *d, struct config *config)
 	events_debug(d);
 	state_read(d);
 	byhand_read(d);
+	park_start(d);
 	take_config(d, config);
 	policy_start(d, config);
 	/* Before a program can connect: nobody else would start the next daemon for it. */

@@ -100,12 +100,15 @@ void params_fill(struct daemon *d, struct program *p, uint64_t now_ns, struct rb
 
 	*ret = (struct rbt_sched_params){0};
 	fill_treatment(d, p, ret);
-	ret->suspended = p->suspend.is_ordered;
+	bool is_parked = park_find(d, p) != NULL;
+
+	ret->suspended = p->suspend.is_ordered && !is_parked;
 	ret->is_known = p->reader.board != NULL;
 	/* A half suspended program would be worse than a running one. */
 	ret->cannot_suspend = now_ns < p->sched.no_turns_until_ns || program_is_partial(p) ||
 			      !program_may(p, RBT_CAP_SUSPEND);
-	if (!program_is_in_setup(p, now_ns, &ignored) && !program_is_beyond(p)) {
+	/* A parked program is not on the GPU, and one that leaves it must not be touched. */
+	if (!program_is_in_setup(p, now_ns, &ignored) && !program_is_beyond(p) && !is_parked) {
 		count_tasks(d, p, ret);
 	}
 	/* A slice longer than the driver's takes time from others, as a priority above normal

@@ -28,6 +28,8 @@
 /* Programs have one or two clients, and one more for each library that opens the driver by
  * itself. */
 #define MAX_HOLDS 64
+/* How long the program's place is taken to be the same. */
+#define MOVED_NS (5 * RBT_NS_PER_S)
 
 struct program *program_find(struct daemon *d, pid_t pid)
 {
@@ -76,13 +78,6 @@ static int identify(struct program *p)
 	return r == 0 && rbt_pidfd_has_exited(p->pidfd.fd) ? -ESRCH : r;
 }
 
-uid_t program_owner(const struct program *p)
-{
-	uid_t uid;
-
-	return rbt_proc_uid(p->pid, &uid) == 0 && !rbt_pidfd_has_exited(p->pidfd.fd) ? uid : p->uid;
-}
-
 /* 0, or -errno with nothing kept. */
 static int program_init(struct daemon *d, struct program *p, int pidfd)
 {
@@ -92,6 +87,7 @@ static int program_init(struct daemon *d, struct program *p, int pidfd)
 		return pidfd >= 0 ? -errno : pidfd;
 	}
 	p->treat = RBT_TREATMENT_INIT;
+	p->run.slot = -1;
 	p->sched.output = RBT_POLICY_OUTPUT_INIT;
 	p->sched.interleave = RBT_INTERLEAVE_OWN;
 	accounting_start(p);
@@ -229,6 +225,7 @@ void program_release(struct daemon *d, struct program *p)
 	struct peer *peer;
 
 	accounting_end(d, p);
+	trace_end(d, p);
 	gate_release(p);
 	schedule_forget(d, p);
 	adopt_released(d, p);
@@ -243,6 +240,7 @@ void program_release(struct daemon *d, struct program *p)
 		peer->attached = peer->attached == p ? NULL : peer->attached;
 	}
 	LIST_REMOVE(p, entries);
+	run_leave(d, p);
 	unwatch(d, &p->pidfd);
 	user_discharge(d, p->user, 1);
 	rbt_board_unmap(p->reader.board);
@@ -548,7 +546,7 @@ bool program_is_plain(const struct program *p)
 
 	return !p->suspend.is_ordered && p->suspend.queues.n == 0 && t->timeslice_us == 0 &&
 	       t->priority == RBT_PRIORITY_NORMAL && t->limits.max_reserve_ms == 0 &&
-	       t->limits.min_share_permille == 0;
+	       t->limits.min_share_permille == 0 && t->memory == 0;
 }
 
 bool program_is_changed(const struct program *p)

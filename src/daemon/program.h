@@ -20,9 +20,12 @@
 #include "daemon/metrics/account.h"
 #include "daemon/policy/hooks.h"
 #include "daemon/queues.h"
+#include "daemon/run.h"
 #include "daemon/schedule.h"
+#include "daemon/trace.h"
 #include "proto/treatment.h"
 #include "sched/core.h"
+#include "util/cgroup.h"
 
 struct peer;
 struct user;
@@ -69,9 +72,14 @@ struct program_suspend {
 	struct queue_orders queues;
 };
 
-/* The program's name, for metrics. */
 struct program_name {
 	char text[64];
+	uint64_t as_of_ns; /* 0: not looked up yet */
+};
+
+/* The container, pod or Slurm job that the program is in. */
+struct program_place {
+	struct rbt_place at;
 	uint64_t as_of_ns; /* 0: not looked up yet */
 };
 
@@ -90,6 +98,8 @@ struct program {
 	struct rbt_treatment treat; /* how it is to be treated */
 	struct program_rights rights;
 	struct program_group group;
+	struct program_run run;
+	struct rbt_program_guest guest;
 	char rule[RULE_NAME_MAX]; /* that it was attached by; empty: none */
 	struct program_suspend suspend;
 
@@ -99,17 +109,25 @@ struct program {
 	struct doubt doubt; /* whether it runs after it was resumed */
 	unsigned released;  /* edge.c: RBT_IS_*, of holds that were released since */
 	int error;          /* of the last action on it that failed */
+	/* The own slice of its compute tasks before it was parked; 0: it never was. The driver
+	 * gives them its default when they come back. */
+	uint64_t kept_slice_us;
 	struct account account;
 	struct program_work work;
 	struct program_gate gate;
 	struct program_name name;
+	struct program_place place; /* read it with program_place() */
 	struct program_policy policy;
+	struct program_trace trace;
 	LIST_ENTRY(program) entries;
 };
 
 /* A compute task that its program has not said to be ready is taken to be so after this time. */
 #define SETUP_NS UINT64_C(1000000000)
 
+/* guest.c: reads a GUEST message. Control characters in the guest's texts are replaced. 0, or
+ * -EBADMSG. */
+int guest_read(const void *buf, size_t size, struct rbt_program_guest *ret);
 struct program *program_find(struct daemon *d, pid_t pid);
 struct program *program_next(struct daemon *d, pid_t after);
 
@@ -117,6 +135,11 @@ struct program *program_next(struct daemon *d, pid_t after);
  * since it came. The program's group stays that of its first user, so that no program gets into
  * another user's group in this way. */
 uid_t program_owner(const struct program *p);
+
+/* Where the program runs: looked up again after some seconds, because processes can be moved. */
+const struct rbt_place *program_place(struct program *p, uint64_t now_ns);
+/* The name of the program's main thread, at most five seconds old; empty if it cannot be read. */
+const char *program_name(struct program *p, uint64_t now_ns);
 
 /* Finds or makes the program behind a pidfd (borrowed), which names it for sure, unlike its pid;
  * NULL and *ret_error when it has ended or cannot be watched. The payer is charged for it. */

@@ -56,7 +56,7 @@ static bool is_spoken_for(struct daemon *d, const struct program *p)
 			return true;
 		}
 	}
-	return p->peer != NULL || p->awaited || p->rule[0] != '\0';
+	return p->peer != NULL || p->awaited || p->rule[0] != '\0' || park_find(d, p) != NULL;
 }
 
 /* On a device without slices, a normal program has an effect on lower classes only if it is known

@@ -12,6 +12,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/list.h"
+#include "daemon/park/park.h"
 #include "daemon/peers/allowed.h"
 #include "daemon/peers/rights.h"
 #include "daemon/policy/answers.h"
@@ -292,6 +293,7 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 	rbt_treatment_merge(&now, over);
 	now.reset = 0;
 	program_set_treatment(p, &now, new_grants(peer, granted, over));
+	run_renice(d, p);
 	/* Forcing once is enough: a forced change must be undone without being forced again. */
 	if (force && p->treat.force == 0 && may_raise(peer, RBT_PRIORITY_MAX)) {
 		allow_force(p);
@@ -307,6 +309,7 @@ static void treat(struct daemon *d, struct peer *peer, struct program *p,
 		p->rights.refused &= ~over->said;
 	} else if (r < 0 && p != NULL) {
 		program_set_treatment(p, &old, granted);
+		run_renice(d, p);
 		reconcile_for(d, pid);
 	}
 	answer_reconciled(d, peer, pid, r);
@@ -557,10 +560,15 @@ void request_handle(
 		struct rbt_msg_header h;
 		struct rbt_msg_pid pid;
 		struct rbt_msg_suspend suspend;
+		struct rbt_msg_trace trace;
 	} msg;
 
 	memset(&msg, 0, sizeof(msg));
 	memcpy(&msg, buf, size < sizeof(msg) ? size : sizeof(msg));
+	if (park_handles(msg.h.type)) {
+		park_handle(d, peer, buf, size);
+		return;
+	}
 	if (policy_handles(msg.h.type)) {
 		policy_handle(d, peer, buf, size, fds, n_fds);
 		return;
@@ -580,6 +588,8 @@ void request_handle(
 		on_queues(d, peer, buf);
 	} else if (msg.h.type == RBT_MSG_LIST && size == sizeof(msg.pid)) {
 		on_list(d, peer, &msg.pid);
+	} else if (msg.h.type == RBT_MSG_TRACE && size == sizeof(msg.trace)) {
+		trace_answer(d, peer, &msg.trace);
 	} else {
 		answer(peer, -EBADMSG, "not understood");
 	}

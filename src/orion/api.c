@@ -22,6 +22,7 @@
 #include "orion/record.h"
 #include "orion/settings.h"
 #include "orion/stream.h"
+#include "orion/torch.h"
 #include "rubato/orion.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -31,6 +32,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_clients;           /* 0: not initialised */
 static bool has_scheduler;      /* it was started and not stopped */
 static _Atomic bool is_enabled; /* calls are intercepted */
+static bool has_hooks;          /* ends of lives are, from the first start on */
 /* The file of `rubato profile record`. "": none. */
 static char profile_path[PATH_MAX];
 /* Why the thread's last call failed. */
@@ -64,11 +66,16 @@ static const struct orion_hook *find_hook(const struct orion_hook *hooks, const 
 	return NULL;
 }
 
+static bool sees_calls; /* what wrap() is asked for; otherwise only ends of lives */
+
 static void *wrap(const char *symbol, void *next)
 {
-	const struct orion_hook *h = find_hook(orion_launch_hooks, symbol);
+	const struct orion_hook *h = find_hook(orion_life_hooks, symbol);
 
-	h = h != NULL ? h : find_hook(orion_hooks, symbol);
+	if (h == NULL && sees_calls) {
+		h = find_hook(orion_launch_hooks, symbol);
+		h = h != NULL ? h : find_hook(orion_hooks, symbol);
+	}
 	if (h == NULL) {
 		return next;
 	}
@@ -91,8 +98,13 @@ static int set_intercepted(bool is_wanted)
 		/* While calls are still intercepted, so that their order is kept. */
 		orion_calls_stop();
 	}
-	r = orion_driver_intercept(is_wanted ? wrap : NULL);
+	if (!has_hooks) {
+		orion_primaries_find();
+	}
+	sees_calls = is_wanted;
+	r = orion_driver_intercept(wrap);
 	if (r == 0) {
+		has_hooks = true;
 		is_enabled = is_wanted;
 		if (is_wanted) {
 			orion_calls_start();
@@ -111,9 +123,12 @@ static void on_fork(void)
 	lock = unlocked;
 	profile_path[0] = '\0';
 	orion_record_forked();
+	if (has_hooks) {
+		orion_driver_intercept(NULL);
+		has_hooks = false;
+	}
 	if (n_clients > 0) {
 		orion_scheduler_forked();
-		orion_driver_intercept(NULL);
 		is_enabled = false;
 		has_scheduler = false;
 		n_clients = 0;
@@ -220,6 +235,9 @@ EXPORTED void orion_set_hp_latency(float ms)
 
 EXPORTED void orion_set_client_idx(int idx)
 {
+	if (idx != orion_client_of_thread()) {
+		orion_torch_leave();
+	}
 	orion_client_set(idx);
 }
 

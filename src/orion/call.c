@@ -6,6 +6,7 @@
 #include "orion/capture.h"
 #include "orion/impl.h"
 #include "orion/stream.h"
+#include "orion/torch.h"
 
 /* A driver call that submits may have to wait for room, but not for long. */
 #define STOP_TRIES 20000
@@ -56,7 +57,14 @@ static CUstream default_stream(struct orion_call *call, CUstream stream)
 	}
 	call->is_inside = true;
 	call->stream = orion_stream_default(call->client, call->is_hp);
-	return call->stream != NULL ? (CUstream)call->stream->handle : stream;
+	if (call->stream == NULL) {
+		return stream;
+	}
+	stream = (CUstream)call->stream->handle;
+	if (orion_torch_adopt(stream)) {
+		orion_stream_catch_up(call->stream);
+	}
+	return stream;
 }
 
 void orion_call_end(struct orion_call *call)

@@ -45,6 +45,11 @@ struct orion_hook {
 /* launch.c has those of launches, hooks.c all others; each ends with an entry without a symbol. */
 extern const struct orion_hook orion_launch_hooks[];
 extern const struct orion_hook orion_hooks[];
+/* Those of functions that end the life of something that is noted. They stay when the scheduler is
+ * stopped: the driver uses handles again, and the next start would take them for the old ones. */
+extern const struct orion_hook orion_life_hooks[];
+/* Before they are there: whose primary contexts the program has already. */
+void orion_primaries_find(void);
 
 #define ORION_HOOK(symbol)                                                                         \
 	{                                                                                          \

@@ -15,11 +15,12 @@ void orion_clients_begin(const struct orion_config *config)
 	orion_config.hp_clients = config->hp_clients;
 	orion_config.others = config->others;
 	orion_config.policy = config->policy;
+	orion_config.partition_sms = config->partition_sms;
 	for (int i = 0; i < config->n_clients; i++) {
 		struct client *c = &orion_clients[i];
 
 		c->is_hp = (config->hp_clients >> i & 1) != 0;
-		c->n_launches = c->n_held = c->held_ns = c->n_overdue = 0;
+		c->n_launches = c->n_held = c->held_ns = c->n_overdue = c->n_partitioned = 0;
 	}
 }
 
@@ -57,8 +58,14 @@ int orion_client_stats(int idx, struct rubato_orion_stats *ret)
 	*ret = (struct rubato_orion_stats){.launches = c->n_launches,
 		.held = c->n_held,
 		.held_ns = c->held_ns,
-		.overdue = c->n_overdue};
+		.overdue = c->n_overdue,
+		.partitioned = c->n_partitioned};
 	return 0;
+}
+
+void orion_client_partitioned(int idx)
+{
+	orion_clients[idx].n_partitioned++;
 }
 
 void orion_hp_launch(int idx, const struct rbt_kernel_facts *facts)

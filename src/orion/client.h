@@ -26,6 +26,7 @@ struct orion_config {
 	_Atomic uint64_t hp_clients; /* a bit per client */
 	_Atomic int others;          /* the client of threads that have none; -1: none */
 	_Atomic(const struct orion_policy *) policy;
+	_Atomic uint32_t partition_sms; /* for kernels of best-effort clients; 0: all SMs */
 };
 
 /* The clients' number and kinds. Called while nothing is intercepted. */
@@ -52,6 +53,9 @@ void orion_scheduler_set_budget(uint64_t budget_ns);
 /* Its events are gone. */
 void orion_scheduler_forget_context(CUcontext ctx);
 
+/* A launch went into the client's partition. */
+void orion_client_partitioned(int idx);
+
 /* A launch of a high-priority client; facts may be NULL. */
 void orion_hp_launch(int idx, const struct rbt_kernel_facts *facts);
 
@@ -60,6 +64,7 @@ struct orion_flight {
 	int client;
 	uint32_t generation; /* of the scheduler; 0: the launch is not followed */
 	uint32_t slot;
+	bool is_behind; /* other launches */
 };
 
 /*

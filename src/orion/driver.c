@@ -110,6 +110,18 @@ int orion_driver_find(char *ret_why, size_t size)
 	return 0;
 }
 
+bool orion_driver_is_primary(CUdevice device)
+{
+	CUcontext current = NULL, primary = NULL;
+
+	if (orion_driver.ctx_get_current(&current) != CUDA_SUCCESS ||
+		orion_driver.primary_retain(&primary, device) != CUDA_SUCCESS) {
+		return false;
+	}
+	orion_driver.primary_release(device);
+	return primary == current;
+}
+
 int orion_driver_intercept(rubato_wrap_fn *wrap)
 {
 	return standin_queue(wrap);

@@ -14,6 +14,9 @@
 	DO(ctx_set_current, cuCtxSetCurrent, (CUcontext))                                          \
 	DO(ctx_priorities, cuCtxGetStreamPriorityRange, (int *, int *))                            \
 	DO(ctx_device, cuCtxGetDevice, (CUdevice *))                                               \
+	DO(primary_retain, cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                      \
+	DO(primary_release, cuDevicePrimaryCtxRelease_v2, (CUdevice))                              \
+	DO(primary_state, cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *))               \
 	DO(device_attribute, cuDeviceGetAttribute, (int *, int, CUdevice))                         \
 	DO(stream_create, cuStreamCreateWithPriority, (CUstream *, unsigned, int))                 \
 	DO(stream_flags, cuStreamGetFlags, (CUstream, unsigned *))                                 \
@@ -48,6 +51,9 @@ void orion_driver_open(void);
  * that says what to do. May be repeated.
  */
 int orion_driver_find(char *ret_why, size_t size);
+
+/* Whether the current context is the device's primary one. */
+bool orion_driver_is_primary(CUdevice device);
 
 /* The stand-in's functions (cuda/intercept.h), after orion_driver_find(). */
 int orion_driver_intercept(rubato_wrap_fn *wrap);

@@ -14,6 +14,7 @@
 #include "orion/client.h"
 #include "orion/driver.h"
 #include "orion/known.h"
+#include "orion/partition.h"
 #include "orion/record.h"
 #include "orion/stream.h"
 
@@ -240,6 +241,7 @@ static void forget_context(CUcontext ctx)
 {
 	orion_record_forget();
 	orion_scheduler_forget_context(ctx);
+	orion_partition_forget_context(ctx);
 	orion_stream_forget_context(ctx);
 	rbt_kernels_forget(orion_known(), NULL);
 }
@@ -251,16 +253,52 @@ static CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
 	return next_cuCtxDestroy_v2(ctx);
 }
 
-/* A device's primary context, since the functions that end it do not name it. */
+/* A device's primary context, since the functions that end it do not name it, and how many of those
+ * who retain it are known. */
 #define N_DEVICES 64
-static _Atomic(CUcontext) primaries[N_DEVICES];
+static struct {
+	_Atomic(CUcontext) ctx;
+	_Atomic int n_retained;
+} primaries[N_DEVICES];
+
+void orion_primaries_find(void)
+{
+	for (CUdevice i = 0; i < N_DEVICES; i++) {
+		unsigned flags;
+		int is_active = 0;
+		CUcontext ctx;
+
+		/* (Without cuInit() this is an error, and there is none.) */
+		if (orion_driver.primary_state(i, &flags, &is_active) == CUDA_SUCCESS &&
+			is_active != 0 && orion_driver.primary_retain(&ctx, i) == CUDA_SUCCESS) {
+			orion_driver.primary_release(i);
+			primaries[i].ctx = ctx;
+			primaries[i].n_retained = 1; /* at least */
+		}
+	}
+}
 
 static void forget_primary(CUdevice device)
 {
-	CUcontext ctx = device >= 0 && device < N_DEVICES ? primaries[device] : NULL;
+	CUcontext ctx = primaries[device].ctx;
 
+	primaries[device].n_retained = 0;
 	if (ctx != NULL) {
 		forget_context(ctx);
+	}
+}
+
+/* Only the last one who releases a context ends it. Until then other threads may be using what
+ * would be forgotten. What is forgotten too early is found again. */
+static void release_primary(CUdevice device)
+{
+	_Atomic int *n_retained = &primaries[device].n_retained;
+	int n = *n_retained;
+
+	while (n > 1 && !atomic_compare_exchange_weak(n_retained, &n, n - 1)) {
+	}
+	if (n <= 1) {
+		forget_primary(device);
 	}
 }
 
@@ -270,23 +308,25 @@ static CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 	CUresult r = next_cuDevicePrimaryCtxRetain(ret, device);
 
 	if (r == CUDA_SUCCESS && device >= 0 && device < N_DEVICES) {
-		primaries[device] = *ret;
+		primaries[device].ctx = *ret;
+		primaries[device].n_retained++;
 	}
 	return r;
 }
 
-/* Whether a release is the last one is not known before. What is forgotten is found again. */
-#define PRIMARY_HOOK(symbol)                                                                       \
+#define PRIMARY_HOOK(symbol, note)                                                                 \
 	static CUresult (*next_##symbol)(CUdevice device);                                         \
 	static CUresult hook_##symbol(CUdevice device)                                             \
 	{                                                                                          \
-		forget_primary(device);                                                            \
+		if (device >= 0 && device < N_DEVICES) {                                           \
+			note(device);                                                              \
+		}                                                                                  \
 		return next_##symbol(device);                                                      \
 	}
-PRIMARY_HOOK(cuDevicePrimaryCtxRelease)
-PRIMARY_HOOK(cuDevicePrimaryCtxRelease_v2)
-PRIMARY_HOOK(cuDevicePrimaryCtxReset)
-PRIMARY_HOOK(cuDevicePrimaryCtxReset_v2)
+PRIMARY_HOOK(cuDevicePrimaryCtxRelease, release_primary)
+PRIMARY_HOOK(cuDevicePrimaryCtxRelease_v2, release_primary)
+PRIMARY_HOOK(cuDevicePrimaryCtxReset, forget_primary)
+PRIMARY_HOOK(cuDevicePrimaryCtxReset_v2, forget_primary)
 
 static CUresult (*next_cuModuleUnload)(CUmodule module);
 static CUresult hook_cuModuleUnload(CUmodule module)
@@ -341,6 +381,10 @@ const struct orion_hook orion_hooks[] = {
 	ORION_HOOK(cuStreamBeginCaptureToGraph_ptsz),
 	ORION_HOOK(cuStreamEndCapture),
 	ORION_HOOK(cuStreamEndCapture_ptsz),
+	{0},
+};
+
+const struct orion_hook orion_life_hooks[] = {
 	ORION_HOOK(cuStreamDestroy_v2),
 	ORION_HOOK(cuCtxDestroy_v2),
 	ORION_HOOK(cuDevicePrimaryCtxRetain),

@@ -18,6 +18,8 @@
 #define BUCKETS    4096u
 #define HIST_SCALE 16 /* the histogram's buckets of 1 us are too wide for kernels */
 #define RECENT     8  /* about as many of the last durations count */
+/* Of a duration: longer than any kernel takes, and far from overflowing a sum. */
+#define MAX_NS (UINT64_C(1) << 40)
 
 struct rbt_kernel {
 	struct rbt_kernel *next;      /* in its bucket; graphs: in the list of free ones */
@@ -29,6 +31,7 @@ struct rbt_kernel {
 	/* 0: not known */
 	_Atomic uint32_t sms, device_sms;
 	_Atomic uint64_t recent_ns;
+	_Atomic bool is_rough; /* recent_ns is */
 	/* From the profile. */
 	_Atomic uint32_t told_kind, told_sms;
 	_Atomic bool is_told_shape;
@@ -241,7 +244,7 @@ static void tell(struct rbt_kernel *k, const struct rbt_profile *profile)
 	}
 	SET(&k->told_kind, facts.kind);
 	SET(&k->told_sms, facts.sms);
-	SET(&k->told_ns, facts.duration_ns);
+	SET(&k->told_ns, facts.duration_ns < MAX_NS ? facts.duration_ns : MAX_NS);
 	SET(&k->is_told_shape, row != NULL && row->has_shape && facts.sms > 0);
 }
 
@@ -436,14 +439,13 @@ void rbt_kernel_facts(const struct rbt_kernel *k, struct rbt_kernel_facts *ret)
 	ret->duration_ns = GET(&k->told_ns);
 	if (ret->duration_ns == 0) {
 		ret->duration_ns = GET(&k->recent_ns);
+		ret->is_rough = GET(&k->is_rough);
 	}
 }
 
 void rbt_kernel_measured(struct rbt_kernel *k, uint64_t duration_ns)
 {
-	/* Longer than any kernel, and far from overflowing a sum. */
-	const uint64_t max_ns = UINT64_C(1) << 40;
-	uint64_t ns = duration_ns < max_ns ? duration_ns : max_ns;
+	uint64_t ns = duration_ns < MAX_NS ? duration_ns : MAX_NS;
 
 	if (k == NULL || k->is_others) {
 		return;
@@ -462,6 +464,22 @@ void rbt_kernel_measured(struct rbt_kernel *k, uint64_t duration_ns)
 	int64_t weight = k->runs < RECENT ? (int64_t)k->runs : RECENT;
 	recent_ns += ((int64_t)ns - recent_ns) / weight;
 	SET(&k->recent_ns, recent_ns > 0 ? (uint64_t)recent_ns : 1);
+	SET(&k->is_rough, false);
+	pthread_mutex_unlock(&k->lock);
+}
+
+void rbt_kernel_measured_roughly(struct rbt_kernel *k, uint64_t duration_ns)
+{
+	if (k == NULL || k->is_others) {
+		return;
+	}
+	pthread_mutex_lock(&k->lock);
+	if (k->runs == 0) {
+		uint64_t ns = duration_ns < MAX_NS ? duration_ns : MAX_NS;
+
+		SET(&k->recent_ns, ns > 0 ? ns : 1);
+		SET(&k->is_rough, true);
+	}
 	pthread_mutex_unlock(&k->lock);
 }
 

@@ -75,6 +75,9 @@ void rbt_kernel_facts(const struct rbt_kernel *k, struct rbt_kernel_facts *ret);
 
 /* Adds one duration on the GPU. NULL is ignored. */
 void rbt_kernel_measured(struct rbt_kernel *k, uint64_t duration_ns);
+/* The same on an idle GPU, where the kernel came later than the event before it. The duration
+ * counts until there is a better one. */
+void rbt_kernel_measured_roughly(struct rbt_kernel *k, uint64_t duration_ns);
 
 /* Valid as long as the kernel. "(graph N)" for graphs, "(function HANDLE)" if the driver tells no
  * name, "(others)" if the table is full. Profiles tell nothing about these. */

@@ -14,23 +14,21 @@ static bool are_opposite(const struct orion_view *view, const struct rbt_kernel_
 	       (uint64_t)view->hp.sms + launch->sms <= view->n_sms;
 }
 
+/* A launch that is made when so little is left reaches the GPU in time: it does not idle. */
+#define ALMOST_NS 30000u
+
 static bool hold_lets(const struct orion_view *view, const struct rbt_kernel_facts *launch)
 {
 	if (view->hp_is_busy && !are_opposite(view, launch)) {
 		return false;
 	}
-	return view->be_in_flight == 0 || view->be_ns < view->budget_ns;
-}
-
-/* The priorities of streams alone. */
-static bool priority_lets(const struct orion_view *view, const struct rbt_kernel_facts *launch)
-{
-	return true;
+	/* Of what is not known, one launch at a time. */
+	const uint64_t ns = launch->duration_ns != 0 ? launch->duration_ns : view->budget_ns;
+	return view->be_ns <= ALMOST_NS || view->be_ns + ns <= view->budget_ns;
 }
 
 static const struct orion_policy policies[] = {
-	{.name = "hold", .lets = hold_lets},
-	{.name = "priority", .lets = priority_lets},
+	{.name = "hold", .lets = hold_lets}, {.name = "priority"}, /* of streams alone */
 };
 
 const struct orion_policy *orion_policy_find(const char *name)

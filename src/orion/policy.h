@@ -15,13 +15,13 @@ struct orion_view {
 	bool hp_is_busy;            /* a high-priority client has work on the GPU */
 	struct rbt_kernel_facts hp; /* of its newest kernel */
 	uint32_t n_sms;             /* of the GPU; 0: not known */
-	uint32_t be_in_flight;      /* best-effort launches on the GPU, and how long they take */
-	uint64_t be_ns;
-	uint64_t budget_ns; /* how long that may be for another one to follow */
+	uint64_t be_ns;             /* how long best-effort work on the GPU still takes */
+	uint64_t budget_ns;         /* how long that may be */
 };
 
 struct orion_policy {
 	const char *name;
+	/* NULL: nothing is held, and launches need not be followed. */
 	bool (*lets)(const struct orion_view *view, const struct rbt_kernel_facts *launch);
 };
 

@@ -46,6 +46,7 @@ struct rbt_kernel_facts {
 	enum rbt_kernel_kind kind;
 	uint32_t sms;
 	uint64_t duration_ns;
+	bool is_rough; /* the duration may include the time of the call */
 };
 
 struct rbt_profile_row {

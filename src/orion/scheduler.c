@@ -2,6 +2,7 @@
 /* Held calls, and the threads that let them go. */
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -16,7 +17,13 @@
 
 #define MAX_HELD_NS (100 * RBT_NS_PER_MS)
 /* While a call is held, between two looks at the GPU's events. A look costs 1.5 us per event. */
-#define NAP_NS      15000u
+#define NAP_NS 15000u
+/*
+ * For so long, the thread of a held call looks by itself. Most calls wait for the end of a kernel,
+ * which is sooner, and to wake a thread can take longer than the kernel: 0.2 ms in a virtual
+ * machine with an H200, where a GPT's training lost 30 % to it.
+ */
+#define SPIN_NS     500000u
 #define BUDGET_NS   200000u
 #define THREAD_NAME "rubato-orion"
 
@@ -55,10 +62,15 @@ static struct client *first_client(void)
 	return node != NULL ? client_of(node) : NULL;
 }
 
-static void free_held(struct client *c, struct held *h)
+static void free_held(struct held *h)
 {
+	/* Read first: `h` is on the stack of a thread that goes on once it is free. */
+	const bool is_asleep = h->is_asleep;
+
 	atomic_store(&h->is_free, 1);
-	syscall(SYS_futex, &h->is_free, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	if (is_asleep) {
+		syscall(SYS_futex, &h->is_free, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	}
 }
 
 /* Takes a call out of its queue, wherever it stands. */
@@ -98,7 +110,6 @@ static void queue_up(struct client *c, struct held *h)
 	}
 	c->last = h;
 	s->n_held++;
-	pthread_cond_signal(&c->wake);
 }
 
 /* Lets the client's first held call go, if it is this client's turn and the policy agrees. */
@@ -112,15 +123,13 @@ static bool let_go(struct client *c)
 	orion_scheduler.turn_ns = c->gpu_ns;
 	h->flight = orion_flight_take(c, h->facts);
 	unqueue(c, h);
-	free_held(c, h);
+	free_held(h);
 	return true;
 }
 
 /* Returns whether the call was let go; false: it has waited for too long. */
-static bool wait_for(struct held *h)
+static bool wait_for(struct held *h, uint64_t until_ns)
 {
-	const uint64_t until_ns = rbt_now_ns() + MAX_HELD_NS;
-
 	while (atomic_load(&h->is_free) == 0) {
 		uint64_t now_ns = rbt_now_ns();
 		if (now_ns >= until_ns) {
@@ -132,19 +141,51 @@ static bool wait_for(struct held *h)
 	return true;
 }
 
+/* Without the scheduler thread. One thread at a time, so that waiting takes no more than a core.
+ * Returns whether the call was let go. */
+static bool spin(const struct held *h, uint64_t until_ns)
+{
+	struct scheduler *s = &orion_scheduler;
+
+	if (s->has_spinner) {
+		return false;
+	}
+	s->has_spinner = true;
+	while (h->is_free == 0 && rbt_now_ns() < until_ns) {
+		pthread_mutex_unlock(&s->lock);
+		sched_yield();
+		pthread_mutex_lock(&s->lock);
+		orion_flight_poll(true);
+		/* The call of the client whose turn it is, which may be another one's. */
+		struct client *first = first_client();
+		if (first != NULL) {
+			let_go(first);
+		}
+	}
+	s->has_spinner = false;
+	return h->is_free != 0;
+}
+
 static void hold(struct client *c, struct held *h)
 {
 	struct scheduler *s = &orion_scheduler;
 	const uint64_t since_ns = rbt_now_ns();
 
 	queue_up(c, h);
-	pthread_mutex_unlock(&s->lock);
-	bool was_let_go = wait_for(h);
-	pthread_mutex_lock(&s->lock);
-	if (!was_let_go && h->is_free == 0) {
-		h->flight = orion_flight_take(c, h->facts);
-		unqueue(c, h);
-		c->n_overdue++;
+	if (orion_busy_streams > 0) {
+		pthread_cond_signal(&c->wake); /* its thread alone looks for the end of that */
+	}
+	if (!spin(h, since_ns + SPIN_NS)) {
+		h->is_asleep = true;
+		pthread_cond_signal(&c->wake);
+		pthread_mutex_unlock(&s->lock);
+		bool was_let_go = wait_for(h, since_ns + MAX_HELD_NS);
+		pthread_mutex_lock(&s->lock);
+		if (!was_let_go && h->is_free == 0) {
+			h->flight = orion_flight_take(c, h->facts);
+			unqueue(c, h);
+			c->n_overdue++;
+		}
 	}
 	c->n_held++;
 	c->held_ns += rbt_now_ns() - since_ns;
@@ -157,12 +198,14 @@ struct orion_flight orion_flight_begin(int idx, const struct rbt_kernel_facts *f
 	struct held h = {.facts = facts, .flight = {.client = idx}};
 
 	c->n_launches++;
-	if (!s->runs) {
+	if (!s->runs || orion_config.policy->lets == NULL) {
 		return h.flight;
 	}
 	find_sms();
 	pthread_mutex_lock(&s->lock);
-	orion_flight_poll(true);
+	if (orion_flight_is_stale(c) || !orion_flight_lets(c, facts)) {
+		orion_flight_poll(true);
+	}
 	if (!s->runs) {
 		/* stopped meanwhile */
 	} else if (first_client() == NULL && orion_flight_lets(c, facts)) {
@@ -291,7 +334,7 @@ void orion_scheduler_stop(void)
 		while (c->first != NULL) {
 			struct held *h = c->first;
 			unqueue(c, h);
-			free_held(c, h);
+			free_held(h);
 		}
 		if (c->has_thread) {
 			pthread_cond_signal(&c->wake);
@@ -316,6 +359,7 @@ void orion_scheduler_forked(void)
 	orion_scheduler.runs = false;
 	orion_scheduler.waiting.n = 0;
 	orion_scheduler.n_held = 0;
+	orion_scheduler.has_spinner = false;
 	orion_scheduler.generation++;
 	for (int i = 0; i < RUBATO_ORION_MAX_CLIENTS; i++) {
 		orion_clients[i].first = orion_clients[i].last = NULL;

@@ -9,6 +9,8 @@
 #include "orion/client.h"
 #include "orion/policy.h"
 
+#define MAX_SMS 9999 /* more than any GPU has */
+
 static void wrong(const char *name, const char *value, const char *wanted)
 {
 	fprintf(stderr, "rubato: orion: %s=%.64s is ignored: it must be %s\n", name, value, wanted);
@@ -48,8 +50,9 @@ void orion_settings_read(int n_clients, struct orion_config *ret)
 {
 	const char *hp = getenv("RUBATO_ORION_HP"), *others = getenv("RUBATO_ORION_OTHERS");
 	const char *policy = getenv("RUBATO_ORION_POLICY"), *rest = others;
+	const char *partition = getenv("RUBATO_ORION_PARTITION"), *behind = partition;
 	uint64_t hp_clients = 1;
-	int idx;
+	int idx, sms;
 
 	if (hp != NULL && !parse_set(hp, n_clients, &hp_clients)) {
 		wrong("RUBATO_ORION_HP", hp, "indices of clients with commas between them");
@@ -68,5 +71,11 @@ void orion_settings_read(int n_clients, struct orion_config *ret)
 		ret->policy = found;
 	} else if (policy != NULL) {
 		wrong("RUBATO_ORION_POLICY", policy, "hold or priority");
+	}
+	if (partition != NULL && parse_index(&behind, MAX_SMS + 1, &sms) && *behind == '\0' &&
+		sms > 0) {
+		ret->partition_sms = (uint32_t)sms;
+	} else if (partition != NULL) {
+		wrong("RUBATO_ORION_PARTITION", partition, "a number of SMs");
 	}
 }

@@ -200,13 +200,18 @@ static struct orion_stream *make_default(int client, bool is_hp, CUcontext ctx)
 	return s;
 }
 
-/* What the program has submitted so far, to whichever stream, comes first. The default stream is
- * behind all blocking streams, and this one is behind it. */
+/* The default stream is behind all blocking streams, and this one is behind it. */
+void orion_stream_catch_up(const struct orion_stream *s)
+{
+	put_behind(CU_STREAM_LEGACY, handle_of(s));
+}
+
+/* What the program has submitted so far, to whichever stream, comes first. */
 static void join(struct orion_stream *s)
 {
 	pthread_mutex_lock(&lock);
 	if (!s->is_joined) {
-		put_behind(CU_STREAM_LEGACY, handle_of(s));
+		orion_stream_catch_up(s);
 		atomic_store_explicit(&s->is_joined, true, memory_order_release);
 	}
 	pthread_mutex_unlock(&lock);
@@ -240,19 +245,6 @@ static void drop(struct orion_stream *s)
 	s->probe = NULL;
 	s->is_probing = false;
 	s->handle = 0;
-}
-
-void orion_stream_forget(CUstream handle)
-{
-	pthread_mutex_lock(&lock);
-	struct orion_stream *s = find((uintptr_t)handle);
-	if (s != NULL) {
-		if (s->probe != NULL) {
-			orion_driver.event_destroy(s->probe);
-		}
-		drop(s);
-	}
-	pthread_mutex_unlock(&lock);
 }
 
 void orion_stream_forget_context(CUcontext ctx)
@@ -350,6 +342,39 @@ static bool order_one(struct orion_stream *s, void *data)
 	return true;
 }
 
+/* Its work may go on after its end: the default streams of clients that have used it are put behind
+ * that. The lock is held. */
+static void order_last(struct orion_stream *s)
+{
+	CUcontext ctx = NULL;
+
+	orion_driver.ctx_get_current(&ctx);
+	orion_driver.ctx_set_current(s->ctx);
+	for (int i = 0; i < RUBATO_ORION_MAX_CLIENTS; i++) {
+		struct order o = {.first = find_default(i, s->ctx), .client = i};
+		if (o.first != NULL) {
+			order_one(s, &o);
+		}
+	}
+	orion_driver.ctx_set_current(ctx);
+}
+
+void orion_stream_forget(CUstream handle)
+{
+	pthread_mutex_lock(&lock);
+	struct orion_stream *s = find((uintptr_t)handle);
+	if (s != NULL) {
+		if (s->dirty != 0) {
+			order_last(s);
+		}
+		if (s->probe != NULL) {
+			orion_driver.event_destroy(s->probe);
+		}
+		drop(s);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 static void order_default(struct orion_stream *s, int client)
 {
 	if (s->n_dirty > 0) {
@@ -365,13 +390,17 @@ struct orion_stream *orion_stream_order(struct orion_stream *s, int client)
 		order_default(s, client);
 		return s;
 	}
-	struct orion_stream *first =
-		s->blocks && s->ctx != NULL ? find_default(client, s->ctx) : NULL;
+	const bool is_own = handle_of(s) == CU_STREAM_PER_THREAD;
+	CUcontext ctx = s->blocks ? s->ctx : NULL;
+	if (is_own && orion_driver.ctx_get_current(&ctx) != CUDA_SUCCESS) {
+		ctx = NULL;
+	}
+	struct orion_stream *first = ctx != NULL ? find_default(client, ctx) : NULL;
 	if (first == NULL || orion_capture_is(s)) {
 		return NULL;
 	}
 	const uint64_t calls = (uint64_t)(client + 1) << 32 | first->calls;
-	if (s->behind != calls) {
+	if (is_own || s->behind != calls) {
 		put_behind(handle_of(first), handle_of(s));
 		s->behind = calls;
 	}
@@ -382,6 +411,10 @@ void orion_stream_ordered(struct orion_stream *s, struct orion_stream *first, in
 {
 	if (s == first) {
 		s->calls++;
+	} else if (handle_of(s) == CU_STREAM_PER_THREAD) {
+		/* Now: other threads cannot do it. It may also be the thread's stream in several
+		 * contexts. */
+		put_behind(handle_of(s), handle_of(first));
 	} else {
 		mark_dirty(s, first, client);
 	}

@@ -15,6 +15,8 @@
 
 #include "cuda/abi.h"
 
+struct orion_partition;
+
 struct orion_stream {
 	_Atomic uintptr_t handle; /* 0: this entry is free */
 	CUcontext ctx;
@@ -22,7 +24,8 @@ struct orion_stream {
 	bool is_default; /* we made it, in place of a client's default stream */
 	/* In a default stream: it was put behind what the program had in its streams before. */
 	_Atomic bool is_joined;
-	_Atomic int client; /* that used it last; -1: none */
+	_Atomic int client;                          /* that used it last; -1: none */
+	_Atomic(struct orion_partition *) partition; /* of partition.c */
 	/*
 	 * High-priority work: how many submissions there were (upper half), and up to which of them
 	 * all are known to be done (lower half).
@@ -50,6 +53,8 @@ struct orion_stream *orion_stream_get(CUstream handle);
 /* The stream in place of this client's default stream in the current context, which is made if need
  * be. NULL: it cannot be made, so the default stream itself must do. */
 struct orion_stream *orion_stream_default(int client, bool is_hp);
+/* Puts a client's default stream behind the work of all clients so far. */
+void orion_stream_catch_up(const struct orion_stream *s);
 /* The entry for the calling thread's own default stream. */
 struct orion_stream *orion_stream_own(void);
 /* A stream is about to be destroyed, or a context with all its streams. */

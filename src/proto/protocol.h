@@ -18,6 +18,7 @@
 #include "backend/record.h"
 #include "proto/treatment.h"
 #include "sched/class.h"
+#include "util/cgroup.h"
 #include "util/hist.h"
 #include "util/rankgroup.h"
 
@@ -31,7 +32,9 @@
  * one. */
 #define RBT_ENV_SOCKET      "RUBATO_SOCKET"      /* the daemon's control socket */
 #define RBT_ENV_RUNTIME_DIR "RUBATO_RUNTIME_DIR" /* the directory of socket, lock and state file */
-#define RBT_ENV_NO_DAEMON   "RUBATO_NO_DAEMON"   /* 1: the shim acts without a daemon */
+/* Where the guest's libcuda.so.1 finds the host: a socket of `rubato serve`, or a device. */
+#define RBT_ENV_REMOTE    "RUBATO_REMOTE"
+#define RBT_ENV_NO_DAEMON "RUBATO_NO_DAEMON" /* 1: the shim acts without a daemon */
 /* 1: the policy decides about first runs. A new task waits for its answer, for up to a second. */
 #define RBT_ENV_GATE "RUBATO_GATE"
 /* The path of `rubato`, which the shim starts if a daemon was killed together with its hand and
@@ -42,6 +45,11 @@
 /* From the shim to that command, 1: a daemon that was killed is started again even if it has left
  * no program changed, because a program looks for it. */
 #define RBT_ENV_HEAL "RUBATO_HEAL"
+
+/* The run that a process belongs to: processes of one user with the same value share their memory
+ * limit. Set by `rubato run`, and by launchers for the processes of one job on this machine. */
+#define RBT_ENV_RUN      "RUBATO_RUN"
+#define RBT_RUN_NAME_MAX 64
 
 enum rbt_msg_type {
 	/* From a shim. None is answered, so that a program never waits. */
@@ -62,9 +70,10 @@ enum rbt_msg_type {
 
 	/* From the daemon. */
 	RBT_MSG_RESULT, /* struct rbt_msg_result */
-	/* struct rbt_msg_program and task states; then struct rbt_program_turns, struct
-	 * rbt_program_account, struct rbt_program_origin, struct rbt_program_reserve and struct
-	 * rbt_treatment, each only if it was asked for */
+	/* struct rbt_msg_program and task states; with RBT_PROGRAM_GUEST, struct
+	 * rbt_program_guest; then struct rbt_program_turns, struct rbt_program_account, struct
+	 * rbt_program_origin, struct rbt_program_reserve, struct rbt_treatment, struct
+	 * rbt_program_memory and struct rbt_place, each only if it was asked for */
 	RBT_MSG_PROGRAM,
 
 	/* From `rubato run`, header only, not answered. The sender is about to become a program,
@@ -104,6 +113,24 @@ enum rbt_msg_type {
 	/* From the daemon. */
 	RBT_MSG_POLICY,      /* struct rbt_msg_policy */
 	RBT_MSG_POLICY_LINE, /* struct rbt_msg_policy_line */
+
+	/* From a shim: struct rbt_msg_run, and one fd if the program has a ledger already
+	 * (board/ledger.h). It comes after TREAT, and is not answered. But the daemon sends a
+	 * LEDGER when the run has a limit, at once or later. */
+	RBT_MSG_RUN,
+	/* From the daemon to a shim: struct rbt_msg_ledger, one fd. */
+	RBT_MSG_LEDGER,
+
+	/* `rubato trace`: proto/trace.h */
+	RBT_MSG_TRACE,        /* from a tool: struct rbt_msg_trace */
+	RBT_MSG_TRACE_EVENTS, /* from the daemon: struct rbt_msg_trace_events and events */
+	/* Parking: proto/park.h. */
+	RBT_MSG_PARK,       /* from a tool: struct rbt_msg_park. A RESULT */
+	RBT_MSG_PARK_STATE, /* from a tool: struct rbt_msg_pid. A PARKED */
+	RBT_MSG_PARKED,     /* from the daemon: struct rbt_msg_parked */
+	/* From `rubato serve`: struct rbt_msg_guest, not answered. The sender is about to become
+	 * the worker of a guest's program. */
+	RBT_MSG_GUEST,
 };
 
 struct rbt_msg_header {
@@ -123,6 +150,19 @@ struct rbt_msg_hello {
 struct rbt_msg_treat {
 	struct rbt_msg_header h;
 	struct rbt_treatment treat; /* last, because its size depends on the sender's version */
+};
+
+struct rbt_msg_run {
+	struct rbt_msg_header h;
+	uint32_t slot; /* of the ledger that comes with this */
+	uint32_t pad;
+	char name[RBT_RUN_NAME_MAX]; /* NUL-terminated; empty: a run of its own */
+};
+
+struct rbt_msg_ledger {
+	struct rbt_msg_header h;
+	uint32_t slot;
+	uint32_t pad;
 };
 
 /* Replaces the record of this client of this program. */
@@ -148,6 +188,9 @@ enum {
 	RBT_LIST_ORIGIN = 1 << 2,
 	RBT_LIST_RESERVE = 1 << 3,
 	RBT_LIST_TREAT = 1 << 4,
+	RBT_LIST_MEMORY = 1 << 5,
+	RBT_LIST_PLACE = 1 << 6,
+	RBT_LIST_GUEST = 1 << 7,
 };
 
 struct rbt_msg_pid {
@@ -196,7 +239,9 @@ enum {
 	RBT_PROGRAM_HELD_BACK = 1 << 2,
 	/* kept off for a turn or a reserve, not suspended by command */
 	RBT_PROGRAM_WAITING = 1 << 3,
-	RBT_PROGRAM_OLDER = 1 << 4, /* its shim is of version 0.1.0 */
+	RBT_PROGRAM_OLDER = 1 << 4,  /* its shim is of version 0.1.0 */
+	RBT_PROGRAM_PARKED = 1 << 5, /* its memory is off the GPU, or on its way */
+	RBT_PROGRAM_GUEST = 1 << 6,  /* it is the worker of a guest's program */
 };
 
 struct rbt_msg_program {
@@ -212,6 +257,18 @@ struct rbt_msg_program {
 	uint32_t has_memory;
 	uint32_t n_tasks;
 	/* struct rbt_task_state[n_tasks] follow */
+};
+
+/* The guest whose worker a program is. It is shown to users, and decides nothing. */
+struct rbt_program_guest {
+	char vm[32]; /* the guest's name; empty: the program is no worker */
+	char command[60];
+	uint32_t pid; /* in the guest */
+};
+
+struct rbt_msg_guest {
+	struct rbt_msg_header h;
+	struct rbt_program_guest guest;
 };
 
 /* How a program fares under the daemon's policy. Times count from when the daemon first knew it. */
@@ -281,6 +338,22 @@ struct rbt_program_reserve {
 	uint64_t n_unreserved; /* requests without a reserve, in a trial or because of why_not */
 };
 
+enum {
+	RBT_MEMORY_IS_BOUND = 1 << 0,  /* the program's shim keeps the limit */
+	RBT_MEMORY_HAS_COUNT = 1 << 1, /* the program counts in its run's ledger */
+};
+
+/* How much memory a program may have. What it has by the driver's own count is in struct
+ * rbt_msg_program. */
+struct rbt_program_memory {
+	uint32_t flags; /* RBT_MEMORY_* */
+	uint32_t pad;
+	uint64_t limit_bytes; /* of its run, on each GPU; 0: none */
+	uint64_t count_bytes; /* what the program itself has allocated, on all GPUs */
+	uint64_t run_bytes;   /* what its run has allocated, on the GPU where that is most */
+	uint64_t gpu_bytes;   /* the size of its smallest GPU; 0: unknown, or without a limit */
+};
+
 /* Bits of `suspended` below. */
 enum {
 	RBT_TASK_OFF = 1 << 0,
@@ -297,14 +370,19 @@ struct rbt_task_state {
 
 static_assert(sizeof(struct rbt_msg_hello) == 16, "wire");
 static_assert(offsetof(struct rbt_msg_treat, treat) == 8, "wire");
+static_assert(sizeof(struct rbt_msg_run) == 80, "wire");
+static_assert(sizeof(struct rbt_msg_ledger) == 16, "wire");
 static_assert(sizeof(struct rbt_msg_record) == 32, "wire");
 static_assert(offsetof(struct rbt_msg_renice, treat) == 16, "wire");
 static_assert(sizeof(struct rbt_msg_queues) == 24 + 4 * RBT_RECORD_MAX_TASKS, "wire");
 static_assert(sizeof(struct rbt_msg_program) == 152, "wire");
 static_assert(sizeof(struct rbt_program_turns) == 96, "wire");
 static_assert(sizeof(struct rbt_program_account) == 56 + 6 * 816, "wire");
+static_assert(sizeof(struct rbt_program_guest) == 96, "wire");
 static_assert(sizeof(struct rbt_program_origin) == 96, "wire");
 static_assert(sizeof(struct rbt_program_reserve) == 16, "wire");
+static_assert(sizeof(struct rbt_program_memory) == 40, "wire");
 static_assert(sizeof(struct rbt_task_state) == 64, "wire");
+static_assert(sizeof(struct rbt_place) == 128, "wire");
 
 #endif

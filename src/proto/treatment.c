@@ -2,6 +2,7 @@
 #include "proto/treatment.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,19 +10,20 @@
 
 #define VALUE_MAX 128
 
-enum kind { CLASS, NUMBER, SHARE, NAME, FLAG };
+enum kind { CLASS, NUMBER, SHARE, NAME, FLAG, SIZE };
 
 /*
  * The table of keys. Messages call a key by its `label`, and `expects` says which values are right.
- * A key that is not said has the value `unset`. For three keys, `unset` means that something else
- * decides: the priority decides the timeslice, the configuration the limits, the launcher the
- * group.
+ * A key that is not said has the value `unset`. For some keys, `unset` means that something else
+ * decides: the priority decides the timeslice, the configuration the reserve and the share, the
+ * launcher the group.
  */
 static const struct key {
 	const char *name, *label, *expects, *unit;
 	enum kind kind;
 	size_t offset, size;
-	uint32_t min, max, unset;
+	uint64_t min, max;
+	uint32_t unset;
 	bool has_default; /* the value `default` resets the key */
 } keys[RBT_TREAT_KEYS] = {
 #define FIELD(member)                                                                              \
@@ -44,11 +46,14 @@ static const struct key {
 	[RBT_TREAT_GROUP] = {"group", "group",
 		"up to 63 letters, digits, dots, dashes and underscores", "", NAME, FIELD(group)},
 	[RBT_TREAT_FORCE] = {"force", "force", "0 or 1", "", FLAG, FIELD(force), 0, 1, 0},
+	[RBT_TREAT_MEMORY] = {"memory", "memory", "a size from 1M to 1024T such as 20G, or default",
+		"", SIZE, FIELD(memory), RBT_MEMORY_MIN, RBT_MEMORY_MAX, 0, true},
 #undef FIELD
 };
 static_assert(RBT_PRIORITY_MAX == 15 && RBT_TIMESLICE_MAX_US == 1000000 && RBT_WEIGHT_MAX == 1000 &&
 		      RBT_RESERVE_MAX_MS == 3600000 && RBT_SHARE_MAX_PERMILLE == 100 &&
-		      RBT_GROUP_NAME_MAX == 64,
+		      RBT_GROUP_NAME_MAX == 64 && RBT_MEMORY_MIN >> 20 == 1 &&
+		      RBT_MEMORY_MAX >> 40 == 1024,
 	"the sentences say so");
 
 static uint32_t bit(enum rbt_treat_key key)
@@ -56,17 +61,28 @@ static uint32_t bit(enum rbt_treat_key key)
 	return UINT32_C(1) << key;
 }
 
-static uint32_t *number(struct rbt_treatment *t, const struct key *k)
+static void put_number(struct rbt_treatment *t, const struct key *k, uint64_t v)
 {
-	return (uint32_t *)((char *)t + k->offset);
+	uint32_t narrow = (uint32_t)v;
+
+	if (k->kind == SIZE) {
+		memcpy((char *)t + k->offset, &v, sizeof(v));
+	} else {
+		memcpy((char *)t + k->offset, &narrow, sizeof(narrow));
+	}
 }
 
-static uint32_t number_of(const struct rbt_treatment *t, const struct key *k)
+static uint64_t number_of(const struct rbt_treatment *t, const struct key *k)
 {
-	uint32_t v;
+	uint64_t wide;
+	uint32_t narrow;
 
-	memcpy(&v, (const char *)t + k->offset, sizeof(v));
-	return v;
+	if (k->kind == SIZE) {
+		memcpy(&wide, (const char *)t + k->offset, sizeof(wide));
+		return wide;
+	}
+	memcpy(&narrow, (const char *)t + k->offset, sizeof(narrow));
+	return narrow;
 }
 
 /* Appends as much as fits, without printf(), which the preloaded library does not call. */
@@ -155,8 +171,9 @@ static int set_number(struct rbt_treatment *t, enum rbt_treat_key key, const cha
 {
 	const struct key *k = &keys[key];
 	uint64_t v;
-	int r = k->kind == SHARE ? rbt_parse_permille(value, k->max, &v)
-				 : rbt_parse_u64(value, k->min, k->max, &v);
+	int r = k->kind == SHARE  ? rbt_parse_permille(value, k->max, &v)
+		: k->kind == SIZE ? rbt_parse_size(value, k->min, k->max, &v)
+				  : rbt_parse_u64(value, k->min, k->max, &v);
 
 	if (r < 0) {
 		return refuse(k, value, why);
@@ -165,7 +182,7 @@ static int set_number(struct rbt_treatment *t, enum rbt_treat_key key, const cha
 		rbt_class_of((unsigned)v) != rbt_class_of(t->priority)) {
 		return contradict((unsigned)v, rbt_class_of(t->priority), why);
 	}
-	*number(t, k) = k->kind == SHARE && v == 0 ? RBT_SHARE_NONE : (uint32_t)v;
+	put_number(t, k, k->kind == SHARE && v == 0 ? RBT_SHARE_NONE : v);
 	return 0;
 }
 
@@ -187,7 +204,7 @@ static void forget(struct rbt_treatment *t, enum rbt_treat_key key)
 	if (keys[key].kind == NAME) {
 		memset((char *)t + keys[key].offset, 0, keys[key].size);
 	} else {
-		*number(t, &keys[key]) = keys[key].unset;
+		put_number(t, &keys[key], keys[key].unset);
 	}
 }
 
@@ -248,24 +265,40 @@ void rbt_treatment_parse(struct rbt_treatment *t, const char *text, char why[RBT
 	}
 }
 
+/* Exact, with the largest suffix that leaves a whole number. */
+static void print_size(uint64_t v, char buf[VALUE_MAX])
+{
+	static const char suffixes[] = "KMGT";
+	size_t n = 0;
+
+	while (v % 1024 == 0 && v != 0 && n < strlen(suffixes)) {
+		v /= 1024;
+		n++;
+	}
+	snprintf(buf, VALUE_MAX, "%" PRIu64 "%.*s", v, n > 0, n > 0 ? &suffixes[n - 1] : "");
+}
+
 /* Prints the value as rbt_treatment_set() reads it. */
 static void print_value(const struct rbt_treatment *t, const struct key *k, char buf[VALUE_MAX])
 {
-	uint32_t v = k->kind == NAME ? 0 : number_of(t, k);
+	uint64_t v = k->kind == NAME ? 0 : number_of(t, k);
 
 	switch (k->kind) {
 	case CLASS:
-		snprintf(buf, VALUE_MAX, "%s", rbt_class_name(rbt_class_of(v)));
+		snprintf(buf, VALUE_MAX, "%s", rbt_class_name(rbt_class_of((unsigned)v)));
 		return;
 	case SHARE:
 		v = v == RBT_SHARE_NONE ? 0 : v;
-		snprintf(buf, VALUE_MAX, "%u.%u", v / 10, v % 10);
+		snprintf(buf, VALUE_MAX, "%" PRIu64 ".%" PRIu64, v / 10, v % 10);
+		return;
+	case SIZE:
+		print_size(v, buf);
 		return;
 	case NAME:
 		snprintf(buf, VALUE_MAX, "%s", t->group[0] != '\0' ? t->group : "none");
 		return;
 	default:
-		snprintf(buf, VALUE_MAX, "%u", v);
+		snprintf(buf, VALUE_MAX, "%" PRIu64, v);
 	}
 }
 
@@ -365,7 +398,7 @@ int rbt_treatment_check(const struct rbt_treatment *t, char why[RBT_TREAT_WHY_MA
 		if ((t->said & bit(i)) == 0) {
 			continue;
 		}
-		uint32_t v = k->kind == NAME ? 0 : number_of(t, k);
+		uint64_t v = k->kind == NAME ? 0 : number_of(t, k);
 		bool is_right = k->kind == NAME ? is_group(t->group)
 						: (v >= k->min && v <= k->max) ||
 							  (k->kind == SHARE && v == RBT_SHARE_NONE);
@@ -393,6 +426,7 @@ int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret
 		return -EBADMSG;
 	}
 	t.size = sizeof(t);
+	t.pad = 0;
 	/* Peers send priorities: a class exists only in text. */
 	t.said &= RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS);
 	t.reset &= RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS) & ~t.said;

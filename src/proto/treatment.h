@@ -28,6 +28,7 @@ enum rbt_treat_key {
 	RBT_TREAT_MIN_SHARE,
 	RBT_TREAT_GROUP,
 	RBT_TREAT_FORCE,
+	RBT_TREAT_MEMORY,
 	RBT_TREAT_KEYS
 };
 
@@ -44,8 +45,15 @@ struct rbt_treatment {
 	struct rbt_limits limits;
 	uint32_t force;                 /* 1: write to unknown drivers, too */
 	char group[RBT_GROUP_NAME_MAX]; /* of ranks; empty: no group */
+	uint32_t pad;
+	uint64_t memory; /* bytes that a run may have on each GPU; 0: no limit */
 };
-static_assert(sizeof(struct rbt_treatment) == 100, "wire: it may only grow, at its end");
+static_assert(sizeof(struct rbt_treatment) == 112, "wire: it may only grow, at its end");
+static_assert(offsetof(struct rbt_treatment, pad) == 100, "wire: the size of version 0.2.0");
+
+/* A memory limit is at least this: a smaller number has most likely lost its suffix. */
+#define RBT_MEMORY_MIN (UINT64_C(1) << 20)
+#define RBT_MEMORY_MAX (UINT64_C(1) << 50)
 
 /* No key is said, and all fields have their default. */
 #define RBT_TREATMENT_INIT                                                                         \
@@ -63,8 +71,8 @@ int rbt_treat_key_find(const char *name);
 /* Whether the key is an option without an argument. */
 bool rbt_treat_key_is_flag(enum rbt_treat_key key);
 
-/* Sets one key from text. Limits also take `default`, which resets them. Returns 0, or -EINVAL with
- * *t untouched and the reason in `why`. */
+/* Sets one key from text. Keys with a default of their own also take `default`, which resets them.
+ * Returns 0, or -EINVAL with *t untouched and the reason in `why`. */
 int rbt_treatment_set(struct rbt_treatment *t, enum rbt_treat_key key, const char *value,
 	char why[RBT_TREAT_WHY_MAX]);
 /* Sets the keys of "key=value,key=value". Unknown keys and wrong values are left out; the first of
@@ -107,6 +115,10 @@ bool rbt_treatment_read_keys(const char *(*get)(void *ctx, const char *name), vo
 	struct rbt_treatment *ret, char why[RBT_TREAT_WHY_MAX]);
 /* If no group is said, sets the group that the program's launcher made, if there is one. */
 void rbt_treatment_find_group(
+	const char *(*get)(void *ctx, const char *name), void *ctx, struct rbt_treatment *t);
+/* If no memory limit is said, takes that of CUDA_DEVICE_MEMORY_LIMIT, a name that other limiters
+ * have, too. A value that is no size is ignored. */
+void rbt_treatment_find_memory(
 	const char *(*get)(void *ctx, const char *name), void *ctx, struct rbt_treatment *t);
 /* If `why` is empty, it gets the name of the first variable RUBATO_TREAT_… with an unknown key. */
 void rbt_treatment_find_strays(char *const *env, char why[RBT_TREAT_WHY_MAX]);

@@ -128,6 +128,17 @@ void rbt_treatment_find_group(
 	}
 }
 
+void rbt_treatment_find_memory(
+	const char *(*get)(void *ctx, const char *name), void *ctx, struct rbt_treatment *t)
+{
+	const char *value = get(ctx, "CUDA_DEVICE_MEMORY_LIMIT");
+	char why[RBT_TREAT_WHY_MAX];
+
+	if (value != NULL && (t->said & RBT_TREAT_BIT(MEMORY)) == 0) {
+		(void)rbt_treatment_set(t, RBT_TREAT_MEMORY, value, why);
+	}
+}
+
 void rbt_treatment_find_strays(char *const *env, char why[RBT_TREAT_WHY_MAX])
 {
 	static const char text[] = "no such key: ";

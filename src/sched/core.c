@@ -500,6 +500,11 @@ bool rbt_sched_is_wanting(const struct rbt_sched_prog *p)
 	return p->unit->is_wanting;
 }
 
+bool rbt_sched_is_reserving(const struct rbt_sched_prog *p)
+{
+	return p->is_reserving;
+}
+
 void rbt_sched_stats(
 	struct rbt_sched *s, const struct rbt_sched_prog *p, struct rbt_sched_stats *ret)
 {

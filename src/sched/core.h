@@ -259,6 +259,8 @@ void *rbt_sched_next_change(struct rbt_sched *s, const struct rbt_decision **ret
 const struct rbt_decision *rbt_sched_decision(const struct rbt_sched_prog *p);
 /* Whether the program wants the GPU, as far as is known. */
 bool rbt_sched_is_wanting(const struct rbt_sched_prog *p);
+/* Whether the program has a reserve now. */
+bool rbt_sched_is_reserving(const struct rbt_sched_prog *p);
 void rbt_sched_load(struct rbt_sched *s, uint32_t gpu, struct rbt_sched_load *ret);
 enum rbt_unreserved rbt_sched_unreserved(const struct rbt_sched *s, const struct rbt_sched_prog *p);
 void rbt_sched_stats(

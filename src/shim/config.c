@@ -7,6 +7,7 @@
 
 #include "sched/class.h"
 #include "shim/shim.h"
+#include "util/parse.h"
 
 #define WAIT_YIELDS 1000
 
@@ -27,9 +28,26 @@ static const char *get(void *ctx, const char *name)
 	return secure_getenv(name);
 }
 
+/* CUDA_DEVICE_MEMORY_LIMIT_N, for N below SHIM_GPU_LIMITS. */
+static void read_gpu_limits(struct shim_config *c)
+{
+	char name[] = "CUDA_DEVICE_MEMORY_LIMIT_00";
+	char *digits = name + sizeof(name) - 3;
+
+	for (int i = 0; i < SHIM_GPU_LIMITS; i++) {
+		digits[0] = i >= 10 ? (char)('0' + i / 10) : (char)('0' + i);
+		digits[1] = i >= 10 ? (char)('0' + i % 10) : '\0';
+		const char *value = secure_getenv(name);
+		if (value != NULL && rbt_parse_size(value, RBT_MEMORY_MIN, RBT_MEMORY_MAX,
+					     &c->gpu_limits[i]) == 0) {
+			c->has_gpu_limits = true;
+		}
+	}
+}
+
 static void read_environment(struct shim_config *c)
 {
-	const char *path = secure_getenv(RBT_ENV_SOCKET);
+	const char *path = secure_getenv(RBT_ENV_SOCKET), *run = secure_getenv(RBT_ENV_RUN);
 	struct rbt_treatment *t = &c->treat;
 
 	if (!rbt_treatment_read_env(get, NULL, t, c->ignored)) {
@@ -37,6 +55,11 @@ static void read_environment(struct shim_config *c)
 	}
 	rbt_treatment_find_strays(environ, c->ignored);
 	rbt_treatment_find_group(get, NULL, t);
+	rbt_treatment_find_memory(get, NULL, t);
+	read_gpu_limits(c);
+	if (run != NULL && strlen(run) < sizeof(c->run)) {
+		memcpy(c->run, run, strlen(run) + 1);
+	}
 	c->active = true;
 	c->loaded_ns = shim_raw_now_ns();
 	c->no_daemon = flag(RBT_ENV_NO_DAEMON);

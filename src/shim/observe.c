@@ -12,6 +12,7 @@
 
 #include "shim/config.h"
 #include "shim/shim.h"
+#include "shim/sizes.h"
 #include "shim/submit.h"
 
 /* NV_ESC_IOCTL_XFER_CMD wraps any other call whose argument is too large for an ioctl's size
@@ -71,8 +72,11 @@ static void decode_alloc(struct shim_event *ev, const void *arg, size_t size)
 	ev->object = a64.object;
 	ev->hclass = a64.hclass;
 	/* Without a size RM uses the class's own. */
-	if (a64.hclass == NV_CLASS_TSG && a64.params != 0 &&
-		(a64.params_size == 0 || a64.params_size >= sizeof(struct nv_tsg_params))) {
+	size_t need = a64.hclass == NV_CLASS_TSG      ? sizeof(struct nv_tsg_params)
+		      : a64.hclass == NV_CLASS_DEVICE ? sizeof(struct nv_device_params)
+						      : SIZE_MAX;
+	if (a64.params != 0 && need != SIZE_MAX &&
+		(a64.params_size == 0 || a64.params_size >= need)) {
 		ev->params = a64.params;
 	}
 }
@@ -120,6 +124,7 @@ static void decode_free(struct shim_event *ev, const void *arg, size_t size)
 static void read_params(struct shim_event *ev)
 {
 	struct nv_tsg_params tsg;
+	struct nv_device_params device;
 	struct nv_token_params token;
 	uint8_t enable;
 
@@ -128,8 +133,13 @@ static void read_params(struct shim_event *ev)
 	}
 	switch (ev->type) {
 	case EV_ALLOC:
-		read_program(&tsg, ev->params, sizeof(tsg));
-		ev->value = tsg.engine_type;
+		if (ev->hclass == NV_CLASS_DEVICE) {
+			read_program(&device, ev->params, sizeof(device));
+			ev->value = device.device_id;
+		} else {
+			read_program(&tsg, ev->params, sizeof(tsg));
+			ev->value = tsg.engine_type;
+		}
 		break;
 	case EV_SCHEDULE:
 		read_program(&enable, ev->params, sizeof(enable));
@@ -206,6 +216,7 @@ static struct shim_obj *add(
 static void client_freed(struct shim *s, struct shim_obj *client)
 {
 	s->touched = true;
+	shim_memory_drop_client(s, client->handle);
 	shim_remove_children(s, client);
 	if (client->c.told) {
 		client->c.freed = true;
@@ -246,6 +257,7 @@ static void client_made(struct shim *s, const struct shim_event *ev)
 	obj->c.told = told;
 	obj->c.dirty = told;
 	shim_sync_also(check_in_passing);
+	shim_sizes_ask(shim_memory_state);
 }
 
 static enum rbt_task_kind kind_of_engine(uint64_t engine)
@@ -442,7 +454,8 @@ static void act_on_changes(struct shim *s, uint64_t now_ns)
 		shim_apply_alone(s);
 	}
 	s->touched = false;
-	s->next_due_ns = daemon == SHIM_DAEMON_BUSY ? now_ns : now_ns + SHIM_LOOK_NS;
+	bool is_soon = daemon == SHIM_DAEMON_BUSY || shim_awaits_ledger(s, now_ns);
+	s->next_due_ns = is_soon ? now_ns : now_ns + SHIM_LOOK_NS;
 }
 
 /* The daemon's records are out of date, and must be sent again. */
@@ -558,10 +571,12 @@ static void check_in_passing(uint64_t now_ns)
 
 int rbt_shim_call(int fd, unsigned long request, void *arg)
 {
-	const struct shim *s = shim_peek();
+	struct shim *s = shim_peek();
 	struct shim_event ev = {.fd = fd, .serial_before = s != NULL ? s->serial : 0};
+	struct shim_charge charge = {0};
 	int saved_errno = errno;
-	bool is_held = s != NULL && s->gate.n > 0 && shim_gate_holds(fd, request, arg);
+	bool is_held = s != NULL && ((s->gate.n > 0 && shim_gate_holds(fd, request, arg)) ||
+					    shim_memory_refuses(s, fd, request, arg, &charge));
 
 	errno = saved_errno;
 	int result = is_held ? 0 : shim_raw_ioctl(fd, request, arg);
@@ -569,6 +584,9 @@ int rbt_shim_call(int fd, unsigned long request, void *arg)
 	if (shim_config_active()) {
 		if (result == 0 && !is_held) {
 			decode(&ev, request, arg);
+		}
+		if (s != NULL) {
+			shim_memory_after(s, result == 0, request, arg, &ev, &charge);
 		}
 		if (ev.type != EV_NONE) {
 			ev.tid = shim_sys_gettid();

@@ -23,6 +23,7 @@ static bool has_tasks(struct shim *s, const struct shim_obj *client)
 static void disconnect(struct shim *s)
 {
 	shim_fd_close(&shim_owned.sock);
+	s->run_told = false;
 	if (s->board_told) {
 		s->board_told = false;
 		shim_board_unshare();
@@ -89,12 +90,43 @@ static enum shim_daemon connect_daemon(struct shim *s, uint64_t now_ns)
 	return SHIM_DAEMON_UP;
 }
 
+static void take_ledger(struct shim *s, const void *buf, int size, int fd)
+{
+	struct rbt_msg_ledger msg;
+
+	if (size != (int)sizeof(msg) || fd < 0) {
+		return;
+	}
+	memcpy(&msg, buf, sizeof(msg));
+	if (msg.h.magic == RBT_PROTOCOL_MAGIC && msg.h.type == RBT_MSG_LEDGER &&
+		shim_memory_join(s, fd, msg.slot) == 0) {
+		shim_fd_close(&shim_owned.ledger);
+		(void)shim_fd_dup(&shim_owned.ledger, fd);
+	}
+}
+
+/* Reads what the daemon has sent: ledgers, and from an older daemon the answer that it does not
+ * understand. False: it has closed its end. */
+static bool hear_daemon(struct shim *s)
+{
+	char buf[sizeof(struct rbt_msg_result)];
+	int n, fd;
+
+	while ((n = shim_sys_recv_fd(shim_fd_get(&shim_owned.sock), buf, sizeof(buf), &fd)) > 0) {
+		take_ledger(s, buf, n, fd);
+		if (fd >= 0) {
+			shim_sys_close(fd);
+		}
+	}
+	return n == -EAGAIN || n == -EINTR;
+}
+
 static bool connected(struct shim *s)
 {
 	if (shim_fd_get(&shim_owned.sock) < 0) {
 		return false;
 	}
-	if (shim_fd_valid(&shim_owned.sock) && shim_sys_peer_alive(shim_fd_get(&shim_owned.sock))) {
+	if (shim_fd_valid(&shim_owned.sock) && hear_daemon(s)) {
 		return true;
 	}
 	disconnect(s);
@@ -257,12 +289,39 @@ static int send_board(struct shim *s)
 	return r;
 }
 
+/* Once per connection. The ledger goes along, so that a new daemon finds in it also those processes
+ * of the run that make no call at present. */
+static int send_run(struct shim *s)
+{
+	struct rbt_msg_run msg = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_RUN},
+		.slot = s->memory.slot,
+	};
+	bool has_ledger = s->memory.shared != NULL && shim_fd_valid(&shim_owned.ledger);
+
+	if (s->run_told) {
+		return 0;
+	}
+	memcpy(msg.name, shim_config.run, sizeof(msg.name));
+	int r = shim_sys_send(shim_fd_get(&shim_owned.sock), &msg, sizeof(msg),
+		has_ledger ? shim_fd_get(&shim_owned.ledger) : -1);
+	s->run_told = r == 0;
+	return r;
+}
+
+bool shim_awaits_ledger(const struct shim *s, uint64_t now_ns)
+{
+	return s->run_told && s->memory.shared == NULL && shim_config.treat.memory != 0 &&
+	       now_ns < s->next_connect_ns + SHIM_LOOK_NS;
+}
+
 static int send_changes(struct shim *s)
 {
-	int board = send_board(s);
+	int first = send_run(s);
 
-	if (board < 0) {
-		return board;
+	first = first == 0 ? send_board(s) : first;
+	if (first < 0) {
+		return first;
 	}
 	for (struct shim_obj *c = shim_first(s, SHIM_CLIENT), *next; c != NULL; c = next) {
 		next = shim_next(s, c);

@@ -8,8 +8,11 @@
  * program's call, on the program's own thread; nothing blocks, nothing is queued, no argument or
  * result is changed. Whatever goes wrong, the program's calls go through.
  *
- * One answer is not the driver's own: while a policy that users have loaded refuses a task's first
- * run, GPFIFO_SCHEDULE is answered with NV_ERR_BUSY_RETRY (gate.c).
+ * Three answers are not the driver's own, because users ask for them:
+ *   - While a policy that users have loaded refuses a task's first run, GPFIFO_SCHEDULE is answered
+ *     with NV_ERR_BUSY_RETRY (gate.c).
+ *   - An allocation beyond the program's memory limit is answered with NV_ERR_NO_MEMORY (memory.c).
+ *   - cuMemGetInfo and cuDeviceTotalMem tell the limit, if it is less than the GPU has (wrap.c).
  *
  * The table is accessed only between shim_enter() and shim_leave().
  */
@@ -25,6 +28,7 @@
 #include "proto/encode.h"
 #include "shim/heal.h"
 #include "shim/kfd.h"
+#include "shim/memory.h"
 #include "shim/spawn.h"
 #include "shim/sys.h"
 
@@ -134,6 +138,7 @@ struct shim {
 	bool touched; /* changed since act_on_changes() last ran */
 	bool lossy_told;
 	bool board_told; /* the daemon has the board of this connection */
+	bool run_told;   /* and knows to which run this process belongs */
 	enum shim_driver driver;
 	bool said; /* has printed why the slices stay unchanged */
 
@@ -148,7 +153,11 @@ struct shim {
 	_Alignas(struct rbt_task) unsigned char message[RBT_RECORD_MSG_MAX];
 	struct shim_kfd kfd;
 	struct shim_spawn spawn;
+	struct shim_memory memory;
 };
+
+/* CUDA_DEVICE_MEMORY_LIMIT_0 and so on. */
+#define SHIM_GPU_LIMITS 16
 
 /* From the environment, read once. */
 struct shim_config {
@@ -156,9 +165,12 @@ struct shim_config {
 	bool no_daemon;
 	bool expects_gate; /* the daemon is expected to say whether new tasks may run */
 	struct rbt_treatment treat;
-	uint64_t loaded_ns;              /* when this was read: after any exec */
-	uint64_t wanted_us;              /* the slice asked for; 0: the driver's own */
-	char socket[108];                /* empty: none */
+	char run[RBT_RUN_NAME_MAX]; /* the run that its processes share; empty: none */
+	bool has_gpu_limits;
+	uint64_t gpu_limits[SHIM_GPU_LIMITS]; /* memory of single GPUs; 0: none */
+	uint64_t loaded_ns;                   /* when this was read: after any exec */
+	uint64_t wanted_us;                   /* the slice asked for; 0: the driver's own */
+	char socket[108];                     /* empty: none */
 	char ignored[RBT_TREAT_WHY_MAX]; /* the first mistake in the environment; empty: none */
 };
 extern struct shim_config shim_config;
@@ -172,6 +184,7 @@ struct shim_owned {
 	struct shim_fd kfd;                /* a copy of the program's, for the agent */
 	bool kfd_is_low;                   /* our copy took one of the low numbers */
 	struct shim_fd link;               /* the agent's end of its socket to the hand */
+	struct shim_fd ledger;             /* for the next daemon, if this one dies */
 };
 extern struct shim_owned shim_owned;
 
@@ -183,6 +196,9 @@ struct shim_guard {
 
 /* The table without its lock; NULL: there is none. For the atomic members only. */
 struct shim *shim_peek(void);
+
+/* Whether the kernel empties the table in a forked child. */
+bool shim_is_wiped_on_fork(void);
 
 /*
  * Takes the lock, with signals blocked. The lock is held only if it returns 0:
@@ -283,6 +299,9 @@ enum shim_daemon {
 	SHIM_DAEMON_UP,
 };
 enum shim_daemon shim_tell_daemon(struct shim *s, uint64_t now_ns);
+/* Whether the daemon is about to send the run's ledger. A daemon that does not know ledgers sends
+ * none, so this is not for long. */
+bool shim_awaits_ledger(const struct shim *s, uint64_t now_ns);
 
 /* apply.c */
 

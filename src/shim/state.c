@@ -35,6 +35,11 @@ struct shim *shim_peek(void)
 	return atomic_load_explicit(&table, memory_order_acquire);
 }
 
+bool shim_is_wiped_on_fork(void)
+{
+	return table_wiped_on_fork;
+}
+
 static struct shim *table_obtain(void)
 {
 	struct shim *s = shim_peek();
@@ -86,6 +91,7 @@ static void close_owned(void)
 	shim_fd_close(&shim_owned.sock);
 	shim_fd_close(&shim_owned.kfd);
 	shim_fd_close(&shim_owned.link);
+	shim_fd_close(&shim_owned.ledger);
 	for (size_t i = 0; i < NV_MAX_GPUS; i++) {
 		shim_fd_close(&shim_owned.locks[i]);
 		shim_fd_close(&shim_owned.marks[i]);
@@ -101,6 +107,10 @@ static void empty(struct shim *s)
 		memset(&s->kfd, 0, sizeof(s->kfd));
 	}
 	s->spawn.is_under_way = 0;
+	/* A forked child has no mapping of the ledger. */
+	if (s->memory.n_owners > 0 || s->memory.shared != NULL) {
+		memset(&s->memory, 0, offsetof(struct shim_memory, entries));
+	}
 }
 
 void shim_reset(void)

@@ -82,6 +82,9 @@ int shim_sys_wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t wait_ns);
 /* Copies from addresses that may not be mapped. 0 or -errno. */
 int shim_sys_peek(void *to, const void *from, size_t size);
 
+/* Whether the 16 bytes there can be read; also if a filter forbids to ask. */
+bool shim_sys_is_readable(const void *p);
+
 /* The same for n words of 8 bytes, SHIM_PEEK_MAX at most. Returns how many were read, up to the
  * first that is not mapped. */
 #define SHIM_PEEK_MAX 1024u
@@ -99,11 +102,11 @@ int shim_sys_send(int sock, const void *buf, size_t size, int fd);
 /* Receives one packet, without waiting: its size, 0 at the end, or -errno. */
 int shim_sys_recv(int sock, void *buf, size_t size);
 
+/* The same with one fd, which the caller closes; *ret_fd is -1 if there is none. */
+int shim_sys_recv_fd(int sock, void *buf, size_t size, int *ret_fd);
+
 /* A pair of connected non-blocking packet sockets. 0 or -errno. */
 int shim_sys_socketpair(int ret[2]);
-
-/* Whether the peer has not closed its end. */
-bool shim_sys_peer_alive(int sock);
 
 /* Prints one line on standard error, if it can be written without waiting. Strings up to a NULL. */
 void shim_say(const char *const parts[]);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "shim/config.h"
+#include "shim/sizes.h"
 #include "shim/submit.h"
 #include "shim/thunks.h"
 
@@ -27,7 +28,7 @@ typedef int sync_fn(arg, arg, arg, arg, arg, arg);
 #define NO_KIND RBT_BOARD_KINDS
 
 /* See cuda/calls.txt. */
-enum role { ROLE_SUBMIT, ROLE_WAIT, ROLE_ASK, ROLE_USE };
+enum role { ROLE_SUBMIT, ROLE_WAIT, ROLE_ASK, ROLE_USE, ROLE_SIZE };
 
 #define CUDA_ERROR_NOT_READY 600
 
@@ -190,6 +191,9 @@ __attribute__((visibility("default"))) void *rubato_count_v1(const char *symbol,
 
 	if (!HAVE_THUNKS || c == NULL || !shim_config_active()) {
 		return real;
+	}
+	if (c->role == ROLE_SIZE) {
+		return shim_sizes_wrap(symbol, real);
 	}
 	if (c->role != ROLE_SUBMIT) {
 		i = bind(syncs, N_SYNC, &n_syncs, (uintptr_t)real, c);

@@ -38,6 +38,8 @@ const char help_exec[] =
 	"                      reset, flag or drain\n"
 	"  --quirks LIST       hardware quirks to imitate: drowsy, setup, slow-calls, separated by commas;\n"
 	"                      all; none (default)\n"
+	"  --log-switches      log in the session's device.log when compute tasks are taken off the GPU, and\n"
+	"                      when they are let back on\n"
 	"  --first-client N    number of the first client; a high one (0x9a000) imitates a long uptime\n" KFD_OPTIONS_HELP
 	"  --help              this text\n"
 	"\n"
@@ -46,7 +48,8 @@ const char help_exec[] =
 struct options {
 	struct link_config config;
 	const char *session;
-	bool has_driver, has_gpus, has_memory, has_first, has_sms, has_mechanism, has_quirks;
+	bool has_driver, has_gpus, has_memory, has_first, has_sms, has_mechanism, has_quirks,
+		has_log;
 };
 
 static int number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *ret)
@@ -138,6 +141,10 @@ static int take_option(struct options *o, int option, const char *value)
 	case 'q':
 		r = take_quirks(o, value);
 		break;
+	case 'l':
+		o->config.rm.logs_switches = 1;
+		o->has_log = true;
+		break;
 	default:
 		r = number("first-client", value, 0, 0xfffff, &v);
 		o->config.rm.first_client = (uint32_t)v;
@@ -158,6 +165,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{"mem", required_argument, NULL, 'm'},
 		{"preempt", required_argument, NULL, 'p'},
 		{"quirks", required_argument, NULL, 'q'},
+		{"log-switches", no_argument, NULL, 'l'},
 		{"first-client", required_argument, NULL, 'c'},
 		KFD_OPTIONS,
 		{"help", no_argument, NULL, 'h'},
@@ -198,6 +206,7 @@ static bool fits(const struct options *o, const struct link_config *have)
 	       (!o->has_first || asked->first_client == rm->first_client) &&
 	       (!o->has_sms || o->config.n_sms == have->n_sms) &&
 	       (!o->has_mechanism || o->config.mechanism == have->mechanism) &&
+	       (!o->has_log || asked->logs_switches == rm->logs_switches) &&
 	       (!o->has_quirks || asked->quirks == rm->quirks);
 }
 

@@ -10,6 +10,7 @@
 #include "backend/amd/kfd_abi.h"
 #include "softgpu/commands.h"
 #include "softgpu/kfd/options.h"
+#include "softgpu/serve/gpu_link.h"
 #include "softgpu/session/session.h"
 #include "util/fd.h"
 #include "util/log.h"
@@ -36,7 +37,8 @@ const char help_fault[] =
 	"  --count N       for this many calls (default: until cleared)\n"
 	"  --kfd-op OP     instead, on /dev/kfd: this operation of DBG_TRAP (suspend, snapshot…)\n"
 	"  --kfd-nr HEX    instead, on /dev/kfd: this ioctl number (2)\n"
-	"  --queue-error   with --kfd-op suspend or resume: the queues do not obey\n";
+	"  --queue-error   with --kfd-op suspend or resume: the queues do not obey\n"
+	"  --process CALL  with --delay-us: checkpoint calls (lock, checkpoint, restore) take so long\n";
 
 const char help_kill[] = "usage: rubato-softgpu kill [--session DIR]\n"
 			 "\n"
@@ -204,6 +206,7 @@ struct fault_options {
 	struct rbt_rm_fault rm;
 	struct rbt_kfd_fault kfd;
 	bool is_kfd;
+	uint32_t process; /* enum gpu_process_action; 0: none */
 	const char *session;
 };
 
@@ -223,6 +226,25 @@ static int take_kfd_option(struct fault_options *o, int opt, const char *value)
 	}
 }
 
+/* The names of checkpoint calls that take time. */
+static int parse_process(const char *text, uint32_t *ret)
+{
+	static const char *const names[GPU_N_PROCESS_ACTIONS] = {
+		[GPU_PROCESS_LOCK] = "lock",
+		[GPU_PROCESS_CHECKPOINT] = "checkpoint",
+		[GPU_PROCESS_RESTORE] = "restore",
+	};
+
+	for (uint32_t i = 0; i < GPU_N_PROCESS_ACTIONS; i++) {
+		if (names[i] != NULL && strcmp(names[i], text) == 0) {
+			*ret = i;
+			return 0;
+		}
+	}
+	rbt_error("fault: --process wants lock, checkpoint or restore, not '%s'", text);
+	return -EINVAL;
+}
+
 static int parse_size(const char *text, uint32_t *ret)
 {
 	uint64_t v = RBT_RM_ANY_SIZE;
@@ -230,6 +252,14 @@ static int parse_size(const char *text, uint32_t *ret)
 
 	*ret = (uint32_t)v;
 	return r;
+}
+
+/* Which calls are meant. */
+static int take_call(struct rbt_rm_fault *f, int opt, const char *value)
+{
+	return opt == 'c'   ? hex("cmd", value, &f->cmd)
+	       : opt == 'n' ? hex("nr", value, &f->nr)
+			    : hex("class", value, &f->hclass);
 }
 
 static int parse_fault(int argc, char **argv, struct fault_options *o)
@@ -240,7 +270,8 @@ static int parse_fault(int argc, char **argv, struct fault_options *o)
 		{"status", required_argument, NULL, 't'}, {"errno", required_argument, NULL, 'e'},
 		{"delay-us", required_argument, NULL, 'd'}, {"count", required_argument, NULL, 'k'},
 		{"kfd-op", required_argument, NULL, 'o'}, {"kfd-nr", required_argument, NULL, 'r'},
-		{"queue-error", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {0}};
+		{"queue-error", no_argument, NULL, 'q'}, {"process", required_argument, NULL, 'p'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	struct rbt_rm_fault *f = &o->rm;
 	uint64_t v = 0;
 	int opt, r = 0;
@@ -256,14 +287,13 @@ static int parse_fault(int argc, char **argv, struct fault_options *o)
 		case 'q':
 			r = take_kfd_option(o, opt, optarg);
 			break;
+		case 'p':
+			r = parse_process(optarg, &o->process);
+			break;
 		case 'c':
-			r = hex("cmd", optarg, &f->cmd);
-			break;
 		case 'n':
-			r = hex("nr", optarg, &f->nr);
-			break;
 		case 'C':
-			r = hex("class", optarg, &f->hclass);
+			r = take_call(f, opt, optarg);
 			break;
 		case 'S':
 			r = parse_size(optarg, &f->size);
@@ -317,6 +347,11 @@ static bool is_whole(const struct fault_options *o)
 			"fault: --cmd, --nr, --class and --status are not for /dev/kfd (see --help)");
 		return false;
 	}
+	if (o->process != 0 && (f->delay_us == 0 || f->cmd != 0 || f->nr != 0 || f->hclass != 0 ||
+				       f->has_status || f->error != 0 || o->is_kfd)) {
+		rbt_error("fault: --process goes with --delay-us, and nothing else (see --help)");
+		return false;
+	}
 	if (o->kfd.queue_error && (f->error != 0 || !o->kfd.has_op)) {
 		rbt_error("fault: --queue-error goes with --kfd-op, without --errno (see --help)");
 		return false;
@@ -348,6 +383,12 @@ int cmd_fault(int argc, char **argv)
 	if (clear) {
 		rm.h = link_header(LINK_CLEAR_FAULTS, 0);
 		return ask("fault", sock, &rm, sizeof(rm.h), NULL);
+	}
+	if (o.process != 0) {
+		struct link_process_fault p = {.h = link_header(LINK_PROCESS_FAULT, 0),
+			.action = o.process,
+			.delay_us = o.rm.delay_us};
+		return ask("fault", sock, &p, sizeof(p), NULL);
 	}
 	if (o.is_kfd) {
 		kfd.fault = o.kfd;

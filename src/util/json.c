@@ -116,3 +116,9 @@ void rbt_json_double(struct rbt_json *j, const char *key, double value)
 	lead(j, key);
 	fprintf(j->out, "%.6g", value);
 }
+
+void rbt_json_us(struct rbt_json *j, const char *key, uint64_t ns)
+{
+	lead(j, key);
+	fprintf(j->out, "%" PRIu64 ".%03" PRIu64, ns / 1000, ns % 1000);
+}

@@ -29,5 +29,7 @@ void rbt_json_i64(struct rbt_json *j, const char *key, int64_t value);
 void rbt_json_bool(struct rbt_json *j, const char *key, bool value);
 void rbt_json_null(struct rbt_json *j, const char *key);
 void rbt_json_double(struct rbt_json *j, const char *key, double value);
+/* Microseconds with three decimals. */
+void rbt_json_us(struct rbt_json *j, const char *key, uint64_t ns);
 
 #endif

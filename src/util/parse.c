@@ -33,6 +33,49 @@ int rbt_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
+/* Returns the power of 1024 that a suffix stands for, or -EINVAL. */
+static int power_of(const char *suffix)
+{
+	static const char letters[] = "kmgt";
+	const char *letter = strchr(letters, *suffix | 0x20);
+	int power = 0;
+
+	if (*suffix != '\0' && letter != NULL && *letter != '\0') {
+		power = (int)(letter - letters) + 1;
+		suffix++;
+		suffix += suffix[0] == 'i' && (suffix[1] | 0x20) == 'b';
+	}
+	suffix += (*suffix | 0x20) == 'b';
+	return *suffix == '\0' ? power : -EINVAL;
+}
+
+int rbt_parse_size(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
+{
+	char digits[24];
+	uint64_t v;
+	size_t n = strspn(s, "0123456789");
+	int power = power_of(s + n);
+
+	if (n == 0 || power < 0) {
+		return -EINVAL;
+	}
+	if (n >= sizeof(digits)) {
+		return -ERANGE;
+	}
+	memcpy(digits, s, n);
+	digits[n] = '\0';
+	int r = rbt_parse_u64(digits, 0, UINT64_MAX >> (10 * power), &v);
+	if (r < 0) {
+		return r;
+	}
+	v <<= 10 * power;
+	if (v < min || v > max) {
+		return -ERANGE;
+	}
+	*ret = v;
+	return 0;
+}
+
 int rbt_parse_seconds(const char *s, uint64_t max_ms, uint64_t *ret_ms)
 {
 	char *end;
@@ -41,7 +84,20 @@ int rbt_parse_seconds(const char *s, uint64_t max_ms, uint64_t *ret_ms)
 		return -EINVAL;
 	}
 	double v = strtod(s, &end);
-	if (*end != '\0' || end == s || !isfinite(v)) {
+	if (end == s || !isfinite(v) || (*end != '\0' && end[1] != '\0')) {
+		return -EINVAL;
+	}
+	switch (*end) {
+	case '\0':
+	case 's':
+		break;
+	case 'm':
+		v *= 60;
+		break;
+	case 'h':
+		v *= 3600;
+		break;
+	default:
 		return -EINVAL;
 	}
 	if (v <= 0 || v * 1000 > (double)max_ms) {

@@ -80,6 +80,23 @@ int rbt_proc_start_time(pid_t pid, uint64_t *ret)
 	return read_stat(pid, 22, ret);
 }
 
+int rbt_proc_image(pid_t pid, uint64_t *ret)
+{
+	uint64_t code, stack;
+	int r = read_stat(pid, 26, &code);
+
+	r = r == 0 ? read_stat(pid, 28, &stack) : r;
+	if (r < 0) {
+		return r;
+	}
+	/* A process without memory is about to end, or has ended. */
+	if (code == 0) {
+		return -ESRCH;
+	}
+	*ret = code == 1 ? RBT_IMAGE_HIDDEN : code * 31 + stack;
+	return 0;
+}
+
 int rbt_proc_parent(pid_t pid, pid_t *ret)
 {
 	uint64_t parent;

@@ -27,6 +27,12 @@ bool rbt_pidfd_has_exited(int pidfd);
  * or -errno. */
 int rbt_proc_start_time(pid_t pid, uint64_t *ret);
 
+/* A number that changes when the process calls exec: the addresses of its code and its stack, which
+ * the kernel chooses at random. The kernel shows them to the same user and to root, and otherwise
+ * the number is RBT_IMAGE_HIDDEN. 0, -ESRCH for a process that has ended, or -errno. */
+#define RBT_IMAGE_HIDDEN 1
+int rbt_proc_image(pid_t pid, uint64_t *ret);
+
 /* 0 or -errno. */
 int rbt_proc_parent(pid_t pid, pid_t *ret);
 

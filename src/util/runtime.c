@@ -46,7 +46,10 @@ int rbt_runtime_dir(uid_t uid, char *buf, size_t size)
 	if (uid == 0) {
 		return put(buf, size, "%s", "/run/rubato-root");
 	}
-	if (uid == geteuid() && (env = getenv("XDG_RUNTIME_DIR")) != NULL && env[0] == '/') {
+	/* A job of Slurm has the variable of the host that it was submitted on, where the directory
+	 * may be another's or missing. */
+	if (uid == geteuid() && (env = getenv("XDG_RUNTIME_DIR")) != NULL && env[0] == '/' &&
+		access(env, F_OK) == 0) {
 		return put(buf, size, "%s/rubato", env);
 	}
 	snprintf(number, sizeof(number), "%u", (unsigned)uid);

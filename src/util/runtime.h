@@ -11,7 +11,8 @@
 
 /*
  * The runtime directory of `uid`: $RUBATO_RUNTIME_DIR (own uid only), /run/rubato-root for root,
- * $XDG_RUNTIME_DIR/rubato (own uid only), /run/user/UID/rubato, or /tmp/rubato-UID. 0 or -errno.
+ * $XDG_RUNTIME_DIR/rubato (own uid only, and if $XDG_RUNTIME_DIR exists), /run/user/UID/rubato, or
+ * /tmp/rubato-UID. 0 or -errno.
  *
  * For RBT_UID_SYSTEM: $RUBATO_SYSTEM_DIR, or /run/rubato. -ENOENT if that variable is not a path,
  * or if only $RUBATO_RUNTIME_DIR is set: then there is no system daemon for us.

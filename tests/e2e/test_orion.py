@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of one process: libgpu_scheduler.so and rubato.Scheduler, on the software GPU. (Shares: test_shares.py.)"""
 import os
+import re
 import shutil
 import subprocess
 
@@ -179,14 +180,15 @@ def test_variables(s):
 def test_wrong_variables(s):
     """One line each, and the default."""
     values = {"RUBATO_ORION_HP": ("", "x", "2", "0,", "1,2", "0 1", "-1", "99999999999999999999"),
-              "RUBATO_ORION_OTHERS": ("", "2", "-1", "1x", "0,1"), "RUBATO_ORION_POLICY": ("", "fast", "HOLD")}
+              "RUBATO_ORION_OTHERS": ("", "2", "-1", "1x", "0,1"), "RUBATO_ORION_POLICY": ("", "fast", "HOLD"),
+              "RUBATO_ORION_PARTITION": ("", "0", "-2", "2.5", "10000")}
     for name in values:
         for value in values[name]:
             out, lines = script(s, TWO, "0", "1", "-1", **{name: value})
             assert out == "30:none 30:some\n", (name, value, out)
             only(lines, f"{name}={value} is ignored")
     out, lines = script(s, TWO, "0", "1", **{name: "?" for name in values})
-    assert out == "30:none 30:some\n" and len(lines) == 3, (out, lines)
+    assert out == "30:none 30:some\n" and len(lines) == len(values), (out, lines)
 
 
 PROFILE = """
@@ -490,6 +492,148 @@ def test_stops(s):
     assert script(s, STOPS) == ("", [])
 
 
+# A stream and a context end while the scheduler is stopped, and others get their handles.
+ENDS_MEANWHILE = """
+from orion_world import *
+lib = open_scheduler()
+lib.orion_set_client_idx(1)
+for round in range(3):
+    assert lib.orion_start_scheduler(2) == 0
+    cuda = Cuda()
+    turns, buffer, stream = turns_for(cuda, 0.02), Buffer(cuda), cuda.stream(1)   # it does not block
+    buffer.launch(1, stream)
+    cuda.sync(stream)
+    lib.orion_stop_scheduler()
+    must(cuda.lib.cuStreamDestroy_v2(stream))
+    stream = cuda.stream(0)   # it blocks
+    assert lib.orion_start_scheduler(2) == 0
+    for _ in range(5):
+        buffer.launch(turns, stream)
+        buffer.launch()
+    buffer.check()
+    lib.orion_stop_scheduler()
+    must(cuda.lib.cuDevicePrimaryCtxRelease_v2(0))
+"""
+
+
+def test_what_ends_while_the_scheduler_is_stopped_is_forgotten(s):
+    assert script(s, ENDS_MEANWHILE) == ("", [])
+
+
+# A blocking stream is destroyed while its kernel runs, and the default stream comes after it.
+DESTROYED_STREAM = """
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+cuda = Cuda()
+turns = turns_for(cuda, 0.02)
+for idx in -1, 0, 1:
+    lib.orion_set_client_idx(idx)
+    buffer = Buffer(cuda)
+    for _ in range(3):
+        stream = cuda.stream(0)
+        buffer.launch()
+        buffer.launch(turns, stream)
+        must(cuda.lib.cuStreamDestroy_v2(stream))
+        buffer.launch()
+    buffer.check()
+"""
+
+
+def test_a_stream_is_destroyed_before_its_work_is_done(s):
+    assert script(s, DESTROYED_STREAM) == ("", [])
+
+
+# A thread's own default stream blocks, too.
+OWN_AND_DEFAULT = """
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(3) == 0
+cuda = Cuda()
+turns = turns_for(cuda, 0.02)
+for idx in -1, 0, 1:
+    lib.orion_set_client_idx(idx)
+    buffer = Buffer(cuda)
+
+    def elsewhere():
+        lib.orion_set_client_idx(idx)
+        cuda.use()
+        buffer.launch(turns, PER_THREAD)
+
+    for _ in range(3):
+        buffer.launch()
+        buffer.launch(turns, PER_THREAD)
+        buffer.launch()
+        buffer.launch(1, PER_THREAD)
+        buffer.launch()
+        thread(elsewhere)()
+        buffer.launch()
+    buffer.check()
+"""
+
+
+def test_own_default_streams_are_ordered(s):
+    assert script(s, OWN_AND_DEFAULT) == ("", [])
+
+
+EARLY_CONTEXT = """
+from orion_world import *
+cuda = Cuda()
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+lib.orion_set_client_idx(1)
+for round in range(3):
+    buffer = Buffer(cuda)
+    buffer.launch()
+    buffer.check()
+    must(cuda.lib.cuDevicePrimaryCtxRelease_v2(0))
+    cuda = Cuda()   # another context, with the same handle
+"""
+
+
+def test_a_context_from_before_the_start_ends(s):
+    assert script(s, EARLY_CONTEXT, under=[binary("rubato"), "run", "--"]) == ("", [])
+
+
+# A library in the process retains and releases the context that clients use.
+RETAINS = """
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+cuda = Cuda()
+until = time.monotonic() + 1.5
+
+def work(idx):
+    lib.orion_set_client_idx(idx)
+    buffer = Buffer(cuda)
+    while time.monotonic() < until:
+        for _ in range(20):
+            buffer.launch()
+        buffer.check()
+
+def retain():
+    while time.monotonic() < until:
+        must(cuda.lib.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0))
+        must(cuda.lib.cuDevicePrimaryCtxRelease_v2(0))
+
+for join in [thread(work, 0), thread(work, 1), thread(retain)]:
+    join()
+before = stats(lib, 1).overdue
+lib.orion_set_client_idx(1)
+buffer = Buffer(cuda)
+for _ in range(5):
+    buffer.launch()
+print(stats(lib, 1).overdue - before, "overdue")
+"""
+
+
+def test_a_context_that_is_released_while_others_retain_it(s):
+    assert script(s, RETAINS) == ("0 overdue\n", [])
+    out, lines = script(s, RETAINS, RUBATO_ORION_PARTITION="2")
+    assert out == "0 overdue\n", out
+    only(lines, "run on 2 of 4 SMs")
+
+
 # A high-priority kernel of a second, and a launch that is held meanwhile. argv: what ends the holding.
 HELD = """
 import sys
@@ -707,8 +851,8 @@ with scheduler as same:
     with scheduler.client(0):
         Buffer(cuda).launch()
     hp, be = scheduler.stats()
-    assert list(be) == ["launches", "held", "held_ns", "overdue"], be
-    assert hp == dict(launches=1, held=0, held_ns=0, overdue=0), hp
+    assert list(be) == ["launches", "held", "held_ns", "overdue", "partitioned"], be
+    assert hp == dict(launches=1, held=0, held_ns=0, overdue=0, partitioned=0), hp
     assert be["launches"] == 50 and 0 < be["held"] <= 50 and be["held_ns"] > 0, be
     scheduler.enabled = False
     assert not scheduler.enabled
@@ -784,13 +928,19 @@ def test_which_library(s):
     assert lines[-1].startswith("RuntimeError: ") and "it is not Rubato's" in lines[-1], lines
 
 
-def mixed(s, clients, calls, *options, under=(), timeout=TIMEOUT):
-    """Random calls of every kind, whose results are checked; what was held."""
+def mixed_calls(s, clients, calls, *options, under=(), timeout=TIMEOUT):
+    """Random calls of every kind, whose results are checked. How many were held and partitioned, and standard error."""
     done = s.command(*under, binary("orion_mixed"), binary(LIBRARY), str(clients), str(calls), *options, timeout=timeout)
-    assert done.returncode == 0 and done.stderr == "", (clients, options, done.stdout, done.stderr)
-    n_done, n_held = done.stdout.split()[0], done.stdout.split()[2]
-    assert int(n_done) == calls // clients * clients, done.stdout
-    return int(n_held)
+    assert done.returncode == 0, (clients, options, done.stdout, done.stderr)
+    n_done, n_held, n_partitioned = (int(n) for n in re.findall(r"\d+", done.stdout))
+    assert n_done == calls // clients * clients, done.stdout
+    return n_held, n_partitioned, done.stderr
+
+
+def mixed(s, *args, **options):
+    n_held, n_partitioned, stderr = mixed_calls(s, *args, **options)
+    assert stderr == "" and n_partitioned == 0, (stderr, n_partitioned)
+    return n_held
 
 
 def test_mixed_calls(s):
@@ -803,6 +953,36 @@ def test_mixed_calls(s):
     if LONG:
         print(f"     {mixed(s, 8, 1000000, '4', timeout=3000)} of a million held")
         mixed(s, 8, 1000000, "5", "stop", timeout=3000)
+
+
+def test_partition(s):
+    """Kernels on default streams of best-effort clients go into a green context, and their order is kept."""
+    for sms, rounded in ("1", "2"), ("2", "2"), ("3", "4"), ("4", None):  # the GPU has four
+        under = ["env", f"RUBATO_ORION_PARTITION={sms}"]
+        n_held, n_partitioned, stderr = mixed_calls(s, 8, 4000, sms, under=under)
+        assert n_held > 0 and (n_partitioned > 0) == (rounded is not None), (sms, n_held, n_partitioned)
+        only(stderr.splitlines(), f"run on {rounded} of 4 SMs" if rounded else "this GPU cannot be divided so")
+    mixed_calls(s, 8, 20000, "5", "stop", under=["env", "RUBATO_ORION_PARTITION=2"])
+    out, lines = script(s, NO_PRIMARY, RUBATO_ORION_PARTITION="2")
+    assert out == "0 of 30\n", out
+    only(lines, "not the device's primary one")
+
+
+NO_PRIMARY = """
+from orion_world import *
+lib = open_scheduler()
+assert lib.orion_start_scheduler(2) == 0
+cuda = Cuda()
+must(cuda.lib.cuCtxCreate_v2(ctypes.byref(cuda.context), 0, 0))
+must(cuda.lib.cuModuleLoadData(ctypes.byref(cuda.affine), open(os.environ["PTX"], "rb").read() + b"\\0"))
+must(cuda.lib.cuModuleGetFunction(ctypes.byref(cuda.affine), cuda.affine, b"affine"))
+lib.orion_set_client_idx(1)
+buffer = Buffer(cuda)
+for _ in range(30):
+    buffer.launch(20)
+buffer.check()
+print(stats(lib, 1).partitioned, "of", stats(lib, 1).launches)
+"""
 
 
 if __name__ == "__main__":

@@ -73,7 +73,8 @@ def test_without_a_terminal(s):
     assert "GPU 0" in text and "policy turns" in text and "programs" in text, text
     assert is_class(text, p.pid, "latency") and is_class(text, q.pid, "best-eff"), text
     assert row_of(text, r.pid)[2:4] == ["–", "–"], text
-    assert pids(plain(s, "--once", "--filter", mark(s).upper() + "/SECOND")) == [q.pid]
+    filtered = plain(s, "--once", "--filter", mark(s).upper() + "/SECOND")
+    assert pids(filtered) == [q.pid] and " 1 of " in filtered.splitlines()[0], filtered
     wide = plain(s, "--once", "--sort", "pid", columns=200)
     assert pids(wide) == sorted([p.pid, q.pid, r.pid])
     assert "best-effort" in row_of(wide, q.pid) and s.dir + "/second" in wide and "nvidia 580.159.04" in wide, wide

@@ -35,9 +35,17 @@ def test_options(s):
     refused(s, 2, "suspend", p.pid, "--for", "0", says="--for")
     refused(s, 2, "suspend", p.pid, "--for", "-1", says="--for")
     refused(s, 2, "suspend", p.pid, "--for", "soon", says="--for")
+    refused(s, 2, "suspend", p.pid, "--for", "5d", says="1.5m")
     refused(s, 2, "run", says="no command")
     refused(s, 2, "ps", "extra", says="unexpected")
-    refused(s, 2, "frobnicate", says="no such command")
+    refused(s, 2, "frobnicate", says="no such command: frobnicate (")
+    refused(s, 2, "renise", says="did you mean renice?")
+    refused(s, 2, "pss", says="did you mean ps?")
+    refused(s, 2, "x" * 5000, says="no such command")
+    refused(s, 2, "help", "tpo", says="no such command")
+    # The options of nice(1) and renice(8).
+    for words in (["run", "-n", "10", "true"], ["run", "-n10", "true"], ["renice", "-10", p.pid], ["renice", p.pid, "-n", "5"]):
+        refused(s, 2, *words, says="--priority 0 (lowest) to 15 (highest)")
     refused(s, 2, "renice", "--frobnicate", says="rubato: renice: ")
     refused(s, 2, "help", "frobnicate", says="no such command")
     assert s.is_default(p.pid) and not s.processes("rubatod")
@@ -50,6 +58,24 @@ def test_targets(s):
     dead = subprocess.Popen(["true"])
     dead.wait()
     refused(s, 3, "suspend", dead.pid, says="no such process")
+
+
+def test_a_wrapper(s):
+    """A shell's $! may be the parent of the program that is meant, or its grandparent."""
+    wrapper = subprocess.Popen(s.inside(["sh", "-c", 'sh -c "$0; true"; true', binary("rmclient")]), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True, env=s.env)
+    try:
+        pid = int(wrapper.stdout.readline().split("pid=")[1].split()[0])
+        refused(s, 3, "suspend", wrapper.pid, says=f"its child {pid} does")
+    finally:
+        wrapper.communicate("quit\n", timeout=20)
+    # From outside, a program on the software GPU.
+    p = s.program()
+    done = subprocess.run([binary("rubato"), "suspend", str(p.pid)], capture_output=True, text=True, timeout=30,
+                          env=dict(s.env, RUBATO_RUNTIME_DIR=os.path.join(s.dir, "outside")))
+    if not os.path.exists("/dev/nvidiactl"):
+        assert done.returncode in (3, 5) and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
+        assert done.returncode == 5 or "--device soft" in done.stderr, done.stderr
 
 
 def test_one_bad_pid_does_not_stop_the_others(s):
@@ -104,6 +130,41 @@ def test_doctor_of_a_program(s):
     assert [c.get("what") for c in found] == ["program", "cuda", None], found
 
 
+def test_cdi(s):
+    refused(s, 1, "cdi", says="RUBATO_SYSTEM_DIR")
+    s.env["RUBATO_SYSTEM_DIR"] = os.path.join(s.dir, "system")
+    spec = json.loads(s.rubato("cdi").stdout)
+    assert (spec["cdiVersion"], spec["kind"]) == ("0.5.0", "rubato.dev/class"), spec
+    assert [d["name"] for d in spec["devices"]] == ["latency", "normal", "best-effort"], spec
+    assert spec["devices"][2]["containerEdits"]["env"] == ["RUBATO_TREAT_CLASS=best-effort"], spec
+    edits = spec["containerEdits"]
+    assert edits["env"] == ["RUBATO_SOCKET=/run/rubato/control.sock"], edits
+    host = {m["containerPath"]: m["hostPath"] for m in edits["mounts"]}
+    assert host.pop("/run/rubato") == s.env["RUBATO_SYSTEM_DIR"]
+    assert sorted(host) == ["/etc/ld.so.preload", "/opt/rubato/librubato.so", "/opt/rubato/standin/libcuda.so.1"], host
+    assert all(os.path.isfile(path) and not os.path.islink(path) for path in host.values()), host
+    with open(host["/etc/ld.so.preload"]) as f:
+        assert f.read() == "/opt/rubato/librubato.so\n"
+    memory = json.loads(s.rubato("cdi", "--memory").stdout)
+    assert memory["kind"] == "rubato.dev/memory" and memory["containerEdits"] == edits
+    assert [d["name"] for d in memory["devices"]] == [f"{n}G" for n in range(1, 257)]
+    assert memory["devices"][19]["containerEdits"]["env"] == ["RUBATO_TREAT_MEMORY=20G"], memory
+    more = json.loads(s.rubato("cdi", "--library-path", "/a:/b").stdout)
+    assert "LD_LIBRARY_PATH=/opt/rubato/standin:/a:/b" in more["containerEdits"]["env"], more
+
+    folder = os.path.join(s.dir, "cdi")
+    for _ in range(2):  # over older files
+        done = s.rubato("cdi", "--install", "--dir", folder)
+        assert done.stdout == f"{folder}/rubato-class.json\n{folder}/rubato-memory.json\n", done
+    assert sorted(os.listdir(folder)) == ["rubato-class.json", "rubato-memory.json"]
+    with open(f"{folder}/rubato-class.json") as f:
+        assert json.load(f) == spec and os.fstat(f.fileno()).st_mode & 0o777 == 0o644
+    refused(s, 1, "cdi", "--install", "--dir", f"{folder}/rubato-class.json", says="Not a directory")
+    refused(s, 2, "cdi", "--dir", folder, says="--dir is about --install")
+    refused(s, 2, "cdi", "--install", "--memory", says="both kinds")
+    refused(s, 2, "cdi", "latency", says="unexpected argument: latency")
+
+
 def test_no_device(s):
     """ps and top name what is missing, and so does doctor."""
     if os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/kfd"):
@@ -113,7 +174,7 @@ def test_no_device(s):
         done = subprocess.run([binary("rubato"), *command], capture_output=True, text=True, env=env, timeout=30)
         assert done.returncode == 5, (command, done.returncode, done.stderr)
         assert done.stderr.count("\n") == 1 and "NVIDIA" in done.stderr and "--device soft" in done.stderr, done.stderr
-        assert done.stdout == "" or json.loads(done.stdout) == {"programs": []}, done.stdout
+        assert done.stdout == "" or json.loads(done.stdout) == {"version": 1, "programs": []}, done.stdout
     done = subprocess.run([binary("rubato"), "doctor", "--json"], capture_output=True, text=True, env=env, timeout=30)
     found = {c["what"]: c["verdict"] for c in json.loads(done.stdout)["checks"]}
     assert done.returncode == 5 and found["nvidia"] == found["amd"] == "no", found

@@ -303,12 +303,17 @@ static void *queue(const char *symbol, void *next)
 	return (void *)(uintptr_t)every_second;
 }
 
-static int set_queue(bool is_on)
+static void *other_queue(const char *symbol, void *next)
+{
+	return next;
+}
+
+static int set_queue(rubato_wrap_fn *wrap)
 {
 	rubato_standin_queue_fn *set_fn =
 		(rubato_standin_queue_fn *)(uintptr_t)find(lib, "rubato_standin_queue_v1");
 
-	return set_fn(is_on ? queue : NULL);
+	return set_fn(wrap);
 }
 
 static bool obey(char *line)
@@ -336,7 +341,9 @@ static bool obey(char *line)
 	} else if (strncmp(line, "filter ", 7) == 0) {
 		printf("%d ", filter_install(line + 7));
 	} else if (sscanf(line, "queue %63s", word) == 1) {
-		printf("%d ", set_queue(strcmp(word, "on") == 0));
+		printf("%d ", set_queue(strcmp(word, "on") == 0      ? queue
+					: strcmp(word, "other") == 0 ? other_queue
+								     : NULL));
 	} else if (sscanf(line, "driver %63s", name) == 1) {
 		rubato_standin_driver_fn *ask = (rubato_standin_driver_fn *)(uintptr_t)find(
 			lib, "rubato_standin_driver_v1");

@@ -263,7 +263,7 @@ int main(int argc, char **argv)
 {
 	static struct client clients[RUBATO_ORION_MAX_CLIENTS];
 	struct rubato_orion_stats stats;
-	unsigned long n_done = 0, n_held = 0;
+	unsigned long n_done = 0, n_held = 0, n_partitioned = 0;
 	pthread_t stopper;
 	int status = 0;
 
@@ -277,7 +277,8 @@ int main(int argc, char **argv)
 		open_scheduler(argv[1], n);
 	}
 	cuda_api_open();
-	if (cu.cuInit(0) != 0 || cu.cuCtxCreate_v2(&context, 0, 0) != 0) {
+	/* The primary context, because only that one can have a partition. */
+	if (cu.cuInit(0) != 0 || cu.cuDevicePrimaryCtxRetain(&context, 0) != 0) {
 		printf("no context\n");
 		return 1;
 	}
@@ -297,7 +298,10 @@ int main(int argc, char **argv)
 			printf("client %d, call %lu: %s\n", i, clients[i].n_done, clients[i].wrong);
 			status = 1;
 		}
-		n_held += has_scheduler && orion.stats(i, &stats) == 0 ? stats.held : 0;
+		if (has_scheduler && orion.stats(i, &stats) == 0) {
+			n_held += stats.held;
+			n_partitioned += stats.partitioned;
+		}
 	}
 	is_over = true;
 	if (stops) {
@@ -306,6 +310,6 @@ int main(int argc, char **argv)
 	if (has_scheduler) {
 		orion.stop();
 	}
-	printf("%lu calls, %lu held\n", n_done, n_held);
+	printf("%lu calls, %lu held, %lu partitioned\n", n_done, n_held, n_partitioned);
 	return status;
 }

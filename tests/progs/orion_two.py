@@ -89,7 +89,7 @@ t1.join(); t2.join()
 
 
 class Stats(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("launches", "held", "held_ns", "overdue")]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("launches", "held", "held_ns", "overdue", "partitioned")]
 
 
 stats = [Stats(), Stats()]

@@ -14,7 +14,7 @@ PER_THREAD = ctypes.c_void_p(2)  # the stream of that name
 
 
 class Stats(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("launches", "held", "held_ns", "overdue")]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("launches", "held", "held_ns", "overdue", "partitioned")]
 
 
 def open_scheduler():

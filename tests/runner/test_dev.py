@@ -69,7 +69,9 @@ class Machine(unittest.TestCase):
         self.be("ninja")
         self.be("meson", MESON)
         self.install("libc6-dev", "clang-format", "clang-tidy", "cppcheck", "git", "clang", "g++", "libclang-rt-14-dev", "mandoc", "procps",
-                     "util-linux", "libncurses-dev", "libmicrohttpd-dev", "libbpf-dev", "bpftool")
+                     "util-linux", "libncurses-dev", "libmicrohttpd-dev", "libbpf-dev", "bpftool", "libslurm-dev",
+                     "slurmctld", "slurmd", "slurm-client", "podman", "runc", "prometheus", "qemu-system-x86",
+                     "linux-headers-cloud-amd64", "busybox-static", "make")
 
     def dev(self, *words, **env):
         return subprocess.run(["bash", os.path.join(self.clone, "dev"), *words], env={**self.env, **env}, text=True,
@@ -96,8 +98,9 @@ class Packages(Machine):
             done = self.dev(command)
             self.assertEqual((done.stderr.count("\n"), done.stdout, done.returncode), (1, "", 1))
             self.assertIn(BUILD_PACKAGES + " clang-format", done.stderr)
-            self.assertIn(" libncurses-dev libmicrohttpd-dev libbpf-dev bpftool\n", done.stderr)
-        self.assertIn(" qemu-system-x86\n", self.dev("test", "--long").stderr)
+            self.assertIn(" libncurses-dev libmicrohttpd-dev libbpf-dev bpftool libslurm-dev slurmctld slurmd slurm-client podman runc prometheus "
+                          "qemu-system-x86 linux-headers-cloud-amd64 busybox-static make\n", done.stderr)
+        self.assertIn(" make debootstrap debhelper dh-dkms dh-python dpkg-dev lintian pkgconf\n", self.dev("test", "--long").stderr)
         self.assertEqual(self.calls(), [])
 
     def test_only_what_is_missing_is_named(self):
@@ -192,6 +195,22 @@ class Tests(Machine):
                       "build: shares: test_weights: attempt 1 of 3: (2, 3)\n"
                       "build-asan: shares: test_weights: attempt 1 of 3: (2, 3)\n"
                       "\n7 passed, 0 failed, 1 skipped\n", done.stdout)
+
+    def test_fuzzers_run_side_by_side_and_each_counts(self):
+        """Two at once on two cores: each of these waits for the other. What the failing one printed is shown."""
+        for name in "basename", "sleep", "timeout", "wc":
+            os.symlink(shutil.which(name), os.path.join(self.bin, name))
+        os.unlink(os.path.join(self.bin, "nproc"))
+        self.be("nproc", "echo 2\n")
+        self.be("clang")
+        os.makedirs(os.path.join(self.clone, "build-fuzz/tests/fuzz/fuzz_good.p"))
+        meet = 'd=${0%%/*}; >"$d/%s-is-here"; for i in {1..300}; do [ ! -e "$d/%s-is-here" ] || break; sleep 0.1; done; [ $i -lt 300 ]'
+        self.put("build-fuzz/tests/fuzz/fuzz_good", meet % ("good", "bad"))
+        self.put("build-fuzz/tests/fuzz/fuzz_bad", meet % ("bad", "good") + "; echo crash-1; exit 77")
+        done = self.run_with(result("run", "OK"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("\n== fuzz: fuzz_bad, 4 s\ncrash-1\nFAILED: fuzz: fuzz_bad, 4 s\n\n== fuzz: fuzz_good, 4 s\n\n== lint", done.stdout)
+        self.assertTrue(done.stdout.endswith("\n== failed\nfuzz: fuzz_bad, 4 s\n\n7 passed, 1 failed, 0 skipped\n"), done.stdout)
 
 
 unittest.main()

@@ -347,8 +347,7 @@ static void test_text(void)
 	p->account.used_ns = UINT64_C(12000000034);
 	rbt_hist_add(&p->account.request, 3 * MS);
 	char *text = write_all(s);
-#define LABELS                                                                                     \
-	"{pid=\"8\",program=\"a\\\"b\\\\c\\nd??\u00e9\",user=\"ann\",class=\"best-effort\",gpu=\"0,2,amd7\""
+#define LABELS "{pid=\"8\",program=\"a\\\"b\\\\c\\nd??\u00e9\",user=\"ann\",gpu=\"0,2,amd7\""
 	CHECK(strstr(text, "\nrubato_program_used_seconds_total" LABELS "} 12.000000034\n") !=
 		NULL);
 	CHECK(strstr(text, "rubato_program_used_seconds_total{pid=\"7\"") == NULL);
@@ -367,6 +366,42 @@ static void test_text(void)
 	CHECK(strstr(text, "rubato_program_seen_to_off_seconds") == NULL);
 	/* What nobody has is not there at all. */
 	CHECK(strstr(text, "rubato_program_pending") == NULL && strstr(text, "rubato_gpu") == NULL);
+	free(text);
+	free(s);
+}
+
+static void test_info(void)
+{
+	struct metrics_snapshot *s = make_snapshot(2);
+	struct metrics_program *p = &s->programs[1];
+
+	s->programs[0] = (struct metrics_program){.pid = 7, .priority = 13, .name = "x", .gpus = 3};
+	*p = (struct metrics_program){.pid = 8, .priority = 2, .name = "y", .gpus = 2};
+	s->n_gpus = 2;
+	s->gpus[0].gpu = (struct rbt_gpu){RBT_BACKEND_NVIDIA, 0};
+	s->gpus[1].gpu = (struct rbt_gpu){RBT_BACKEND_NVIDIA, 1};
+	snprintf(s->gpus[1].uuid, sizeof(s->gpus[1].uuid), "GPU-b");
+	snprintf(p->place.container_id, sizeof(p->place.container_id), "c0ffee");
+	snprintf(p->place.pod_uid, sizeof(p->place.pod_uid), "12-34");
+	snprintf(p->place.slurm_job, sizeof(p->place.slurm_job), "42");
+	p->limit_bytes = 1000;
+	char *text = write_all(s);
+	/* Unknown labels are left out; all UUIDs of a program are told, or none. */
+	CHECK(strstr(text, "\nrubato_program_info{pid=\"7\",program=\"x\",user=\"\",gpu=\"0,1\","
+			   "class=\"latency\"} 1\n") != NULL);
+	CHECK(strstr(text, "\nrubato_program_info{pid=\"8\",program=\"y\",user=\"\",gpu=\"1\","
+			   "class=\"best-effort\",gpu_uuid=\"GPU-b\",container_id=\"c0ffee\","
+			   "pod_uid=\"12-34\",slurm_job=\"42\"} 1\n") != NULL);
+	CHECK(strstr(text, "\nrubato_gpu_info{gpu=\"1\",uuid=\"GPU-b\"} 1\n") != NULL);
+	CHECK(strstr(text, "rubato_gpu_info{gpu=\"0\"") == NULL);
+	CHECK(strstr(text, "rubato_program_memory_bytes") == NULL);
+	CHECK(strstr(text, "limit_bytes{pid=\"8\",program=\"y\",user=\"\",gpu=\"1\"} 1000\n") !=
+		NULL);
+	CHECK(strstr(text, "limit_bytes{pid=\"7\"") == NULL);
+	s->gpus[0].uuid[0] = 'a';
+	free(text);
+	text = write_all(s);
+	CHECK(strstr(text, "class=\"latency\",gpu_uuid=\"a,GPU-b\"} 1\n") != NULL);
 	free(text);
 	free(s);
 }
@@ -395,7 +430,8 @@ static void test_policy_text(void)
 	CHECK(strstr(text, "\nrubato_policy_calls_total{hook=\"work_submit\"} 7\n") != NULL);
 	CHECK(strstr(text, "\nrubato_policy_errors_total{hook=\"work_submit\"} 6\n") != NULL);
 	CHECK(strstr(text, "\nrubato_policy_late_total{hook=\"work_submit\"} 5\n") != NULL);
-	CHECK(strstr(text, "\nrubato_policy_ns_total{hook=\"work_submit\"} 4\n") != NULL);
+	CHECK(strstr(text, "\nrubato_policy_seconds_total{hook=\"work_submit\"} 0.000000004\n") !=
+		NULL);
 	CHECK(strstr(text, "hook=\"task_init\"") == NULL);
 	free(text);
 	free(s);
@@ -409,7 +445,10 @@ static void test_longest(void)
 
 	memset(p, 0xff, sizeof(*p));
 	p->priority = 2;
-	p->is_suspended = p->is_waiting = p->has_turns = true;
+	p->is_suspended = p->is_waiting = p->is_parked = p->has_turns = p->has_memory = true;
+	p->place.container_id[sizeof(p->place.container_id) - 1] = '\0';
+	p->place.pod_uid[sizeof(p->place.pod_uid) - 1] = '\0';
+	p->place.slurm_job[sizeof(p->place.slurm_job) - 1] = '\0';
 	memset(p->name, '"', sizeof(p->name) - 1);
 	memset(p->user, '\\', sizeof(p->user) - 1);
 	p->name[sizeof(p->name) - 1] = p->user[sizeof(p->user) - 1] = '\0';
@@ -417,6 +456,8 @@ static void test_longest(void)
 		memset(&s->gpus[gpu], 0xff, sizeof(s->gpus[gpu]));
 		s->gpus[gpu].is_used = s->gpus[gpu].has_used = true;
 		s->gpus[gpu].gpu.backend = RBT_BACKEND_AMD;
+		memset(s->gpus[gpu].uuid, '"', sizeof(s->gpus[gpu].uuid) - 1);
+		s->gpus[gpu].uuid[sizeof(s->gpus[gpu].uuid) - 1] = '\0';
 	}
 	s->n_gpus = RBT_MAX_GPUS;
 	char *text = write_all(s);
@@ -452,6 +493,7 @@ int main(void)
 	test_boards();
 	test_times();
 	test_text();
+	test_info();
 	test_policy_text();
 	test_longest();
 	test_places();

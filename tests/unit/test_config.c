@@ -95,6 +95,11 @@ static void test_sections(void)
 	CHECK(strcmp(r[1].name, "b-2.c_") == 0 && r[1].treat.priority == 12);
 	CHECK(r[1].group == RULE_GROUP_CGROUP && r[0].group == RULE_GROUP_JOB);
 	CHECK(r[2].is_ignored);
+	/* A limit raises nobody, so it needs no user. */
+	CHECK_INT(parse("[rule a]\nclass = normal\nmemory = 20G\n"), 0);
+	CHECK(config.rules.list[0].treat.memory == UINT64_C(20) << 30);
+	check_wrong("[rule a]\nclass = normal\nmemory = 20X\n",
+		"file:3: memory is a size from 1M to 1024T such as 20G, or default, not 20X");
 	CHECK_INT(parse("[rule a]\nclass = normal\ngroup = job-1\n"), 0);
 	CHECK(config.rules.list[0].group == RULE_GROUP_NAMED);
 	CHECK(strcmp(config.rules.list[0].treat.group, "job-1") == 0);

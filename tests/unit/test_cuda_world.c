@@ -145,6 +145,7 @@ static size_t answer(const union request *m, int fd, int fds[2])
 		fds[1] = dup(rbt_device_bell_fd(dev));
 		out.reply.n_sms = rbt_device_config(dev)->n_sms;
 		out.reply.memory_bytes = rbt_device_config(dev)->memory_bytes;
+		out.reply.value = rbt_device_arena_bytes(dev);
 		return 2;
 	case GPU_CONTEXT:
 		answer_context(&out.reply, &fds[0]);
@@ -274,7 +275,8 @@ void front_rm_context_free(struct front_rm *rm, struct front_rm_context *x)
 	atomic_store(&rm_memory, 0);
 }
 
-void front_rm_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t bytes)
+int front_rm_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t bytes)
 {
 	atomic_store(&rm_memory, bytes);
+	return 0;
 }

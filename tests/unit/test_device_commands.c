@@ -430,6 +430,41 @@ static void test_alloc(void)
 	end();
 }
 
+/* Saved memory is free for others, and comes back at its addresses with its bytes. */
+static void test_save_and_restore(void)
+{
+	uint64_t total, before, free_bytes, other;
+
+	begin(1);
+	uint64_t a = device_program_alloc(&p, 10u << 20), b = device_program_alloc(&p, 5000);
+	memset(device_at(&world, a), 1, 10u << 20);
+	memset(device_at(&world, b), 2, 5000);
+	rbt_device_memory(world.dev, &before, &total);
+	CHECK(rbt_context_is_quiet(p.ctx));
+	CHECK_INT(rbt_context_save(p.ctx, 1), 1);
+	CHECK_INT(rbt_context_save(p.ctx, UINT64_MAX), 0);
+	rbt_device_memory(world.dev, &free_bytes, &total);
+	CHECK_INT(free_bytes, before + rbt_context_saved_bytes(p.ctx));
+	/* Its addresses stay its own. */
+	CHECK_INT(rbt_context_alloc(p.ctx, free_bytes, &other), 0);
+	CHECK(other > b);
+	CHECK_INT(rbt_context_restore(p.ctx, UINT64_MAX), -ENOMEM);
+	CHECK_INT(rbt_context_free(p.ctx, other), 0);
+	CHECK_INT(rbt_context_restore(p.ctx, UINT64_MAX), 0);
+	CHECK_INT(rbt_context_saved_bytes(p.ctx), 0);
+	rbt_device_memory(world.dev, &free_bytes, &total);
+	CHECK_INT(free_bytes, before);
+	CHECK(((uint8_t *)device_at(&world, a))[(10u << 20) - 1] == 1);
+	CHECK(((uint8_t *)device_at(&world, b))[4999] == 2);
+	/* Freed while it is off, it gives back nothing twice. */
+	CHECK_INT(rbt_context_save(p.ctx, UINT64_MAX), 0);
+	CHECK_INT(rbt_context_free(p.ctx, a), 0);
+	CHECK_INT(rbt_context_free(p.ctx, b), 0);
+	rbt_device_memory(world.dev, &free_bytes, &total);
+	CHECK(free_bytes <= total);
+	end();
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2) {
@@ -453,5 +488,6 @@ int main(int argc, char **argv)
 	test_modules();
 	test_free_while_running();
 	test_alloc();
+	test_save_and_restore();
 	return check_result();
 }

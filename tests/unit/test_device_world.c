@@ -23,7 +23,7 @@ static void note_log(void *user, const char *line)
 
 static void *map(int fd, size_t size)
 {
-	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
 	need(at != MAP_FAILED, "mmap");
 	return at;
@@ -33,7 +33,7 @@ void device_world_init(struct device_world *world, const struct rbt_device_confi
 {
 	*world = (struct device_world){.dev = NULL};
 	need(rbt_device_create(config, &world->dev) == 0, "rbt_device_create");
-	world->arena_size = rbt_device_config(world->dev)->memory_bytes;
+	world->arena_size = rbt_device_arena_bytes(world->dev);
 	world->arena = map(rbt_device_arena_fd(world->dev), world->arena_size);
 	rbt_device_log(world->dev, note_log, world);
 }

@@ -178,12 +178,17 @@ static void test_measuring(void)
 
 	CHECK_INT(facts(k).duration_ns, 0);
 	CHECK_INT(facts(k).kind, RBT_KERNEL_UNKNOWN);
+	rbt_kernel_measured_roughly(k, 9000);
+	CHECK(facts(k).duration_ns == 9000 && facts(k).is_rough);
 	rbt_kernel_measured(k, 0);
+	CHECK(!facts(k).is_rough);
 	CHECK_INT(facts(k).duration_ns, 1); /* 0 would be "not known" */
 	for (int i = 0; i < 100; i++) {
 		rbt_kernel_measured(k, 4000);
 	}
 	CHECK(facts(k).duration_ns > 3900 && facts(k).duration_ns <= 4000);
+	rbt_kernel_measured_roughly(k, 90000); /* it is known better */
+	CHECK(facts(k).duration_ns <= 4000 && !facts(k).is_rough);
 	for (int i = 0; i < 30; i++) { /* it has become slower */
 		rbt_kernel_measured(k, 8000);
 	}
@@ -191,6 +196,7 @@ static void test_measuring(void)
 	rbt_kernel_measured(k, UINT64_MAX);
 	CHECK(facts(k).duration_ns > 8000);
 	rbt_kernel_measured(NULL, 1);
+	rbt_kernel_measured_roughly(NULL, 1);
 	rbt_kernels_destroy(t);
 }
 
@@ -225,6 +231,9 @@ static void test_profiles(void)
 	CHECK_INT(facts(early).kind, RBT_KERNEL_MEMORY);
 	CHECK_INT(facts(early).duration_ns, 2);
 	CHECK_INT(facts(late).kind, RBT_KERNEL_UNKNOWN);
+	rbt_kernels_use(t, profile("Name,Profile,Memory_footprint,SM_usage,Duration\n"
+				   "f,0,0,1,18446744073709551615\n"));
+	CHECK_INT(facts(early).duration_ns, UINT64_C(1) << 40); /* sums do not overflow */
 	rbt_kernels_use(t, NULL);
 	CHECK_INT(facts(early).duration_ns, 777);
 	rbt_kernels_destroy(t);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/nvidia/park.h"
 #include "backend/nvidia/rm_abi.h"
 #include "check.h"
 #include "softgpu/rm/rm.h"
@@ -371,8 +372,27 @@ static void slices_alone(void)
 	CHECK(strstr(why, "suspends") != NULL);
 }
 
+/* The free memory of a GPU, found by its node although RM counts devices otherwise. */
+static void test_free_memory(void)
+{
+	struct rbt_rm_fault fault = {.cmd = NV_CTRL_FB_GET_INFO, .size = 24};
+	uint64_t bytes = 0;
+
+	begin(3);
+	world.shift = 1;
+	CHECK_INT(rbt_nv_free_memory(2, &bytes), 0);
+	CHECK_INT(bytes, 1 << 30);
+	CHECK_INT(rbt_nv_free_memory(7, &bytes), -ENODEV);
+	rbt_rm_add_fault(world.rm, &fault); /* another layout */
+	CHECK(rbt_nv_free_memory(0, &bytes) < 0);
+	begin(1);
+	world.locked_gpus = 1;
+	CHECK_INT(rbt_nv_free_memory(0, &bytes), -EACCES);
+}
+
 int main(void)
 {
+	test_free_memory();
 	test_as_known();
 	test_slices_are_not_understood();
 	test_suspends_are_not_understood();

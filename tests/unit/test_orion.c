@@ -306,10 +306,31 @@ static void test_failures(void)
 	orion_stop_scheduler();
 }
 
+/* A context ends beside launches in another one. (For the thread sanitizer. The clients are new, so
+ * they make their events meanwhile.) */
+static void test_other_contexts_end(void)
+{
+	static struct work be[RUBATO_ORION_MAX_CLIENTS];
+
+	CHECK_INT(orion_start_scheduler(RUBATO_ORION_MAX_CLIENTS), 0);
+	for (int i = RUBATO_ORION_MAX_CLIENTS / 2; i < RUBATO_ORION_MAX_CLIENTS; i++) {
+		be[i] = (struct work){.client = i, .duration_us = 60, .n = 20};
+		begin(&be[i]);
+		while (be[i].n_made < be[i].n) {
+			CHECK_INT(world_destroy_other_context(), 0);
+		}
+		end(&be[i]);
+		CHECK_INT(stats(i).launches, be[i].n);
+	}
+	orion_stop_scheduler();
+	settle();
+}
+
+/* Even if more launches are on the GPU than the scheduler follows. */
 static void test_priority_holds_nothing(void)
 {
 	struct work hp = {.client = 0, .duration_us = 50000, .n = 1};
-	struct work be = {.client = 1, .duration_us = 100, .n = 5};
+	struct work be = {.client = 1, .duration_us = 500, .n = 100};
 
 	setenv("RUBATO_ORION_POLICY", "priority", 1);
 	CHECK_INT(orion_start_scheduler(2), 0);
@@ -318,7 +339,7 @@ static void test_priority_holds_nothing(void)
 	begin(&be);
 	end(&be);
 	CHECK_INT(stats(1).held, 0);
-	CHECK_INT(stats(1).launches, 5);
+	CHECK_INT(stats(1).launches, 100);
 	orion_stop_scheduler();
 	unsetenv("RUBATO_ORION_POLICY");
 	settle();
@@ -435,17 +456,20 @@ static void test_policy(void)
 {
 	const struct orion_policy *hold = orion_policy_find("hold");
 	const struct rbt_kernel_facts unknown = {0}, memory = {RBT_KERNEL_MEMORY, 30, 1000},
-				      compute = {RBT_KERNEL_COMPUTE, 30, 1000};
+				      compute = {RBT_KERNEL_COMPUTE, 30, 1000},
+				      lengthy = {RBT_KERNEL_MEMORY, 30, 500000};
 	struct orion_view v = {.n_sms = 132, .budget_ns = 200000};
 
 	CHECK(orion_policy_find("other") == NULL && hold != NULL);
 	CHECK(hold->lets(&v, &unknown));
-	v.be_in_flight = 1;
-	v.be_ns = 200000;
-	CHECK(!hold->lets(&v, &unknown));
-	v.be_ns = 199999;
-	CHECK(hold->lets(&v, &unknown));
-	v.be_in_flight = 0;
+	v.be_ns = 199001;
+	CHECK(!hold->lets(&v, &unknown) && !hold->lets(&v, &memory));
+	v.be_ns = 199000;
+	CHECK(!hold->lets(&v, &unknown) && hold->lets(&v, &memory));
+	v.be_ns = 30001;
+	CHECK(!hold->lets(&v, &unknown) && !hold->lets(&v, &lengthy) && hold->lets(&v, &memory));
+	v.be_ns = 30000; /* it has ended by the time that the next one comes */
+	CHECK(hold->lets(&v, &unknown) && hold->lets(&v, &lengthy));
 	v.be_ns = 0;
 	v.hp_is_busy = true;
 	v.hp = compute;
@@ -459,7 +483,6 @@ static void test_policy(void)
 	v.hp = unknown;
 	CHECK(!hold->lets(&v, &memory));
 	v.hp = compute;
-	v.be_in_flight = 1;
 	v.be_ns = 300000;
 	CHECK(!hold->lets(&v, &memory));
 }
@@ -479,6 +502,7 @@ int main(void)
 	test_streams();
 	test_captures();
 	test_failures();
+	test_other_contexts_end();
 	test_priority_holds_nothing();
 	test_settings();
 	test_crowd();

@@ -114,6 +114,11 @@ static CUresult cuStreamDestroy_v2(CUstream stream)
 	return CUDA_SUCCESS;
 }
 
+static CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	return CUDA_SUCCESS;
+}
+
 static CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
 {
 	pthread_mutex_lock(&lock);
@@ -153,6 +158,23 @@ static CUresult cuCtxSetCurrent(CUcontext ctx)
 static CUresult cuCtxGetDevice(CUdevice *ret)
 {
 	*ret = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
+{
+	return cuCtxGetCurrent(ret);
+}
+
+static CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *ret_flags, int *ret_active)
+{
+	*ret_flags = 0;
+	*ret_active = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
 	return CUDA_SUCCESS;
 }
 
@@ -253,12 +275,16 @@ static struct {
 	FUNCTION(cuStreamBeginCapture_v2),
 	FUNCTION(cuStreamEndCapture),
 	FUNCTION(cuStreamDestroy_v2),
+	FUNCTION(cuCtxDestroy_v2),
 	FUNCTION(cuStreamCreateWithPriority),
 	FUNCTION(cuStreamIsCapturing),
 	FUNCTION(cuCtxGetCurrent),
 	FUNCTION(cuCtxSetCurrent),
 	FUNCTION(cuCtxGetStreamPriorityRange),
 	FUNCTION(cuCtxGetDevice),
+	FUNCTION(cuDevicePrimaryCtxRetain),
+	FUNCTION(cuDevicePrimaryCtxRelease_v2),
+	FUNCTION(cuDevicePrimaryCtxGetState),
 	FUNCTION(cuDeviceGetAttribute),
 	FUNCTION(cuStreamGetFlags),
 	FUNCTION(cuStreamGetCtx),
@@ -273,7 +299,6 @@ static struct {
 	FUNCTION(cuFuncGetName),
 };
 #define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
-static _Atomic bool is_intercepted;
 
 EXPORTED void *rubato_standin_driver_v1(const char *symbol)
 {
@@ -291,13 +316,7 @@ EXPORTED int rubato_standin_queue_v1(rubato_wrap_fn *wrap)
 		functions[i].target = wrap != NULL ? wrap(functions[i].symbol, functions[i].real)
 						   : functions[i].real;
 	}
-	is_intercepted = wrap != NULL;
 	return 0;
-}
-
-bool world_is_intercepted(void)
-{
-	return is_intercepted;
 }
 
 void *world_driver(const char *symbol)
@@ -313,6 +332,11 @@ void *world_function(const char *symbol)
 		}
 	}
 	abort();
+}
+
+bool world_is_intercepted(void)
+{
+	return world_function("cuLaunchKernel") != world_driver("cuLaunchKernel");
 }
 
 #define CALL(symbol) ((__typeof__(symbol) *)(uintptr_t)world_function(#symbol))
@@ -354,6 +378,11 @@ CUresult world_stream_create(CUstream *ret, unsigned flags)
 CUresult world_stream_destroy(CUstream stream)
 {
 	return CALL(cuStreamDestroy_v2)(stream);
+}
+
+CUresult world_destroy_other_context(void)
+{
+	return CALL(cuCtxDestroy_v2)((CUcontext)(void *)&failure);
 }
 
 uint64_t world_idle_at_ns(void)

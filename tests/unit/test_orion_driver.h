@@ -20,6 +20,7 @@ CUresult world_begin_capture(CUstream stream);
 CUresult world_end_capture(CUstream stream);
 CUresult world_stream_create(CUstream *ret, unsigned flags);
 CUresult world_stream_destroy(CUstream stream);
+CUresult world_destroy_other_context(void);
 
 /* A function as a program gets it, and the driver's own. */
 void *world_function(const char *symbol);
@@ -32,6 +33,7 @@ CUstream world_last_stream(void);
 uint32_t world_n_launches(void);
 /* From now on launches return this. */
 void world_fail(CUresult result);
+/* Launches are. */
 bool world_is_intercepted(void);
 
 #endif

@@ -79,6 +79,9 @@ extern struct world world;
 /* Sets up the world and the environment; NULL leaves a variable unset. */
 void world_start(const char *priority, const char *socket, const char *no_daemon);
 
+/* Removes the world's folder. */
+void world_remove(void);
+
 /* The shim's table, which must be there. */
 struct shim *table(void);
 bool known(uint32_t client, uint32_t handle, enum shim_type type);

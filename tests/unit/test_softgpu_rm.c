@@ -320,8 +320,49 @@ static void test_handle_info(void)
 	end();
 }
 
+static uint64_t fb_info(const struct program *p, uint32_t index)
+{
+	static struct nv_fb_info_params params;
+
+	params.count = 1;
+	params.list[0].index = index;
+	CHECK_INT(control_as(mine, p->client, p->subdevice, NV_CTRL_FB_GET_INFO, &params,
+			  sizeof(params)),
+		NV_OK);
+	return (uint64_t)params.list[0].data << 10;
+}
+
+/* A checkpointed process takes no memory, and comes back with default slices. */
+static void test_checkpoint(void)
+{
+	begin("580.159.04");
+	struct program p = make_program(0, 1);
+	struct nv_memory_params memory = {.size = 64 << 20};
+	struct nv_timeslice_params slice = {.timeslice_us = 2048};
+	uint32_t handle = 0;
+	uint64_t total = fb_info(&p, NV_FB_INFO_TOTAL);
+
+	CHECK_INT(alloc_as(mine, p.client, p.device, &handle, NV_CLASS_MEMORY_LOCAL, &memory,
+			  sizeof(memory)),
+		NV_OK);
+	CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_SET_TIMESLICE, &slice, 8), NV_OK);
+	CHECK_INT(fb_info(&p, NV_FB_INFO_FREE), total - (64 << 20));
+	rbt_rm_set_off(rm, caller_pid(NULL), true);
+	rbt_rm_set_off(rm, caller_pid(NULL), true);
+	CHECK_INT(fb_info(&p, NV_FB_INFO_FREE), total);
+	rbt_rm_set_off(rm, caller_pid(NULL), false);
+	CHECK_INT(fb_info(&p, NV_FB_INFO_FREE), total - (64 << 20));
+	CHECK_INT(control_as(mine, p.client, p.tsg, NV_CTRL_TSG_GET_TIMESLICE, &slice, 8), NV_OK);
+	CHECK_INT(slice.timeslice_us, NV_DEFAULT_TIMESLICE_US);
+	rbt_rm_set_off(rm, caller_pid(NULL), true);
+	CHECK_INT(free_as(mine, p.client, handle), NV_OK);
+	CHECK_INT(fb_info(&p, NV_FB_INFO_FREE), total);
+	end();
+}
+
 int main(void)
 {
+	test_checkpoint();
 	test_handles();
 	test_old_form();
 	test_parents();

@@ -114,7 +114,8 @@ static bool has(uint32_t set, enum top_by column)
 
 static void test_columns(void)
 {
-	uint32_t hinted = UINT32_C(1) << TOP_BY_REQUESTS | UINT32_C(1) << TOP_BY_P99;
+	uint32_t hinted = UINT32_C(1) << TOP_BY_REQUESTS | UINT32_C(1) << TOP_BY_P99 |
+			  UINT32_C(1) << TOP_BY_PLACE;
 	uint32_t before = 0, set;
 	int command = 0;
 
@@ -289,6 +290,32 @@ static void test_screen(void)
 	top_model_finish(&m);
 }
 
+static void test_places(void)
+{
+	struct top_model m;
+	struct top_canvas c;
+	struct top_ui ui;
+
+	make_model(&m, 1);
+	top_ui_init(&ui);
+	draw(&c, 200, 24, &m, &ui, false);
+	CHECK(!shows(&c, "PLACE"));
+	top_canvas_finish(&c);
+	struct rbt_place *job = &m.rows[0].now.place, *pod = &m.rows[1].now.place;
+	snprintf(job->slurm_job, sizeof(job->slurm_job), "42");
+	snprintf(pod->pod_uid, sizeof(pod->pod_uid), "2f1e0b3c-8a7d-4c5e-9f60-718293a4b5c6");
+	snprintf(pod->container_id, sizeof(pod->container_id), "c0ffee");
+	snprintf(m.rows[2].now.place.container_id, sizeof(job->container_id), "%064d", 7);
+	draw(&c, 200, 24, &m, &ui, false);
+	CHECK(shows(&c, "PLACE") && shows(&c, "job 42") && shows(&c, "pod 2f1e0b3c-8a7 "));
+	CHECK(shows(&c, "ctr 000000000000 "));
+	top_canvas_finish(&c);
+	CHECK(top_filter_matches(&m.rows[0], "42") && top_filter_matches(&m.rows[1], "C0FFEE"));
+	CHECK(!top_filter_matches(&m.rows[3], "42"));
+	top_ui_finish(&ui);
+	top_model_finish(&m);
+}
+
 static void test_many_gpus(void)
 {
 	struct top_model m;
@@ -324,6 +351,7 @@ int main(void)
 	test_numbers();
 	test_every_size(false);
 	test_many_gpus();
+	test_places();
 	if (has_utf8) {
 		test_writing_over_wide_characters();
 		test_every_size(true);

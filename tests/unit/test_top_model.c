@@ -538,7 +538,7 @@ static void test_other_keys(void)
 	CHECK_INT(ui.order.by, TOP_BY_WAIT);
 	type(&ui, &m, "<<");
 	CHECK_INT(ui.order.by, TOP_BY_GPU);
-	type(&ui, &m, "T>");
+	type(&ui, &m, "T>>");
 	CHECK_INT(ui.order.by, TOP_BY_COMMAND);
 	type(&ui, &m, "MM");
 	CHECK(ui.order.by == TOP_BY_MEMORY && ui.order.reverse);

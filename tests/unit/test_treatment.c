@@ -33,14 +33,14 @@ static void check_text(const struct rbt_treatment *t, const char *expected)
 static void test_text(void)
 {
 	static const char all[] = "priority=3,timeslice_us=50,weight=7,max_reserve_ms=100,"
-				  "min_share=2.5,group=job-1,force=1";
+				  "min_share=2.5,group=job-1,force=1,memory=20G";
 	struct rbt_treatment t = parse(all);
 
 	CHECK(why[0] == '\0');
 	CHECK_INT(t.said, RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS));
 	CHECK(t.priority == 3 && t.timeslice_us == 50 && t.weight == 7 && t.force == 1);
 	CHECK(t.limits.max_reserve_ms == 100 && t.limits.min_share_permille == 25);
-	CHECK(strcmp(t.group, "job-1") == 0);
+	CHECK(strcmp(t.group, "job-1") == 0 && t.memory == UINT64_C(20) << 30);
 	check_text(&t, all);
 	t = parse("");
 	CHECK(t.said == 0 && t.priority == RBT_PRIORITY_NORMAL && t.weight == 1);
@@ -53,6 +53,14 @@ static void test_text(void)
 	check_text(&t, "class=best-effort,max_reserve_ms=default,min_share=0.0,group=none");
 	rbt_treatment_settle(&t);
 	check_text(&t, "priority=2,max_reserve_ms=default,min_share=0.0,group=none");
+	/* Sizes are printed exactly. */
+	t = parse("memory=3g,memory=1536MiB");
+	check_text(&t, "memory=1536M");
+	t = parse("memory=1048577");
+	check_text(&t, "memory=1048577");
+	t = parse("memory=3g,memory=default");
+	CHECK(t.memory == 0 && t.reset == RBT_TREAT_BIT(MEMORY));
+	check_text(&t, "memory=default");
 	/* Said again, and taken back. */
 	t = parse("weight=2,weight=3,min_share=1,min_share=default");
 	CHECK(t.weight == 3 && t.said == RBT_TREAT_BIT(WEIGHT) &&
@@ -93,6 +101,10 @@ static void test_mistakes(void)
 		{"group=a b,weight=2",
 			"group is up to 63 letters, digits, dots, dashes and underscores, not a b"},
 		{"force=yes,weight=2", "force is 0 or 1, not yes"},
+		{"memory=20X,weight=2",
+			"memory is a size from 1M to 1024T such as 20G, or default, not 20X"},
+		{"memory=-5,memory=0,memory=20,weight=2",
+			"memory is a size from 1M to 1024T such as 20G, or default, not -5"},
 		{"weight=-1,weight=2", "weight is a whole number from 1 to 1000, not -1"},
 		{"=,weight=2", "no such key: "},
 	};
@@ -201,6 +213,13 @@ static void test_versions(void)
 		check_text(&t, size < 16 ? "" : size < 20 ? "priority=3" : "priority=3,weight=7");
 		CHECK(t.size == sizeof(t) && t.timeslice_us == 0 && t.group[0] == '\0');
 	}
+	/* Version 0.2.0 knew no memory limit. */
+	newer.t.memory = 5;
+	newer.t.said |= RBT_TREAT_BIT(MEMORY);
+	newer.t.size = group_end;
+	CHECK_INT(rbt_treatment_decode(&newer, group_end, &t), 0);
+	check_text(&t, "priority=3,weight=7,group=abc");
+	CHECK(t.memory == 0);
 	newer.t.size = 8;
 	CHECK_INT(rbt_treatment_decode(&newer, 8, &t), -EBADMSG);
 	CHECK_INT(rbt_treatment_decode(&newer, 0, &t), -EBADMSG);

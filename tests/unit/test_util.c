@@ -17,6 +17,7 @@
 #include "util/json.h"
 #include "util/parse.h"
 #include "util/proc.h"
+#include "util/runtime.h"
 #include "util/sealed.h"
 #include "util/utf8.h"
 
@@ -36,6 +37,31 @@ static void test_parse_u64(void)
 	CHECK_INT(v, 1000000); /* untouched by failure */
 }
 
+static void test_parse_size(void)
+{
+	static const struct {
+		const char *text;
+		int result;
+		uint64_t bytes;
+	} cases[] = {{"1048576", 0, 1 << 20}, {"512M", 0, 512u << 20}, {"20G", 0, 20ull << 30},
+		{"20g", 0, 20ull << 30}, {"20GB", 0, 20ull << 30}, {"20GiB", 0, 20ull << 30},
+		{"2T", 0, 2ull << 40}, {"2048K", 0, 2 << 20}, {"1048576b", 0, 1 << 20},
+		{"0", -ERANGE, 0}, {"20", -ERANGE, 0}, {"5000T", -ERANGE, 0},
+		{"99999999999999999999999G", -ERANGE, 0}, {"18014398509481984K", -ERANGE, 0},
+		{"-5", -EINVAL, 0}, {"20X", -EINVAL, 0}, {"", -EINVAL, 0}, {"G", -EINVAL, 0},
+		{"1.5G", -EINVAL, 0}, {"20 G", -EINVAL, 0}, {"20Gi", -EINVAL, 0},
+		{"20GBs", -EINVAL, 0}, {"+20G", -EINVAL, 0}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t v = 0;
+		int r = rbt_parse_size(cases[i].text, 1 << 20, 1ull << 50, &v);
+		if (r != cases[i].result || v != cases[i].bytes) {
+			fprintf(stderr, "%s: %d, %llu\n", cases[i].text, r, (unsigned long long)v);
+			CHECK(false);
+		}
+	}
+}
+
 static void test_parse_seconds(void)
 {
 	uint64_t ms = 0;
@@ -48,7 +74,16 @@ static void test_parse_seconds(void)
 	CHECK_INT(rbt_parse_seconds("11", 10000, &ms), -ERANGE);
 	CHECK_INT(rbt_parse_seconds("-1", 10000, &ms), -EINVAL);
 	CHECK_INT(rbt_parse_seconds("nan", 10000, &ms), -EINVAL);
-	CHECK_INT(rbt_parse_seconds("1s", 10000, &ms), -EINVAL);
+	CHECK_INT(rbt_parse_seconds("1s", 10000, &ms), 0);
+	CHECK_INT(ms, 1000);
+	CHECK_INT(rbt_parse_seconds("1.5m", 100000, &ms), 0);
+	CHECK_INT(ms, 90000);
+	CHECK_INT(rbt_parse_seconds("2h", 7200000, &ms), 0);
+	CHECK_INT(ms, 7200000);
+	CHECK_INT(rbt_parse_seconds("2m", 100000, &ms), -ERANGE);
+	CHECK_INT(rbt_parse_seconds("1ms", 10000, &ms), -EINVAL);
+	CHECK_INT(rbt_parse_seconds("1d", 10000, &ms), -EINVAL);
+	CHECK_INT(rbt_parse_seconds("m", 10000, &ms), -EINVAL);
 }
 
 static void test_parse_permille(void)
@@ -337,9 +372,27 @@ static void test_sealed(void)
 	CHECK_INT(rbt_sealed_read(-1, 5, &data, &size), -EINVAL);
 }
 
+/* A job of Slurm has the variables of the host that it was submitted on. */
+static void test_runtime_dir(void)
+{
+	bool is_root = geteuid() == 0;
+	char dir[128];
+
+	CHECK_INT(is_root ? seteuid(65534) : 0, 0); /* root's is always the same */
+	unsetenv("RUBATO_RUNTIME_DIR");
+	setenv("XDG_RUNTIME_DIR", "/tmp", 1);
+	CHECK_INT(rbt_runtime_dir(geteuid(), dir, sizeof(dir)), 0);
+	CHECK(strcmp(dir, "/tmp/rubato") == 0);
+	setenv("XDG_RUNTIME_DIR", "/nonexistent/4242", 1);
+	CHECK_INT(rbt_runtime_dir(geteuid(), dir, sizeof(dir)), 0);
+	CHECK(strncmp(dir, "/nonexistent", 12) != 0);
+	CHECK_INT(is_root ? seteuid(0) : 0, 0);
+}
+
 int main(void)
 {
 	test_parse_u64();
+	test_parse_size();
 	test_parse_seconds();
 	test_parse_permille();
 	test_json();
@@ -349,5 +402,6 @@ int main(void)
 	test_aside();
 	test_harmless();
 	test_proc();
+	test_runtime_dir();
 	return check_result();
 }

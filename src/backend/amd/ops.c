@@ -10,8 +10,10 @@
  * which acts inside the program without a debugger (link.h).
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -447,6 +449,25 @@ static int stats(const struct rbt_record *rec, pid_t pid, struct rbt_program_sta
 	return 0;
 }
 
+/* As ROCm's tools write it. */
+static int uuid(const struct rbt_record *rec, uint32_t gpu, char ret[RBT_GPU_UUID_MAX])
+{
+	struct rbt_amd_topology topology;
+	int r = rbt_amd_topology_read(KFD_SYSFS_PATH, &topology);
+
+	if (r < 0) {
+		return r;
+	}
+	for (uint32_t i = 0; i < topology.n; i++) {
+		if (topology.gpus[i].number == gpu && topology.gpus[i].unique_id != 0) {
+			snprintf(ret, RBT_GPU_UUID_MAX, "GPU-%016" PRIx64,
+				topology.gpus[i].unique_id);
+			return 0;
+		}
+	}
+	return -EOPNOTSUPP;
+}
+
 static int check_file(const struct rbt_record *rec)
 {
 	return has_agent(rec) ? rbt_amd_link_check(rec) : -EBADF;
@@ -522,4 +543,5 @@ const struct rbt_backend rbt_backend_amd = {
 	.renew = renew,
 	.poll = poll_queues,
 	.stats = stats,
+	.uuid = uuid,
 };

@@ -56,6 +56,8 @@ void rbt_amd_parse_properties(const char *text, struct rbt_amd_gpu *gpu)
 			gpu->cwsr_size = clip(v);
 		} else if (strcmp(name, "local_mem_size") == 0) {
 			gpu->memory_bytes = v;
+		} else if (strcmp(name, "unique_id") == 0) {
+			gpu->unique_id = v;
 		} else if (strcmp(name, "location_id") == 0) {
 			location = v;
 		} else if (strcmp(name, "domain") == 0) {

@@ -22,6 +22,7 @@ struct rbt_amd_gpu {
 	uint32_t number; /* our number: that of its render node, counted from 0 */
 	uint32_t gfx_target_version, simd_count, capability, cwsr_size;
 	uint64_t memory_bytes; /* 0: unknown */
+	uint64_t unique_id;    /* 0: it has none */
 	char pci[16];          /* 0000:1d:00.0 */
 	char name[64];
 };

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/nvidia/park.h"
 #include "backend/nvidia/rm.h"
 #include "backend/nvidia/trial.h"
 #include "util/log.h"
@@ -308,6 +309,17 @@ static int add_memory(
 	return 0;
 }
 
+static void add_gpu(const struct rbt_record *rec, uint32_t subdevice, struct rbt_program_stats *sum)
+{
+	uint64_t bytes;
+
+	if (rbt_nv_memory_size(rec->fd, rec->client, subdevice, &bytes) == 0 &&
+		((sum->valid & RBT_STATS_HAS_GPU) == 0 || bytes < sum->gpu_bytes)) {
+		sum->gpu_bytes = bytes;
+		sum->valid |= RBT_STATS_HAS_GPU;
+	}
+}
+
 static bool gpu_seen_before(const struct rbt_record *rec, uint32_t at)
 {
 	for (uint32_t i = 0; i < at; i++) {
@@ -332,12 +344,38 @@ static int stats(const struct rbt_record *rec, pid_t pid, struct rbt_program_sta
 		if (r < 0) {
 			return r;
 		}
+		add_gpu(rec, rec->tasks[i].subdevice, &sum);
 	}
 	if (!any_subdevice) {
 		return -EOPNOTSUPP;
 	}
 	*ret = sum;
 	return 0;
+}
+
+static int uuid(const struct rbt_record *rec, uint32_t gpu, char ret[RBT_GPU_UUID_MAX])
+{
+	struct nv_gid_params p = {0};
+
+	for (uint32_t i = 0; i < rec->n_tasks; i++) {
+		const struct rbt_task *t = &rec->tasks[i];
+		if (t->subdevice == 0 || t->gpu != gpu || (t->valid & RBT_TASK_HAS_GPU) == 0) {
+			continue;
+		}
+		int r = rbt_nv_control(rec->fd, rec->client, t->subdevice, NV_CTRL_GPU_GET_GID_INFO,
+			&p, sizeof(p));
+		if (r < 0) {
+			return r;
+		}
+		size_t n = strnlen(p.data, sizeof(p.data));
+		if (n == 0 || n >= RBT_GPU_UUID_MAX) {
+			return -EBADMSG;
+		}
+		memcpy(ret, p.data, n);
+		ret[n] = '\0';
+		return 0;
+	}
+	return -EOPNOTSUPP;
 }
 
 const struct rbt_backend rbt_backend_nvidia = {
@@ -351,12 +389,16 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.has_lock = true,
 	.acts_by_task = true,
 	.probe = rbt_nv_probe,
+	.gpu_memory = rbt_nv_gpu_memory,
 	.discover = rbt_nv_discover,
 	.check_driver = rbt_nv_check_driver,
 	.may_write = rbt_nv_may_write,
 	.try_out = rbt_nv_try_out,
 	.why_not = rbt_nv_why_not,
 	.lock_path = lock_path,
+	.may_park = rbt_nv_may_park,
+	.usage = rbt_nv_usage,
+	.free_memory = rbt_nv_free_memory,
 	.get_timeslice = get_timeslice,
 	.set_timeslice = set_timeslice,
 	.suspend = suspend,
@@ -366,4 +408,5 @@ const struct rbt_backend rbt_backend_nvidia = {
 	.kick = kick,
 	.complete = rbt_nv_complete,
 	.stats = stats,
+	.uuid = uuid,
 };

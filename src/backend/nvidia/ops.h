@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 
 int rbt_nv_probe(struct rbt_device_info *ret);
+int rbt_nv_gpu_memory(uint32_t gpu, uint64_t *ret_bytes);
 int rbt_nv_discover(pid_t pid, int pidfd, struct rbt_record **ret, size_t *ret_n);
 int rbt_nv_complete(struct rbt_record *rec, pid_t pid);
 /* Replaces an own slice that cannot be true by the driver's for this kind of task. */

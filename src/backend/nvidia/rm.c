@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "backend/nvidia/driver.h"
+
 #define MAX_ALLOC_PARAMS 256
 
 int rbt_nv_status_to_errno(uint32_t status)
@@ -154,4 +156,39 @@ int rbt_nv_card_info(int fd, struct nv_card_info *cards)
 {
 	memset(cards, 0, sizeof(*cards) * NV_MAX_GPUS);
 	return rm_ioctl(fd, NV_IOCTL_CARD_INFO, cards);
+}
+
+/* One fact about a GPU's memory. */
+static int ask_memory(
+	int fd, uint32_t client, uint32_t subdevice, uint32_t index, uint64_t *ret_bytes)
+{
+	struct nv_fb_info_params p = {.count = 1, .list = {{.index = index}}};
+	struct rbt_nv_driver driver;
+	int r = rbt_nv_driver_read(&driver);
+
+	if (r == 0) {
+		r = rbt_nv_control(fd, client, subdevice, NV_CTRL_FB_GET_INFO, &p,
+			NV_FB_INFO_SIZE(nv_fb_info_max(driver.major)));
+	}
+	if (r == 0) {
+		*ret_bytes = (uint64_t)p.list[0].data << 10;
+	}
+	return r;
+}
+
+int rbt_nv_memory_size(int fd, uint32_t client, uint32_t subdevice, uint64_t *ret_bytes)
+{
+	uint64_t bytes = 0;
+	int r = ask_memory(fd, client, subdevice, NV_FB_INFO_TOTAL, &bytes);
+
+	r = r == 0 && bytes == 0 ? -ENODATA : r;
+	if (r == 0) {
+		*ret_bytes = bytes;
+	}
+	return r;
+}
+
+int rbt_nv_memory_free(int fd, uint32_t client, uint32_t subdevice, uint64_t *ret_bytes)
+{
+	return ask_memory(fd, client, subdevice, NV_FB_INFO_FREE, ret_bytes);
 }

@@ -48,4 +48,9 @@ int rbt_nv_free(int fd, uint32_t client, uint32_t parent, uint32_t object);
 /* The driver's cards, sleeping ones too. `cards` has NV_MAX_GPUS entries. 0 or -errno. */
 int rbt_nv_card_info(int fd, struct nv_card_info *cards);
 
+/* The size of a GPU's memory, through any client's subdevice. 0 or -errno. */
+int rbt_nv_memory_size(int fd, uint32_t client, uint32_t subdevice, uint64_t *ret_bytes);
+/* Its free memory, in the same way. */
+int rbt_nv_memory_free(int fd, uint32_t client, uint32_t subdevice, uint64_t *ret_bytes);
+
 #endif

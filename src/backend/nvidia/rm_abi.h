@@ -102,6 +102,7 @@ struct nv_check_version {
 #define NV_OBJECT_HANDLE_MASK 0xff000000u
 
 /* Classes */
+#define NV_CLASS_MEMORY_LOCAL   0x0040 /* memory of the GPU, for libcuda */
 #define NV_CLASS_ROOT_CLIENT    0x0041
 #define NV_CLASS_DEVICE         0x0080
 #define NV_CLASS_SUBDEVICE      0x2080
@@ -198,6 +199,18 @@ struct nv_interleave_params {
 	uint32_t level; /* 0 low, 1 medium, 2 high */
 };
 
+/* Memory of a GPU; the last member came with 535, before it the struct ended at 120. */
+struct nv_memory_params {
+	uint32_t owner, type, flags, width, height;
+	int32_t pitch;
+	uint32_t attr, attr2, format, compr_covg, zcull_covg, pad0;
+	uint64_t range_lo, range_hi, size, alignment, offset, limit, address;
+	uint32_t ctag_offset, va_space, internal_flags, tag;
+	int32_t numa_node;
+	uint32_t pad1;
+};
+#define NV_MEMORY_PARAMS_SIZE_BEFORE_535 120
+
 /* Controls on a channel */
 #define NV_CTRL_CHANNEL_GET_WORK_SUBMIT_TOKEN 0xc36f0108
 struct nv_token_params {
@@ -211,12 +224,20 @@ struct nv_token_params {
 /* Controls on a subdevice */
 #define NV_CTRL_GPU_GET_NAME_STRING          0x20800110
 #define NV_CTRL_GPU_GET_ID                   0x20800142
+#define NV_CTRL_GPU_GET_GID_INFO             0x2080014a
 #define NV_CTRL_GPU_GET_PID_INFO             0x2080018e
 #define NV_CTRL_FIFO_DISABLE_CHANNELS        0x2080110b
+#define NV_CTRL_FB_GET_INFO                  0x20801303
 #define NV_CTRL_GR_SET_CTXSW_PREEMPTION_MODE 0x20801210
 
 struct nv_gpu_id_params {
 	uint32_t gpu_id;
+};
+
+/* index and flags 0: the UUID as text, "GPU-" and so on. */
+struct nv_gid_params {
+	uint32_t index, flags, length;
+	char data[256];
 };
 
 struct nv_pid_info {
@@ -230,6 +251,23 @@ struct nv_pid_info {
 struct nv_pid_info_params {
 	uint32_t count, pad;
 	struct nv_pid_info list[NV_PID_INFO_MAX];
+};
+
+/* About the GPU's memory, in KiB. The list's length depends on the driver's version. */
+struct nv_fb_info {
+	uint32_t index, data;
+};
+#define NV_FB_INFO_TOTAL   0x08
+#define NV_FB_INFO_FREE    0x16
+#define NV_FB_INFO_MAX     0x80
+#define NV_FB_INFO_SIZE(n) (4 + 8 * (n))
+static inline uint32_t nv_fb_info_max(unsigned driver)
+{
+	return driver >= 580 ? NV_FB_INFO_MAX : driver >= 560 ? 0x39 : driver >= 545 ? 0x37 : 0x36;
+}
+struct nv_fb_info_params {
+	uint32_t count;
+	struct nv_fb_info list[NV_FB_INFO_MAX];
 };
 
 #define NV_DISABLE_CHANNELS_MAX 64
@@ -273,6 +311,7 @@ struct nv_disable_channels_params {
 #define NV_DEFAULT_INTERLEAVE 1
 
 static_assert(sizeof(struct nv_free) == 16, "NVOS00");
+static_assert(sizeof(struct nv_gid_params) == 268, "GET_GID_INFO");
 static_assert(sizeof(struct nv_control) == 32, "NVOS54");
 static_assert(offsetof(struct nv_control, status) == 28, "NVOS54");
 static_assert(sizeof(struct nv_alloc21) == 32, "NVOS21");
@@ -284,6 +323,8 @@ static_assert(offsetof(struct nv_card_info, minor_number) == 56, "card info");
 static_assert(sizeof(struct nv_check_version) == 72, "version check");
 static_assert(sizeof(struct nv_device_params) == 56, "device parameters");
 static_assert(offsetof(struct nv_device_params, va_mode) == 48, "device parameters");
+static_assert(sizeof(struct nv_memory_params) == 128, "memory parameters");
+static_assert(offsetof(struct nv_memory_params, size) == 64, "memory parameters");
 static_assert(offsetof(struct nv_tsg_params, engine_type) == 12, "channel group parameters");
 static_assert(sizeof(struct nv_tsg_params) == 20, "channel group parameters");
 static_assert(sizeof(struct nv_handle_info_params) == 16, "handle info");
@@ -291,6 +332,7 @@ static_assert(sizeof(struct nv_schedule_params) == NV_SCHEDULE_PARAMS_SIZE, "sch
 static_assert(sizeof(struct nv_preempt_params) == 8, "preempt");
 static_assert(sizeof(struct nv_pid_info) == 72, "pid info");
 static_assert(sizeof(struct nv_pid_info_params) == 14408, "pid info");
+static_assert(sizeof(struct nv_fb_info_params) == NV_FB_INFO_SIZE(NV_FB_INFO_MAX), "memory info");
 static_assert(sizeof(struct nv_disable_channels_params) == 536, "disable channels");
 static_assert(NV_IOCTL_CONTROL == 0xc020462aUL, "control request");
 

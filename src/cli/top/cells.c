@@ -42,7 +42,7 @@ void top_format_ns(uint64_t ns, char *buf, size_t size)
 
 enum top_style top_row_style(const struct top_row *r)
 {
-	if (r->state == TOP_STATE_SUSPENDED) {
+	if (r->state == TOP_STATE_SUSPENDED || r->state == TOP_STATE_PARKED) {
 		return TOP_STYLE_ALERT;
 	}
 	if (!r->now.managed) {
@@ -66,12 +66,14 @@ static const char *state_text(const struct top_row *r, bool is_wide, char *buf, 
 		[TOP_STATE_TURN] = "turn",
 		[TOP_STATE_RESERVES] = "resv",
 		[TOP_STATE_WAITING] = "wait",
-		[TOP_STATE_SUSPENDED] = "susp"};
+		[TOP_STATE_SUSPENDED] = "susp",
+		[TOP_STATE_PARKED] = "park"};
 	static const char *const full[] = {[TOP_STATE_RUNNING] = "running",
 		[TOP_STATE_TURN] = "has its turn",
 		[TOP_STATE_RESERVES] = "reserves",
 		[TOP_STATE_WAITING] = "waiting",
-		[TOP_STATE_SUSPENDED] = "suspended"};
+		[TOP_STATE_SUSPENDED] = "suspended",
+		[TOP_STATE_PARKED] = "parked"};
 	/* The mark means that there is a note, which the last line shows if the row is selected. */
 	const char *mark = r->now.note[0] != '\0' ? "!" : "";
 
@@ -118,6 +120,31 @@ static const char *time_text(bool known, uint64_t ns, char *buf, size_t size)
 	return known ? buf : NULL;
 }
 
+/* In brackets if it is not enforced. */
+static const char *limit_text(const struct top_row *r, char *buf, size_t size)
+{
+	char text[16];
+
+	if (r->now.limit_bytes == 0) {
+		return NULL;
+	}
+	top_format_bytes(r->now.limit_bytes, text, sizeof(text));
+	snprintf(buf, size, r->now.is_bound ? "%s" : "(%s)", text);
+	return buf;
+}
+
+/* Identifiers are cut: their first digits are enough to tell them apart. */
+static const char *place_text(const struct top_row *r, bool is_wide, char *buf, size_t size)
+{
+	const char *kind, *place = top_row_place(r, &kind);
+
+	if (place == NULL) {
+		return NULL;
+	}
+	snprintf(buf, size, "%s %.*s", kind, is_wide ? 12 : 8, place);
+	return buf;
+}
+
 /* A cell's text; NULL when it is not known. */
 static const char *cell_text(const struct top_model *m, const struct top_row *r,
 	const struct top_place *p, char *buf, size_t size)
@@ -147,6 +174,8 @@ static const char *cell_text(const struct top_model *m, const struct top_row *r,
 	case TOP_BY_MEMORY:
 		top_format_bytes(r->now.memory_bytes, buf, size);
 		return r->now.has_memory ? buf : NULL;
+	case TOP_BY_LIMIT:
+		return limit_text(r, buf, size);
 	case TOP_BY_PENDING:
 		snprintf(buf, size, "%" PRIu64, r->now.account.n_pending);
 		return top_row_has_pending(r) ? buf : NULL;
@@ -161,6 +190,8 @@ static const char *cell_text(const struct top_model *m, const struct top_row *r,
 		return time_text((r->valid & TOP_HAS_DONE) != 0, r->done_ns, buf, size);
 	case TOP_BY_TURNS:
 		return number_text((r->valid & TOP_HAS_TURNS) != 0, "", r->turns_per_s, buf, size);
+	case TOP_BY_PLACE:
+		return place_text(r, p->is_wide, buf, size);
 	default:
 		return r->now.command;
 	}
@@ -186,7 +217,7 @@ void top_cell_draw(struct top_canvas *c, int y, const struct top_place *p,
 {
 	bool is_text = p->column == TOP_BY_USER || p->column == TOP_BY_CLASS ||
 		       p->column == TOP_BY_STATE || p->column == TOP_BY_GPU ||
-		       p->column == TOP_BY_COMMAND;
+		       p->column == TOP_BY_PLACE || p->column == TOP_BY_COMMAND;
 	char buf[64];
 
 	if (p->column == TOP_BY_HISTORY) {

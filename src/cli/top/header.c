@@ -18,13 +18,19 @@ static const struct {
 	[RBT_CLASS_NORMAL] = {0x2593, '='},
 	[RBT_CLASS_BEST_EFFORT] = {0x2592, '-'}};
 
-static int draw_states(struct top_canvas *c, int x, int y, const struct top_model *m)
+static int draw_states(
+	struct top_canvas *c, int x, int y, const struct top_model *m, const struct top_ui *ui)
 {
 	size_t n_waiting = top_model_count(m, TOP_STATE_WAITING);
 	size_t n_suspended = top_model_count(m, TOP_STATE_SUSPENDED);
-	int used = top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%zu program%s", m->n_rows,
-		m->n_rows == 1 ? "" : "s");
+	size_t n_parked = top_model_count(m, TOP_STATE_PARKED);
+	int used = 0;
 
+	if (ui->order.filter[0] != '\0') {
+		used = top_putf(c, x, y, c->width, TOP_STYLE_PLAIN, "%zu of ", ui->n_shown);
+	}
+	used += top_putf(c, x + used, y, c->width, TOP_STYLE_PLAIN, "%zu program%s", m->n_rows,
+		m->n_rows == 1 ? "" : "s");
 	if (n_waiting > 0) {
 		used += top_putf(
 			c, x + used, y, c->width, TOP_STYLE_PLAIN, ", %zu waiting", n_waiting);
@@ -33,17 +39,21 @@ static int draw_states(struct top_canvas *c, int x, int y, const struct top_mode
 		used += top_putf(
 			c, x + used, y, c->width, TOP_STYLE_PLAIN, ", %zu suspended", n_suspended);
 	}
+	if (n_parked > 0) {
+		used += top_putf(
+			c, x + used, y, c->width, TOP_STYLE_PLAIN, ", %zu parked", n_parked);
+	}
 	return used;
 }
 
-static void draw_title(
+void top_title_draw(
 	struct top_canvas *c, const struct top_model *m, const struct top_ui *ui, const char *clock)
 {
 	const char *policy = top_model_policy(m);
 	int x = top_put(c, 0, 0, c->width, TOP_STYLE_BOLD, "rubato top");
 
 	x += top_putf(c, x, 0, c->width, TOP_STYLE_PLAIN, " %s  ", clock);
-	x += draw_states(c, x, 0, m);
+	x += draw_states(c, x, 0, m, ui);
 	if (m->daemon == TOP_DAEMON_RUNS) {
 		if (policy != NULL) {
 			x += top_putf(c, x, 0, c->width, TOP_STYLE_PLAIN, "  policy %s", policy);
@@ -198,13 +208,11 @@ static void draw_legend(struct top_canvas *c, int x, int y, const struct top_use
 	}
 }
 
-int top_header_draw(struct top_canvas *c, const struct top_model *m, const struct top_ui *ui,
-	const char *clock, int lines)
+int top_header_draw(struct top_canvas *c, const struct top_model *m, int lines)
 {
 	int n_gpus = (int)m->n_gpus, y = 1;
 	int each = 1 + 2 * n_gpus <= lines ? 2 : 1;
 
-	draw_title(c, m, ui, clock);
 	for (int i = 0; i < n_gpus && y < lines; i++) {
 		struct top_use use;
 		/* On the last line, with more than one GPU left. */

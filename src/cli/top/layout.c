@@ -19,6 +19,7 @@ static const struct column columns[TOP_N_COLUMNS] = {
 	[TOP_BY_SHARE] = {"SHARE%", "share", 6, 6, true},
 	[TOP_BY_WAIT] = {"WAIT%", "wait", 5, 5, true},
 	[TOP_BY_MEMORY] = {"MEM", "memory", 5, 5, true},
+	[TOP_BY_LIMIT] = {"LIMIT", "limit", 7, 7, true},
 	[TOP_BY_PENDING] = {"PEND", "pending", 5, 5, true},
 	[TOP_BY_REQUESTS] = {"REQ/s", "requests", 6, 6, true},
 	[TOP_BY_P99] = {"P99", "p99", 5, 5, true},
@@ -26,18 +27,19 @@ static const struct column columns[TOP_N_COLUMNS] = {
 	[TOP_BY_DONE] = {">DONE", "done", 5, 5, true},
 	[TOP_BY_TURNS] = {"TURN/s", "turns", 6, 6, true},
 	[TOP_BY_HISTORY] = {"HISTORY", "history", 8, 32, false},
+	[TOP_BY_PLACE] = {"PLACE", "place", 12, 16, false},
 	[TOP_BY_COMMAND] = {"COMMAND", "command", 12, 40, false},
 };
 
 /* From essential to optional. */
 static const enum top_by importance[TOP_N_COLUMNS] = {TOP_BY_COMMAND, TOP_BY_PID, TOP_BY_SHARE,
 	TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_WAIT, TOP_BY_HISTORY, TOP_BY_P99, TOP_BY_MEMORY,
-	TOP_BY_USER, TOP_BY_GPU, TOP_BY_PRIORITY, TOP_BY_REQUESTS, TOP_BY_PENDING, TOP_BY_TURNS,
-	TOP_BY_OFF, TOP_BY_DONE};
+	TOP_BY_USER, TOP_BY_PLACE, TOP_BY_GPU, TOP_BY_LIMIT, TOP_BY_PRIORITY, TOP_BY_REQUESTS,
+	TOP_BY_PENDING, TOP_BY_TURNS, TOP_BY_OFF, TOP_BY_DONE};
 
 /* The same for longer forms. The command gets the rest. */
-static const enum top_by lengthening[] = {
-	TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_USER, TOP_BY_COMMAND, TOP_BY_HISTORY, TOP_BY_GPU};
+static const enum top_by lengthening[] = {TOP_BY_CLASS, TOP_BY_STATE, TOP_BY_PLACE, TOP_BY_USER,
+	TOP_BY_COMMAND, TOP_BY_HISTORY, TOP_BY_GPU};
 
 const char *top_column_name(enum top_by column)
 {
@@ -102,12 +104,15 @@ static uint32_t wanted_columns(const struct top_model *m, int width)
 {
 	uint32_t wanted = (UINT32_C(1) << TOP_N_COLUMNS) - 1;
 	uint32_t valid = 0;
-	bool any_memory = false, any_pending = false;
+	bool any_memory = false, any_limit = false, any_pending = false, any_place = false;
+	const char *kind;
 
 	for (size_t i = 0; i < m->n_rows; i++) {
 		valid |= m->rows[i].valid;
 		any_memory |= m->rows[i].now.has_memory;
+		any_limit |= m->rows[i].now.limit_bytes != 0;
 		any_pending |= top_row_has_pending(&m->rows[i]);
+		any_place |= top_row_place(&m->rows[i], &kind) != NULL;
 	}
 	wanted &= ~((valid & TOP_HAS_REQUESTS) == 0 ? UINT32_C(1) << TOP_BY_REQUESTS : 0);
 	wanted &= ~((valid & TOP_HAS_P99) == 0 ? UINT32_C(1) << TOP_BY_P99 : 0);
@@ -116,6 +121,8 @@ static uint32_t wanted_columns(const struct top_model *m, int width)
 	/* A single GPU needs no column for its number. */
 	wanted &= ~(m->n_gpus < 2 && width < 120 ? UINT32_C(1) << TOP_BY_GPU : 0);
 	wanted &= ~(!any_memory ? UINT32_C(1) << TOP_BY_MEMORY : 0);
+	wanted &= ~(!any_limit ? UINT32_C(1) << TOP_BY_LIMIT : 0);
+	wanted &= ~(!any_place ? UINT32_C(1) << TOP_BY_PLACE : 0);
 	wanted &= ~(!any_pending ? UINT32_C(1) << TOP_BY_PENDING : 0);
 	return wanted;
 }
@@ -188,9 +195,10 @@ void top_screen_draw(
 	}
 	/* The table gets half of the screen in any case. */
 	int most = ui->plain ? c->height - 2 : c->height / 2;
-	int y = top_header_draw(c, m, ui, clock, most);
+	int y = top_header_draw(c, m, most);
 	int lines = c->height - y - footer;
 	top_ui_arrange(ui, m, lines > 1 ? (size_t)lines - 1 : 0);
+	top_title_draw(c, m, ui, clock);
 	draw_table(c, m, ui, y, lines);
 	if (ui->mode == TOP_MODE_SORT) {
 		top_menu_draw(c, ui, y, lines);

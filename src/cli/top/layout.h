@@ -36,9 +36,11 @@ void top_format_ns(uint64_t ns, char *buf, size_t size);
 /* The style of a program's row. */
 enum top_style top_row_style(const struct top_row *r);
 
-/* header.c: title and GPUs, from the top; returns the lines used, at most `lines`. */
-int top_header_draw(struct top_canvas *c, const struct top_model *m, const struct top_ui *ui,
-	const char *clock, int lines);
+/* header.c: the first line, for rows that are arranged already. */
+void top_title_draw(struct top_canvas *c, const struct top_model *m, const struct top_ui *ui,
+	const char *clock);
+/* GPUs, from the second line on; returns the lines used with the first, at most `lines`. */
+int top_header_draw(struct top_canvas *c, const struct top_model *m, int lines);
 
 /* panels.c: panels over the table, and the last line. */
 void top_help_draw(struct top_canvas *c, int y);

@@ -243,7 +243,8 @@ static void count_crowd(const struct top_model *m, struct crowd *ret)
 	for (size_t i = 0; i < m->n_rows; i++) {
 		const struct top_row *r = &m->rows[i];
 		for (uint32_t gpu = 0; gpu < RBT_MAX_GPUS; gpu++) {
-			if ((r->now.gpus >> gpu & 1) != 0 && r->now.managed && !r->now.suspended) {
+			if ((r->now.gpus >> gpu & 1) != 0 && r->now.managed && !r->now.suspended &&
+				!r->now.parked) {
 				(r->now.waiting ? ret->waiting
 						: ret->running)[gpu][priority_of(r)]++;
 			}
@@ -279,6 +280,9 @@ static enum top_state state_of(const struct crowd *c, const struct top_row *r)
 
 	if (r->now.unseen) {
 		return TOP_STATE_UNKNOWN;
+	}
+	if (r->now.parked) {
+		return TOP_STATE_PARKED;
 	}
 	if (r->now.suspended) {
 		return TOP_STATE_SUSPENDED;
@@ -398,6 +402,17 @@ const char *top_model_policy(const struct top_model *m)
 bool top_row_has_pending(const struct top_row *r)
 {
 	return r->now.has_account && (r->now.account.valid & RBT_ACCOUNT_HAS_PENDING) != 0;
+}
+
+const char *top_row_place(const struct top_row *r, const char **ret_kind)
+{
+	const struct rbt_place *p = &r->now.place;
+
+	*ret_kind = p->slurm_job[0] != '\0' ? "job" : p->pod_uid[0] != '\0' ? "pod" : "ctr";
+	return p->slurm_job[0] != '\0'      ? p->slurm_job
+	       : p->pod_uid[0] != '\0'      ? p->pod_uid
+	       : p->container_id[0] != '\0' ? p->container_id
+					    : NULL;
 }
 
 const char *top_short_command(const char *command)

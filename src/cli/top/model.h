@@ -22,14 +22,17 @@ struct top_reading {
 	uid_t uid;
 	uint64_t at_ns;      /* time of the sample */
 	uint64_t start_time; /* with the pid, identifies a process for good; 0: unknown */
-	bool managed, attached, held_back, suspended, waiting;
+	bool managed, attached, held_back, suspended, waiting, parked;
 	bool unseen; /* its tasks could not be found: its state is unknown */
 	bool has_memory, has_turns, has_account;
 	unsigned priority;
 	uint32_t gpus; /* a bit for each GPU it has tasks on, by index in the sample's table */
 	uint64_t suspended_left_ms, memory_bytes;
+	uint64_t limit_bytes; /* of memory; 0: none, or unknown */
+	bool is_bound;        /* the limit is enforced */
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
+	struct rbt_place place;
 	char user[32];
 	char note[128];
 	char command[512]; /* as in /proc: any bytes */
@@ -91,6 +94,7 @@ enum top_state {
 	TOP_STATE_RESERVES, /* others are kept off for it */
 	TOP_STATE_WAITING,
 	TOP_STATE_SUSPENDED,
+	TOP_STATE_PARKED,
 };
 
 struct top_row {
@@ -142,6 +146,10 @@ const char *top_model_policy(const struct top_model *m);
 /* The history's entry `ago` samples back, 0 for the last; negative: unknown. */
 float top_row_history(const struct top_row *r, unsigned ago);
 
+/* The program's Slurm job, otherwise its pod, otherwise its container, and what kind of place that
+ * is; NULL: none is known. */
+const char *top_row_place(const struct top_row *r, const char **ret_kind);
+
 /* Whether the number of packets in its queues is known. */
 bool top_row_has_pending(const struct top_row *r);
 
@@ -161,6 +169,7 @@ enum top_by {
 	TOP_BY_SHARE,
 	TOP_BY_WAIT,
 	TOP_BY_MEMORY,
+	TOP_BY_LIMIT,
 	TOP_BY_PENDING,
 	TOP_BY_REQUESTS,
 	TOP_BY_P99,
@@ -168,6 +177,7 @@ enum top_by {
 	TOP_BY_DONE,
 	TOP_BY_TURNS,
 	TOP_BY_HISTORY, /* sorts by share */
+	TOP_BY_PLACE,   /* Slurm job, pod or container */
 	TOP_BY_COMMAND,
 	TOP_N_COLUMNS,
 };
@@ -181,7 +191,7 @@ struct top_order {
 /* The rows in order, as indices into m->rows; `ret` has room for m->n_rows. Returns how many pass
  * the filter. Unknown values come last in both directions; equal rows are ordered by pid. */
 size_t top_order_rows(const struct top_model *m, const struct top_order *o, size_t *ret);
-/* Whether command, user, pid or class contains the filter's text, ignoring case. */
+/* Whether command, user, pid, class or place contains the filter's text, ignoring case. */
 bool top_filter_matches(const struct top_row *r, const char *filter);
 
 #endif

@@ -31,6 +31,13 @@ static struct value text(const char *s)
 	return (struct value){.known = s[0] != '\0', .text = s};
 }
 
+static struct value place(const struct top_row *r)
+{
+	const char *kind, *where = top_row_place(r, &kind);
+
+	return text(where != NULL ? where : "");
+}
+
 static struct value value_of(const struct top_row *r, enum top_by by)
 {
 	switch (by) {
@@ -38,6 +45,8 @@ static struct value value_of(const struct top_row *r, enum top_by by)
 		return text(r->now.user);
 	case TOP_BY_COMMAND:
 		return text(r->now.command);
+	case TOP_BY_PLACE:
+		return place(r);
 	case TOP_BY_CLASS:
 	case TOP_BY_PRIORITY:
 		return number(r->now.managed, r->now.priority);
@@ -53,6 +62,8 @@ static struct value value_of(const struct top_row *r, enum top_by by)
 		return number((r->valid & TOP_HAS_WAIT) != 0, r->wait);
 	case TOP_BY_MEMORY:
 		return number(r->now.has_memory, (double)r->now.memory_bytes);
+	case TOP_BY_LIMIT:
+		return number(r->now.limit_bytes != 0, (double)r->now.limit_bytes);
 	case TOP_BY_PENDING:
 		return number(top_row_has_pending(r), (double)r->now.account.n_pending);
 	case TOP_BY_REQUESTS:
@@ -72,7 +83,8 @@ static struct value value_of(const struct top_row *r, enum top_by by)
 
 static bool falls(enum top_by by)
 {
-	return by != TOP_BY_PID && by != TOP_BY_USER && by != TOP_BY_GPU && by != TOP_BY_COMMAND;
+	return by != TOP_BY_PID && by != TOP_BY_USER && by != TOP_BY_GPU && by != TOP_BY_PLACE &&
+	       by != TOP_BY_COMMAND;
 }
 
 static int compare(const void *a, const void *b)
@@ -134,6 +146,7 @@ bool top_filter_matches(const struct top_row *r, const char *filter)
 	}
 	snprintf(pid, sizeof(pid), "%d", (int)r->now.pid);
 	return contains(r->now.command, filter) || contains(r->now.user, filter) ||
-	       contains(pid, filter) ||
+	       contains(pid, filter) || contains(r->now.place.container_id, filter) ||
+	       contains(r->now.place.pod_uid, filter) || contains(r->now.place.slurm_job, filter) ||
 	       (r->now.managed && contains(rbt_class_name(rbt_class_of(r->now.priority)), filter));
 }

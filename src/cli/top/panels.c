@@ -23,6 +23,7 @@ static const char *const help[] = {
 	">OFF >DONE p99 from seeing a request until others are off; then until its first packet is done",
 	"STATE    run, turn (others wait), resv (others are kept off for it), wait,",
 	"         susp; with ! there is a note, shown below when it is selected",
+	"PLACE    Slurm job, pod or container (ctr) that the program runs in",
 	"A dash means that something is not known.",
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "cli/cli.h"
 #include "cli/top/canvas.h"
 #include "cli/top/layout.h"
 #include "sched/class.h"
@@ -59,6 +60,11 @@ static void json_text(struct rbt_json *j, const char *key, const char *value)
 	}
 }
 
+static const char *known_or_null(const char *text)
+{
+	return text[0] != '\0' ? text : NULL;
+}
+
 static void json_gpu(struct rbt_json *j, const struct top_model *m, const struct top_gpu *gpu)
 {
 	struct rbt_gpu id = rbt_gpu_of_index(&m->table, gpu->index);
@@ -94,7 +100,8 @@ static const char *state_name(enum top_state state)
 		[TOP_STATE_TURN] = "turn",
 		[TOP_STATE_RESERVES] = "reserves",
 		[TOP_STATE_WAITING] = "waiting",
-		[TOP_STATE_SUSPENDED] = "suspended"};
+		[TOP_STATE_SUSPENDED] = "suspended",
+		[TOP_STATE_PARKED] = "parked"};
 
 	return names[state];
 }
@@ -157,8 +164,17 @@ static void json_program(
 	json_u64(j, "suspended_left_ms", p->suspended_left_ms != 0, p->suspended_left_ms);
 	json_gpus(j, table, p->gpus);
 	json_u64(j, "memory_bytes", p->has_memory, p->memory_bytes);
+	json_u64(j, "memory_limit_bytes", p->limit_bytes != 0, p->limit_bytes);
+	if (p->limit_bytes != 0) {
+		rbt_json_bool(j, "memory_enforced", p->is_bound);
+	} else {
+		rbt_json_null(j, "memory_enforced");
+	}
 	json_u64(j, "pending", top_row_has_pending(r), p->account.n_pending);
 	json_rates(j, r);
+	json_text(j, "container_id", known_or_null(p->place.container_id));
+	json_text(j, "pod_uid", known_or_null(p->place.pod_uid));
+	json_text(j, "slurm_job", known_or_null(p->place.slurm_job));
 	rbt_json_string(j, "note", p->note);
 	rbt_json_end(j, '}');
 }
@@ -179,6 +195,7 @@ int top_print_json(FILE *out, const struct top_model *m, const struct top_order 
 	rbt_json_init(&j, out);
 	j.one_line = one_line;
 	rbt_json_object(&j, NULL);
+	rbt_json_u64(&j, "version", JSON_VERSION);
 	rbt_json_u64(&j, "time_ms", time_ms);
 	json_u64(&j, "interval_us", m->interval_ns > 0, m->interval_ns / 1000);
 	rbt_json_string(&j, "daemon", daemons[m->daemon]);

@@ -18,7 +18,7 @@
 #include "util/runtime.h"
 #include "util/time.h"
 
-#define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT)
+#define LIST_FLAGS (RBT_LIST_TURNS | RBT_LIST_ACCOUNT | RBT_LIST_MEMORY | RBT_LIST_PLACE)
 /* A daemon that does not answer costs seconds each time. */
 #define MUTE_RETRY_NS (10 * RBT_NS_PER_S)
 /* The cost of inspections stays below a third of a percent of a core, for going through /proc and
@@ -85,7 +85,7 @@ static int probe(struct top_source *s)
 	int r = -ENODEV;
 
 	for (const struct rbt_backend *const *b = rbt_backends; *b != NULL; b++) {
-		int one = (*b)->probe(&info);
+		int one = device_probe(*b, &info);
 		if (one < 0) {
 			r = r == 0 || one == -ENODEV ? r : one;
 			continue;
@@ -174,6 +174,7 @@ static void fill(struct top_source *s, const struct listed *l, struct top_readin
 		.held_back = l->held_back,
 		.suspended = l->suspended,
 		.waiting = l->waiting,
+		.parked = l->parked,
 		.unseen = l->error != 0,
 		.has_memory = l->has_memory,
 		.has_turns = l->has_turns,
@@ -181,8 +182,11 @@ static void fill(struct top_source *s, const struct listed *l, struct top_readin
 		.priority = l->priority,
 		.suspended_left_ms = l->suspended_left_ms,
 		.memory_bytes = l->memory_bytes,
+		.limit_bytes = l->has_limits ? l->memory.limit_bytes : 0,
+		.is_bound = (l->memory.flags & RBT_MEMORY_IS_BOUND) != 0,
 		.turns = l->turns,
 		.account = l->account,
+		.place = l->place,
 	};
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;
@@ -196,7 +200,7 @@ static void fill(struct top_source *s, const struct listed *l, struct top_readin
 	fill_user_name(s, l->uid, r->user, sizeof(r->user));
 	snprintf(r->note, sizeof(r->note), "%s", l->note);
 	snprintf(r->command, sizeof(r->command), "%s", l->command);
-	if (rbt_proc_start_time(l->pid, &r->start_time) < 0) {
+	if (l->is_outside || rbt_proc_start_time(l->pid, &r->start_time) < 0) {
 		r->start_time = 0;
 	}
 }

@@ -118,6 +118,10 @@ void adopt_released(struct daemon *d, const struct program *p)
 {
 	struct sighting *k = p->rule[0] != '\0' ? adopt_find(d, p->pid, p->start_time) : NULL;
 
+	/* After it was parked, a program may have opened other files, which a scan finds. */
+	if (p->kept_slice_us != 0 && !rbt_pidfd_has_exited(p->pidfd.fd)) {
+		byhand_want(d, p);
+	}
 	/* If the process has not ended, it has closed the device or become another program. */
 	if (k != NULL) {
 		k->is_stale = true;

@@ -18,6 +18,7 @@
 #include "daemon/peers/devicefile.h"
 #include "daemon/survive/byhand.h"
 #include "proto/message.h"
+#include "util/cgroup.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/proc.h"
@@ -103,29 +104,25 @@ static void read_command(pid_t pid)
 	}
 }
 
-/* Reduces lines "NUMBER:CONTROLLERS:PATH" to their paths. cgroup v2 has one line, v1 several. */
+/* Reads the paths of the program's cgroups. cgroup v2 has one of them, v1 several. */
 static void read_cgroups(pid_t pid)
 {
 	static char text[sizeof(buf.cgroups)];
+	const char *rest = text;
+	struct rbt_cgroup_line line;
 	size_t at = 0;
 
 	buf.cgroups[0] = '\0';
 	if (read_proc(pid, "cgroup", text, sizeof(text)) <= 0) {
 		return;
 	}
-	for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
-		const char *path = strchr(line, ':');
-		path = path != NULL ? strchr(path + 1, ':') : NULL;
-		if (path == NULL) {
-			continue;
-		}
-		int n = snprintf(buf.cgroups + at, sizeof(buf.cgroups) - at, "%s\n", path + 1);
-		if (n < 0 || at + (size_t)n >= sizeof(buf.cgroups)) {
-			buf.cgroups[at] = '\0';
-			return;
-		}
-		at += (size_t)n;
+	/* Each path is shorter than its line, so all of them fit. */
+	while (rbt_cgroup_next(&rest, &line)) {
+		memcpy(buf.cgroups + at, line.path, line.length);
+		at += line.length;
+		buf.cgroups[at++] = '\n';
 	}
+	buf.cgroups[at] = '\0';
 }
 
 static const char *variable(void *ctx, const char *name)

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -33,7 +34,7 @@ static struct {
 
 struct http {
 	struct MHD_Daemon *daemon;
-	int fd;
+	int fd, listen_fd; /* the library's */
 	const struct http_ops *ops;
 	void *ctx;
 	struct {
@@ -195,23 +196,28 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **socket_sta
 	}
 }
 
-/* How long a connection may last. If all places are taken, others may be waiting, and a scrape
- * takes only milliseconds. */
-static uint64_t longest_ns(const struct http *h)
+/* Whether a peer waits and there is no place for it. The library does not listen then, so this is
+ * found out at ticks. */
+static bool is_crowded(const struct http *h)
 {
+	struct pollfd pfd = {.fd = h->listen_fd, .events = POLLIN};
+
 	for (size_t i = 0; i < HTTP_MAX_CONNECTIONS; i++) {
 		if (h->connections[i].since_ns == 0) {
-			return HTTP_MAX_S * RBT_NS_PER_S;
+			return false;
 		}
 	}
-	return HTTP_CROWDED_S * RBT_NS_PER_S;
+	return poll(&pfd, 1, 0) == 1;
 }
 
 /* Ends connections that have used up their time. A peer that reads a byte now and then would stay
  * for ever. */
 static void end_overdue(struct http *h)
 {
-	uint64_t now_ns = rbt_now_ns(), max_ns = longest_ns(h);
+	uint64_t now_ns = rbt_now_ns();
+	/* A scrape takes only milliseconds: a connection that takes longer is not one. */
+	uint64_t max_ns =
+		is_crowded(h) ? HTTP_CROWDED_MS * RBT_NS_PER_MS : HTTP_MAX_S * RBT_NS_PER_S;
 
 	for (size_t i = 0; i < HTTP_MAX_CONNECTIONS; i++) {
 		uint64_t since_ns = h->connections[i].since_ns;
@@ -248,6 +254,7 @@ int http_start(int listen_fd, const struct http_ops *ops, void *ctx, struct http
 		return -EIO;
 	}
 	h->fd = info->epoll_fd;
+	h->listen_fd = listen_fd;
 	*ret = h;
 	return 0;
 

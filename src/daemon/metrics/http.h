@@ -2,9 +2,9 @@
 /*
  * A small HTTP server inside the daemon's loop, with libmicrohttpd: GET /metrics and nothing else.
  * It has no threads and does not block. It serves a few connections at a time. Each gets little
- * memory, one answer, and at most HTTP_MAX_S, or HTTP_CROWDED_S while all places are taken. The
- * library is loaded when the first server starts, because it loads a dozen other libraries, which a
- * daemon without metrics does not need.
+ * memory, one answer, and at most HTTP_MAX_S, or HTTP_CROWDED_MS if another peer waits for a place.
+ * The library is loaded when the first server starts, because it loads a dozen other libraries,
+ * which a daemon without metrics does not need.
  */
 #ifndef RBT_DAEMON_METRICS_HTTP_H
 #define RBT_DAEMON_METRICS_HTTP_H
@@ -14,7 +14,7 @@
 
 #define HTTP_MAX_CONNECTIONS 8u
 #define HTTP_MAX_S           30u
-#define HTTP_CROWDED_S       2u
+#define HTTP_CROWDED_MS      250u
 
 struct http;
 

@@ -20,20 +20,21 @@
 #include "daemon/activity.h"
 #include "daemon/apply.h"
 #include "daemon/daemon.h"
+#include "daemon/list.h"
 #include "daemon/loop.h"
 #include "daemon/metrics/account.h"
 #include "daemon/metrics/accounting.h"
 #include "daemon/metrics/http.h"
 #include "daemon/metrics/listen.h"
+#include "daemon/park/park.h"
 #include "daemon/schedule.h"
 #include "util/fd.h"
 #include "util/log.h"
 #include "util/owner.h"
 #include "util/time.h"
 
-#define SHARED_NS  (100 * RBT_NS_PER_MS)
-#define RENAMED_NS (5 * RBT_NS_PER_S)
-#define AT_A_TIME  8192u
+#define SHARED_NS (100 * RBT_NS_PER_MS)
+#define AT_A_TIME 8192u
 /* Serving may use one part in SHARE of the daemon's time, or as much at once as BURST_NS allows. */
 #define SHARE    8u
 #define BURST_NS RBT_NS_PER_S
@@ -54,6 +55,7 @@ struct metrics {
 	struct source again; /* an eventfd: a server has more to do */
 	uint64_t paid_ns;    /* until when the time spent so far counts, at the pace of SHARE */
 	struct metrics_snapshot *last;
+	char uuids[RBT_MAX_GPUS][RBT_GPU_UUID_MAX]; /* by the daemon's index; "": not known yet */
 	struct {
 		uid_t uid;
 		char name[64];
@@ -100,35 +102,25 @@ static const char *user_name(struct metrics *m, uid_t uid)
 	return m->users[at].name;
 }
 
-/* Programs seldom rename themselves, so the name is cached. */
-static const char *program_name(struct program *p, uint64_t now_ns)
-{
-	char path[64], name[sizeof(p->name.text)];
-
-	if (p->name.as_of_ns == 0 || now_ns - p->name.as_of_ns > RENAMED_NS) {
-		snprintf(path, sizeof(path), "/proc/%d/comm", (int)p->pid);
-		ssize_t n = rbt_read_file(path, name, sizeof(name));
-		if (n > 0) {
-			name[n - 1] = '\0'; /* the newline that /proc adds */
-			memcpy(p->name.text, name, sizeof(name));
-		}
-		p->name.as_of_ns = now_ns;
-	}
-	return p->name.text;
-}
-
 static void take_program(struct metrics *m, struct program *p, const uint32_t *order,
 	uint64_t now_ns, struct metrics_program *ret)
 {
+	struct rbt_program_memory memory;
+
 	*ret = (struct metrics_program){
 		.pid = p->pid,
 		.priority = p->treat.priority,
 		.is_suspended = p->suspend.is_ordered,
 		.is_waiting = program_is_waiting(p),
+		.is_parked = park_find(m->daemon, p) != NULL,
 		.has_turns = p->sched.prog != NULL,
 	};
 	snprintf(ret->name, sizeof(ret->name), "%s", program_name(p, now_ns));
 	snprintf(ret->user, sizeof(ret->user), "%s", user_name(m, p->uid));
+	ret->place = *program_place(p, now_ns);
+	ret->has_memory = list_memory(p, &ret->memory_bytes);
+	run_fill(p, &memory);
+	ret->limit_bytes = memory.limit_bytes;
 	for (uint32_t i = 0; i < m->daemon->gpu_table.n; i++) {
 		ret->gpus |= (uint32_t)(p->sched.params.tasks[order[i]].n_compute > 0) << i;
 	}
@@ -144,8 +136,32 @@ static void count_program(struct metrics_snapshot *s, const struct metrics_progr
 	}
 }
 
-static void take_gpus(const struct daemon *d, const uint32_t *order, struct metrics_snapshot *s)
+/* Asks the driver for the names of GPUs that have none yet, through the program's tasks there. */
+static void look_up_uuids(struct metrics *m, const struct program *p)
 {
+	const struct rbt_gpu_table *table = &m->daemon->gpu_table;
+	const struct client *h;
+
+	for (uint32_t i = 0; i < table->n; i++) {
+		const struct rbt_backend *b = rbt_backend_by_id(table->gpus[i].backend);
+
+		if (m->uuids[i][0] != '\0' || b == NULL || b->uuid == NULL ||
+			p->sched.params.tasks[i].n_compute == 0) {
+			continue;
+		}
+		LIST_FOREACH (h, &p->clients, entries) {
+			if (h->backend == table->gpus[i].backend &&
+				b->uuid(&h->mine->rec, table->gpus[i].minor, m->uuids[i]) == 0) {
+				break;
+			}
+		}
+	}
+}
+
+static void take_gpus(struct metrics *m, const uint32_t *order, struct metrics_snapshot *s)
+{
+	const struct daemon *d = m->daemon;
+
 	s->n_gpus = d->gpu_table.n;
 	for (uint32_t i = 0; i < s->n_gpus; i++) {
 		const struct gpu_account *a = &d->gpu_accounts[order[i]];
@@ -158,6 +174,7 @@ static void take_gpus(const struct daemon *d, const uint32_t *order, struct metr
 			.reserved_ns = a->reserved_ns,
 			.n_switches = a->n_switches,
 		};
+		memcpy(s->gpus[i].uuid, m->uuids[order[i]], sizeof(s->gpus[i].uuid));
 	}
 }
 
@@ -170,6 +187,7 @@ static struct metrics_snapshot *snapshot_take(struct metrics *m)
 
 	LIST_FOREACH (p, &d->programs, entries) {
 		n += !p->awaited;
+		look_up_uuids(m, p);
 	}
 	struct metrics_snapshot *s = calloc(1, sizeof(*s) + n * sizeof(s->programs[0]));
 	if (s == NULL) {
@@ -182,7 +200,7 @@ static struct metrics_snapshot *snapshot_take(struct metrics *m)
 	s->n_overruled = d->policy.n_overruled;
 	s->n_ejections = d->policy.n_ejections;
 	rbt_gpus_sort(&d->gpu_table, order);
-	take_gpus(d, order, s);
+	take_gpus(m, order, s);
 	LIST_FOREACH (p, &d->programs, entries) {
 		if (!p->awaited) {
 			struct metrics_program *to = &s->programs[s->n_programs++];

@@ -12,10 +12,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backend/backend.h"
 #include "backend/gpus.h"
 #include "proto/policy.h"
 #include "proto/protocol.h"
 #include "sched/class.h"
+#include "util/cgroup.h"
 
 struct daemon;
 
@@ -26,17 +28,21 @@ struct metrics_program {
 	pid_t pid;
 	unsigned priority;
 	uint32_t gpus; /* a bit per GPU, by its index in the snapshot */
-	bool is_suspended, is_waiting;
+	bool is_suspended, is_waiting, is_parked;
 	bool has_turns;
 	char name[64], user[64];
+	struct rbt_place place;
+	bool has_memory;
+	uint64_t memory_bytes, limit_bytes; /* limit 0: none */
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
 };
 
 struct metrics_gpu {
 	struct rbt_gpu gpu;
-	bool is_used;  /* programs have used it, so the following fields are known */
-	bool has_used; /* the idleness of some of them is known */
+	char uuid[RBT_GPU_UUID_MAX]; /* empty: not known */
+	bool is_used;                /* programs have used it, so the following fields are known */
+	bool has_used;               /* the idleness of some of them is known */
 	uint64_t used_ns, reserved_ns, n_switches;
 	uint32_t n_programs[METRICS_CLASSES]; /* by enum rbt_class */
 };

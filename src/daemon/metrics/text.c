@@ -16,14 +16,26 @@
 
 enum type { COUNTER, GAUGE, HISTOGRAM };
 enum unit { NUMBER, NUMBER32, FLAG, SECONDS }; /* of a uint64_t, a uint32_t, a bool, and of ns */
-enum subject { DAEMON, DAEMON_COUNT, PROGRAM, GPU, GPU_CLASS, POLICY, POLICY_HOOK };
+enum subject {
+	DAEMON,
+	DAEMON_COUNT,
+	PROGRAM,
+	PROGRAM_INFO,
+	GPU,
+	GPU_INFO,
+	GPU_CLASS,
+	POLICY,
+	POLICY_HOOK
+};
 
 static const char *const type_names[] = {
 	[COUNTER] = "counter", [GAUGE] = "gauge", [HISTOGRAM] = "histogram"};
 
-/* Which programs have the metric: all (0), those that the core knows, or those with these bits in
- * their account. */
-#define NEEDS_TURNS (1u << 31)
+/* Which programs have the metric: all (0), those that the core knows, those whose memory is known,
+ * those with a limit, or those with these bits in their account. */
+#define NEEDS_TURNS  (1u << 31)
+#define NEEDS_MEMORY (1u << 30)
+#define NEEDS_LIMIT  (1u << 29)
 
 static const struct family {
 	const char *name, *help;
@@ -41,6 +53,13 @@ static const struct family {
 #define OF_DAEMON(field)  DAEMON_COUNT, offsetof(struct metrics_snapshot, field)
 #define OF_HOOK(field)    POLICY_HOOK, offsetof(struct rbt_policy_hook, field)
 	{"rubato_info", "The daemon: always 1.", GAUGE, NUMBER, DAEMON, 0, 0, 0, 0},
+	{"rubato_program_info",
+		"Class, GPUs, container, pod and Slurm job of the program, as labels: always 1.",
+		GAUGE, NUMBER, PROGRAM_INFO, 0, 0, 0, 0},
+	{"rubato_program_memory_bytes", "GPU memory of the program, according to the driver.",
+		GAUGE, NUMBER, OF_PROGRAM(memory_bytes), NEEDS_MEMORY, 0, 0},
+	{"rubato_program_memory_limit_bytes", "The memory limit of its run, on each GPU.", GAUGE,
+		NUMBER, OF_PROGRAM(limit_bytes), NEEDS_LIMIT, 0, 0},
 	{"rubato_program_priority", "Priority, 0 to 15.", GAUGE, NUMBER32, OF_PROGRAM(priority), 0,
 		0, 0},
 	{"rubato_program_weight", "Weight of its turns.", GAUGE, NUMBER32, OF_PROGRAM(turns.weight),
@@ -49,6 +68,8 @@ static const struct family {
 		OF_PROGRAM(is_suspended), 0, 0, 0},
 	{"rubato_program_waiting", "Whether it is kept off for a turn or a reserve.", GAUGE, FLAG,
 		OF_PROGRAM(is_waiting), 0, 0, 0},
+	{"rubato_program_parked", "Whether its memory is off the GPU, or on its way.", GAUGE, FLAG,
+		OF_PROGRAM(is_parked), 0, 0, 0},
 	{"rubato_program_known_seconds_total", "How long the daemon has known the program.",
 		COUNTER, SECONDS, OF_PROGRAM(account.known_ns), 0, 0, 0},
 	{"rubato_program_used_seconds_total",
@@ -95,6 +116,8 @@ static const struct family {
 	{"rubato_program_off_to_done_seconds",
 		"From when those programs were off until its first packet was done.", HISTOGRAM,
 		SECONDS, OF_PROGRAM(account.off_to_done), RBT_ACCOUNT_HAS_DONE, 4, 26},
+	{"rubato_gpu_info", "UUID of the GPU, as a label: always 1.", GAUGE, NUMBER, GPU_INFO, 0, 0,
+		0, 0},
 	{"rubato_gpu_used_seconds_total",
 		"Time used by programs, summed over all programs, including ended ones.", COUNTER,
 		SECONDS, OF_GPU(used_ns), RBT_ACCOUNT_HAS_USED, 0, 0},
@@ -113,7 +136,7 @@ static const struct family {
 		0, 0},
 	{"rubato_policy_late_total", "Calls that took more than 1 ms.", COUNTER, NUMBER,
 		OF_HOOK(n_late), 0, 0, 0},
-	{"rubato_policy_ns_total", "Nanoseconds that its calls took.", COUNTER, NUMBER, OF_HOOK(ns),
+	{"rubato_policy_seconds_total", "Time that its calls took.", COUNTER, SECONDS, OF_HOOK(ns),
 		0, 0, 0},
 	{"rubato_policy_overruled_total", "Tasks that were admitted against a policy.", COUNTER,
 		NUMBER, OF_DAEMON(n_overruled), 0, 0, 0},
@@ -182,7 +205,7 @@ static void put_program_labels(struct out *o, const struct metrics_program *p)
 	put_escaped(o, p->name);
 	put(o, "\",user=\"");
 	put_escaped(o, p->user);
-	put(o, "\",class=\"%s\",gpu=\"", rbt_class_name(rbt_class_of(p->priority)));
+	put(o, "\",gpu=\"");
 	const char *between = "";
 	for (uint32_t i = 0; i < o->snapshot->n_gpus; i++) {
 		if ((p->gpus & (UINT32_C(1) << i)) != 0) {
@@ -192,6 +215,43 @@ static void put_program_labels(struct out *o, const struct metrics_program *p)
 	}
 	put(o, "\"");
 	o->n_labels = o->n - o->labels;
+}
+
+/* Prometheus takes an empty label for none. */
+static void put_label(struct out *o, const char *name, const char *value)
+{
+	if (value[0] != '\0') {
+		put(o, ",%s=\"", name);
+		put_escaped(o, value);
+		put(o, "\"");
+	}
+}
+
+static void put_program_info(struct out *o, const struct family *f, const struct metrics_program *p)
+{
+	const char *between = "";
+	bool is_known = true;
+
+	put(o, "%s", f->name);
+	put_program_labels(o, p);
+	put_label(o, "class", rbt_class_name(rbt_class_of(p->priority)));
+	for (uint32_t i = 0; i < o->snapshot->n_gpus; i++) {
+		is_known = is_known && ((p->gpus >> i & 1) == 0 || o->snapshot->gpus[i].uuid[0]);
+	}
+	/* All of them, in the order of the label gpu, or none. */
+	put(o, is_known && p->gpus != 0 ? ",gpu_uuid=\"" : "");
+	for (uint32_t i = 0; is_known && i < o->snapshot->n_gpus; i++) {
+		if ((p->gpus >> i & 1) != 0) {
+			put(o, "%s", between);
+			put_escaped(o, o->snapshot->gpus[i].uuid);
+			between = ",";
+		}
+	}
+	put(o, is_known && p->gpus != 0 ? "\"" : "");
+	put_label(o, "container_id", p->place.container_id);
+	put_label(o, "pod_uid", p->place.pod_uid);
+	put_label(o, "slurm_job", p->place.slurm_job);
+	put(o, "} 1\n");
 }
 
 static void put_value(struct out *o, const struct family *f, const void *at)
@@ -243,7 +303,8 @@ static void put_hist(struct out *o, const struct family *f, const struct metrics
 static void put_program(struct out *o, const struct family *f, const struct metrics_program *p)
 {
 	const void *at = (const char *)p + f->offset;
-	uint32_t has = p->account.valid | (p->has_turns ? NEEDS_TURNS : 0);
+	uint32_t has = p->account.valid | (p->has_turns ? NEEDS_TURNS : 0) |
+		       (p->has_memory ? NEEDS_MEMORY : 0) | (p->limit_bytes != 0 ? NEEDS_LIMIT : 0);
 
 	if ((f->needs & ~has) != 0) {
 		return;
@@ -262,6 +323,11 @@ static void put_gpu(struct out *o, const struct family *f, const struct metrics_
 {
 	char name[RBT_GPU_NAME_MAX];
 
+	if (f->subject == GPU_INFO && g->uuid[0] != '\0') {
+		put(o, "%s{gpu=\"%s\",uuid=\"", f->name, rbt_gpu_name(g->gpu, name));
+		put_escaped(o, g->uuid);
+		put(o, "\"} 1\n");
+	}
 	if (!g->is_used || (f->needs != 0 && !g->has_used)) {
 		return;
 	}
@@ -304,6 +370,7 @@ static size_t n_subjects(const struct metrics_snapshot *s, const struct family *
 	case DAEMON_COUNT:
 		return 1;
 	case PROGRAM:
+	case PROGRAM_INFO:
 		return s->n_programs;
 	case POLICY:
 		return has_policy;
@@ -326,6 +393,8 @@ static void put_subject(
 		put_value(o, f, (const char *)s + f->offset);
 	} else if (f->subject == PROGRAM) {
 		put_program(o, f, &s->programs[i]);
+	} else if (f->subject == PROGRAM_INFO) {
+		put_program_info(o, f, &s->programs[i]);
 	} else if (f->subject == POLICY) {
 		put_policy(o, f, &s->bpf);
 	} else if (f->subject == POLICY_HOOK) {

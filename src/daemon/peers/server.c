@@ -48,6 +48,7 @@ void peer_destroy(struct daemon *d, struct peer *peer)
 	waiting_forget(d, peer);
 	crowd_forget(d, peer);
 	policy_forget_peer(d, peer);
+	trace_forget_peer(d, peer);
 	rbt_close(&peer->pidfd);
 	LIST_REMOVE(peer, entries);
 	porter_dismiss(d, peer);
@@ -108,6 +109,7 @@ static void take_treatment(struct daemon *d, const struct peer *peer)
 	d->dirty =
 		d->dirty || granted != p->rights.granted || memcmp(&t, &p->treat, sizeof(t)) != 0;
 	p->treat = t;
+	run_follow(p);
 	p->rights.granted = granted;
 }
 
@@ -141,6 +143,7 @@ static int meet_program(struct daemon *d, struct peer *peer, uint64_t loaded_ns)
 	}
 	p->awaited = false;
 	p->rule[0] = '\0';
+	p->name.as_of_ns = 0; /* `rubato run` has become another program */
 	p->peer = peer;
 	p->uid = peer->uid;
 	peer->program = p;
@@ -262,6 +265,18 @@ static int on_board(struct daemon *d, struct peer *peer, size_t size, const int 
 	return r;
 }
 
+static int on_run(struct daemon *d, struct peer *peer, const void *buf, size_t size, const int *fds,
+	size_t n_fds)
+{
+	struct rbt_msg_run msg;
+
+	if (peer->program == NULL || size != sizeof(msg) || n_fds > 1) {
+		return -EBADMSG;
+	}
+	memcpy(&msg, buf, sizeof(msg));
+	return run_join(d, peer->program, &msg, n_fds == 1 ? fds[0] : -1);
+}
+
 static int on_await(struct daemon *d, struct peer *peer)
 {
 	int error = 0;
@@ -274,6 +289,18 @@ static int on_await(struct daemon *d, struct peer *peer)
 	}
 	p->awaited = p->peer == NULL && LIST_EMPTY(&p->clients);
 	return 0;
+}
+
+static int on_guest(struct daemon *d, struct peer *peer, const void *buf, size_t size)
+{
+	struct rbt_program_guest guest;
+	int r = guest_read(buf, size, &guest);
+
+	r = r == 0 ? on_await(d, peer) : r;
+	if (r == 0) {
+		program_find(d, peer->pid)->guest = guest;
+	}
+	return r;
 }
 
 /* Returns a negative errno if the peer broke the protocol; then its connection is closed. */
@@ -301,8 +328,12 @@ static int dispatch(struct daemon *d, struct peer *peer, uint32_t type, const vo
 		return on_client_gone(d, peer, buf, size);
 	case RBT_MSG_AWAIT:
 		return on_await(d, peer);
+	case RBT_MSG_GUEST:
+		return on_guest(d, peer, buf, size);
 	case RBT_MSG_BOARD:
 		return on_board(d, peer, size, fds, n_fds);
+	case RBT_MSG_RUN:
+		return on_run(d, peer, buf, size, fds, n_fds);
 	default:
 		request_handle(d, peer, buf, size, fds, n_fds);
 		return 0;

@@ -38,6 +38,7 @@ struct peer {
 	struct rbt_treatment asked; /* what a shim wants for its program */
 	bool is_older;              /* a shim of version 0.1.0 */
 	bool policy_waits;          /* for the result of a load */
+	bool is_tracing;            /* trace.c: it reads events */
 	uint32_t policy_load;       /* the load that it has made or joined; 0: none */
 	LIST_ENTRY(peer) entries;
 };

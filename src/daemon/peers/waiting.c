@@ -27,6 +27,7 @@ int waiting_take(struct daemon *d)
 	}
 	w->peer = NULL;
 	w->n_taken++;
+	park_keep_slices(peer->program, &w->rec);
 	return program_put_record(d, peer->program, &w->rec, true);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include "util/cgroup.h"
 #include "util/fd.h"
 #include "util/time.h"
 
@@ -26,33 +27,29 @@ static void look_up_comm(struct policy_facts *f, pid_t pid)
 	f->valid |= GPU_SCHED_HAS_COMM;
 }
 
-/* The path of the process in the unified hierarchy: the line "0::PATH". NULL if there is none. */
-static char *find_path(char *text)
-{
-	char *line;
-
-	while ((line = strsep(&text, "\n")) != NULL) {
-		if (strncmp(line, "0::/", 4) == 0) {
-			return line + 3;
-		}
-	}
-	return NULL;
-}
-
 /* A cgroup's id is the number of its folder. */
 static void look_up_cgroup(struct policy_facts *f, pid_t pid)
 {
 	static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
 	char path[64], text[4096], folder[4200];
+	struct rbt_cgroup_line line = {0};
+	const char *rest = text;
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
 	ssize_t n = rbt_read_file(path, text, sizeof(text));
-	const char *at = n > 0 ? find_path(text) : NULL;
-	for (size_t i = 0; at != NULL && i < sizeof(mounts) / sizeof(mounts[0]); i++) {
+	if (n <= 0) {
+		return;
+	}
+	while (!line.is_v2) {
+		if (!rbt_cgroup_next(&rest, &line)) {
+			return;
+		}
+	}
+	for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
 		struct statfs fs;
 		struct stat st;
 
-		snprintf(folder, sizeof(folder), "%s%s", mounts[i], at);
+		snprintf(folder, sizeof(folder), "%s%.*s", mounts[i], (int)line.length, line.path);
 		if (statfs(folder, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC &&
 			stat(folder, &st) == 0) {
 			f->cgroup_id = st.st_ino;

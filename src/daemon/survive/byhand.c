@@ -104,6 +104,15 @@ void byhand_finish(struct daemon *d)
 	}
 }
 
+void byhand_want(struct daemon *d, const struct program *p)
+{
+	struct said *said = byhand_find(d, p->pid, p->start_time);
+
+	if (said != NULL) {
+		said->is_wanted = true;
+	}
+}
+
 bool byhand_is_wanting(const struct daemon *d)
 {
 	const struct said *said;

@@ -49,6 +49,8 @@ bool byhand_apply(struct daemon *d, struct program *p);
 void byhand_forget(struct daemon *d, const struct program *p);
 /* Whether there are orders for programs that are still to be found. */
 bool byhand_is_wanting(const struct daemon *d);
+/* The program must be found again, if users ordered something for it. */
+void byhand_want(struct daemon *d, const struct program *p);
 void byhand_write(struct daemon *d);
 /* Reads the file, at the start of the daemon. */
 void byhand_read(struct daemon *d);

@@ -4,13 +4,12 @@
 #include <string.h>
 
 #include "softgpu/cuda/front.h"
+#include "softgpu/rm/rm.h"
 
 #define COMPUTE_MAJOR 7
 #define COMPUTE_MINOR 0
 
-/* A constant of our own, with the device's number in its last byte. */
-static const struct CUuuid base_uuid = {
-	{'r', 'u', 'b', 'a', 't', 'o', 0x2d, 's', 0x8f, 't', 'g', 'p', 'u', 0, 0, 0}};
+static const struct CUuuid base_uuid = {RBT_RM_UUID};
 
 CUresult cuDeviceGet(CUdevice *ret_device, int ordinal)
 {

@@ -52,6 +52,8 @@ enum front_kind {
 	FRONT_NODE,
 	FRONT_EXEC,
 	FRONT_POOL,
+	FRONT_RESOURCE,
+	FRONT_GREEN,
 };
 struct front_head {
 	uint32_t kind;
@@ -76,7 +78,7 @@ struct front_device {
 	pthread_mutex_t lock;     /* one request at a time */
 	uint64_t cookie;
 	uint32_t n_sms;
-	uint64_t memory_bytes;
+	uint64_t memory_bytes, arena_bytes;
 	uint8_t *arena;
 	struct gpu_bell *bell;
 	struct front_table table; /* device memory; under front.lock */
@@ -226,6 +228,12 @@ CUresult front_enter(struct front_context **ret);
 /* Whether that context, which may be an old handle, can be used: not destroyed, no error, with a
  * device. */
 CUresult front_check_context(struct front_context *ctx);
+/* Waits while the process is locked by another one (checkpoint.c). */
+void front_wait_unheld(struct front_context *ctx);
+/* The same, and no lock is complete before the end: around accesses of this thread to device
+ * memory. */
+void front_touch_begin(struct front_context *ctx);
+void front_touch_end(struct front_context *ctx);
 CUresult front_from_errno(int error); /* negative errno */
 void __attribute__((format(printf, 1, 2))) front_say(const char *fmt, ...);
 
@@ -239,12 +247,17 @@ int front_link_context(struct front_context *ctx, const struct front_rm_context 
 int front_link_context_end(struct front_context *ctx);
 int front_link_alloc(struct front_context *ctx, uint64_t size, CUdeviceptr *ret);
 int front_link_pin(struct front_context *ctx, uint64_t size, void *address);
+int front_link_share(
+	struct front_context *ctx, uint64_t address, uint64_t size, int fd, uint64_t offset);
 int front_link_free(struct front_context *ctx, CUdeviceptr address);
 /* `error`, of `room` bytes, gets a line on failure. */
 int front_link_load(struct front_context *ctx, const char *text, size_t size, uint32_t *ret_module,
 	uint64_t *ret_addresses, size_t n_addresses, char *error, size_t room);
 int front_link_unload(struct front_context *ctx, uint32_t module);
 int front_link_memory(struct front_context *ctx, uint64_t *ret_free);
+/* One checkpoint call on a connection of its own: *ret_result is a CUresult. */
+struct gpu_process;
+int front_link_process(struct gpu_process *m, uint32_t *ret_result, uint32_t *ret_state);
 
 /* world.c, which tests replace. Returns a connected socket to the session's server, or -errno. */
 int front_world_connect(void);
@@ -292,6 +305,9 @@ void front_forget_current(struct front_context *ctx);
 /* stream.c */
 /* NULL, legacy, per-thread, or a handle; of the context when it is one of the first three. */
 CUresult front_stream_get(struct front_context *ctx, CUstream handle, struct front_stream **ret);
+/* The priority is brought into its range. */
+CUresult front_stream_create(
+	struct front_context *ctx, unsigned flags, int priority, CUstream *ret);
 /* Both steps at once: the current context, then its stream (or another context's). */
 CUresult front_enter_stream(CUstream handle, struct front_stream **ret);
 void front_stream_init(struct front_context *ctx, struct front_stream *s, unsigned channel);
@@ -303,6 +319,11 @@ CUresult front_event_record(struct front_stream *s, struct front_event *event);
 CUresult front_event_wait(struct front_stream *s, struct front_event *event);
 
 /* memory.c */
+/* share.c: makes memory of the program reachable for kernels, if it is a mapping of a memfd that
+ * cannot shrink and is open in this process; false: it is not. */
+bool front_share(struct front_context *ctx, uint64_t address, uint64_t size);
+void front_unshare(struct front_context *ctx, uint64_t address, uint64_t size);
+
 enum front_place_kind { FRONT_PAGEABLE, FRONT_DEVICE, FRONT_PINNED };
 struct front_place {
 	enum front_place_kind kind;
@@ -320,6 +341,9 @@ CUresult front_memory_add(struct front_context *ctx, uint64_t base, uint64_t siz
 void front_memory_remove(struct front_context *ctx, uint64_t base);
 CUresult front_memory_free(struct front_context *ctx, uint64_t base);
 void front_memory_destroy(struct front_context *ctx);
+
+/* host_memory.c: the size of the mapping behind host memory of a kind. */
+size_t front_host_span(unsigned kind, size_t size);
 
 /* op.c */
 struct front_copy {

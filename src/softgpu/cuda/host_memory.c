@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Host memory that the device can access: pinned, at one address for both. Managed memory is the
- * same under another name. Registered memory is only noted: the device cannot access it, and the
- * host makes copies of it.
+ * same under another name. Registered memory that is a shared mapping is reachable, too
+ * (share.c). Other registered memory is only noted: the device cannot access it, and the host makes
+ * copies of it.
  */
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "softgpu/cuda/front.h"
+
+size_t front_host_span(unsigned kind, size_t size)
+{
+	return (kind & 0xff) == FRONT_ENTRY_MANAGED ? 2 * size : size;
+}
+
+/* Behind managed memory as much of the UVM node stays mapped, by which tools recognise a program
+ * that has such memory. */
+static void *reserve(size_t span, unsigned kind)
+{
+	int fd = (kind & 0xff) == FRONT_ENTRY_MANAGED ? front.rm.uvm : -1;
+	int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+	return mmap(NULL, span, PROT_NONE, flags, fd, 0);
+}
 
 static CUresult pin(struct front_context *ctx, size_t size, unsigned kind, void **ret)
 {
@@ -19,7 +35,7 @@ static CUresult pin(struct front_context *ctx, size_t size, unsigned kind, void 
 	}
 	size_t whole = (size + page - 1) / page * page;
 	/* Reserves an address range until the memory is there. */
-	void *p = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = reserve(front_host_span(kind, whole), kind);
 
 	if (p == MAP_FAILED) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -34,7 +50,7 @@ static CUresult pin(struct front_context *ctx, size_t size, unsigned kind, void 
 		}
 	}
 	if (result != CUDA_SUCCESS) {
-		munmap(p, whole);
+		munmap(p, front_host_span(kind, whole));
 		return result;
 	}
 	*ret = p;
@@ -125,7 +141,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret_address, void *p, unsigne
 	if (find_host(p, FRONT_ENTRY_REGISTERED, &entry)) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	if (!find_host(p, FRONT_ENTRY_HOST, &entry) && !find_host(p, FRONT_ENTRY_MANAGED, &entry)) {
+	if (!find_host(p, FRONT_ENTRY_HOST, &entry) && !find_host(p, FRONT_ENTRY_MANAGED, &entry) &&
+		!find_host(p, FRONT_ENTRY_SHARED, &entry)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret_address = (CUdeviceptr)(uintptr_t)p;
@@ -170,8 +187,20 @@ CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
 		.id = atomic_fetch_add(&front.next_id, 1) + 1};
 
 	pthread_mutex_lock(&front.lock);
+	bool known = front_table_find(&front.host, base) != NULL;
+	pthread_mutex_unlock(&front.lock);
+	if (known) {
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	}
+	if (front_share(ctx, base, size)) {
+		entry.kind = FRONT_ENTRY_SHARED;
+	}
+	pthread_mutex_lock(&front.lock);
 	int error = front_table_add(&front.host, &entry);
 	pthread_mutex_unlock(&front.lock);
+	if (error < 0 && entry.kind == FRONT_ENTRY_SHARED) {
+		front_unshare(ctx, base, size);
+	}
 	return error == -EEXIST ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
 				: front_from_errno(error);
 }
@@ -188,8 +217,17 @@ CUresult cuMemHostUnregister(void *p)
 	if (p == NULL) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (!find_host(p, FRONT_ENTRY_REGISTERED, &entry) || entry.base != (uint64_t)(uintptr_t)p) {
+	if ((!find_host(p, FRONT_ENTRY_REGISTERED, &entry) &&
+		    !find_host(p, FRONT_ENTRY_SHARED, &entry)) ||
+		entry.base != (uint64_t)(uintptr_t)p) {
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	}
+	if (entry.kind == FRONT_ENTRY_SHARED) {
+		r = front_wait_context(entry.owner);
+		if (r != CUDA_SUCCESS) {
+			return r;
+		}
+		front_unshare(entry.owner, entry.base, entry.size);
 	}
 	pthread_mutex_lock(&front.lock);
 	(void)front_table_remove(&front.host, entry.base);

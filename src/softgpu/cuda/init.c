@@ -74,6 +74,7 @@ CUresult front_check_context(struct front_context *ctx)
 	if (!front_is(ctx, FRONT_CONTEXT) || !atomic_load(&ctx->alive)) {
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
+	front_wait_unheld(ctx);
 	if (front_link_is_lost(ctx->dev)) {
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	}

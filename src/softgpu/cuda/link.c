@@ -149,22 +149,23 @@ static int greet(struct front_device *dev)
 	if (r < 0) {
 		return r;
 	}
-	r = map_shared(fds[0], a.memory_bytes, NULL, &arena);
+	r = map_shared(fds[0], a.value, NULL, &arena);
 	if (r < 0) {
 		rbt_close(&fds[1]);
 		return r;
 	}
 	r = map_shared(fds[1], sizeof(struct gpu_bell), NULL, &bell);
 	if (r < 0 || a.n_sms == 0) {
-		munmap(arena, a.memory_bytes);
+		munmap(arena, a.value);
 		return r < 0 ? r : -EPROTO;
 	}
 	/* A forked child does not need them. */
-	(void)madvise(arena, a.memory_bytes, MADV_DONTFORK);
+	(void)madvise(arena, a.value, MADV_DONTFORK);
 	dev->arena = arena;
 	dev->bell = bell;
 	dev->n_sms = a.n_sms;
 	dev->memory_bytes = a.memory_bytes;
+	dev->arena_bytes = a.value;
 	return 0;
 }
 
@@ -231,7 +232,7 @@ int front_link_alloc(struct front_context *ctx, uint64_t size, CUdeviceptr *ret)
 		return r;
 	}
 	if (address < GPU_MEMORY_VA || size > dev->memory_bytes ||
-		address - GPU_MEMORY_VA > dev->memory_bytes - size) {
+		address - GPU_MEMORY_VA > dev->arena_bytes - size) {
 		return lost(ctx->dev);
 	}
 	*ret = address;
@@ -255,6 +256,16 @@ int front_link_pin(struct front_context *ctx, uint64_t size, void *address)
 		(void)front_link_free(ctx, (uint64_t)(uintptr_t)address);
 	}
 	return r;
+}
+
+int front_link_share(
+	struct front_context *ctx, uint64_t address, uint64_t size, int fd, uint64_t offset)
+{
+	struct gpu_share m = {
+		.context = ctx->number, .size = size, .address = address, .offset = offset};
+	struct gpu_reply a;
+
+	return ask(ctx->dev, &m, sizeof(m), GPU_SHARE, fd, &a, sizeof(a), NULL, 0);
 }
 
 int front_link_free(struct front_context *ctx, CUdeviceptr address)
@@ -333,4 +344,23 @@ int front_link_memory(struct front_context *ctx, uint64_t *ret_free)
 	struct gpu_object m = {.context = ctx->number};
 
 	return ask_value(ctx->dev, &m, sizeof(m), GPU_MEMORY, ret_free);
+}
+
+int front_link_process(struct gpu_process *m, uint32_t *ret_result, uint32_t *ret_state)
+{
+	struct front_device link = {.sock = front_world_connect()};
+	struct gpu_reply a;
+
+	if (link.sock < 0) {
+		return link.sock;
+	}
+	pthread_mutex_init(&link.lock, NULL);
+	int r = ask(&link, m, sizeof(*m), GPU_PROCESS, -1, &a, sizeof(a), NULL, 0);
+	rbt_close(&link.sock);
+	pthread_mutex_destroy(&link.lock);
+	if (r == 0) {
+		*ret_result = (uint32_t)a.value;
+		*ret_state = a.n_sms;
+	}
+	return r;
 }

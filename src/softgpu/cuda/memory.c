@@ -10,7 +10,7 @@
 
 static bool is_device_address(const struct front_device *dev, uint64_t address)
 {
-	return address >= GPU_MEMORY_VA && address - GPU_MEMORY_VA < dev->memory_bytes;
+	return address >= GPU_MEMORY_VA && address - GPU_MEMORY_VA < dev->arena_bytes;
 }
 
 /* The table for an address, or for memory of a kind. */
@@ -60,14 +60,17 @@ void *front_place_host(const struct front_device *dev, const struct front_place 
 					   : (void *)(uintptr_t)place->address;
 }
 
-/* Tells RM how much memory the context has, for tools that ask RM. */
-static void account(struct front_context *ctx, uint64_t more, uint64_t less)
+/* RM knows how much memory the context has, and may refuse more. 0 or -errno. */
+static int account(struct front_context *ctx, uint64_t more, uint64_t less)
 {
 	pthread_mutex_lock(&ctx->lock);
-	ctx->memory_bytes += more;
-	ctx->memory_bytes -= less;
-	front_rm_memory(&front.rm, &ctx->rm, ctx->memory_bytes);
+	uint64_t now = ctx->memory_bytes + more - less;
+	int r = front_rm_memory(&front.rm, &ctx->rm, now);
+	if (r == 0) {
+		ctx->memory_bytes = now;
+	}
 	pthread_mutex_unlock(&ctx->lock);
+	return r;
 }
 
 CUresult front_memory_add(struct front_context *ctx, uint64_t base, uint64_t size, unsigned kind)
@@ -79,11 +82,17 @@ CUresult front_memory_add(struct front_context *ctx, uint64_t base, uint64_t siz
 		.flags = kind >> 8,
 		.id = atomic_fetch_add(&front.next_id, 1) + 1};
 
+	bool is_memory = entry.kind == FRONT_ENTRY_MEMORY;
+	int r = is_memory ? account(ctx, size, 0) : 0;
+
+	if (r < 0) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	pthread_mutex_lock(&front.lock);
-	int r = front_table_add(table_of(ctx->dev, base), &entry);
+	r = front_table_add(table_of(ctx->dev, base), &entry);
 	pthread_mutex_unlock(&front.lock);
-	if (r == 0 && entry.kind == FRONT_ENTRY_MEMORY) {
-		account(ctx, size, 0);
+	if (r < 0 && is_memory) {
+		(void)account(ctx, 0, size);
 	}
 	return front_from_errno(r);
 }
@@ -106,11 +115,11 @@ CUresult front_memory_free(struct front_context *ctx, uint64_t base)
 	int r = front_link_free(ctx, base);
 
 	if (entry.kind == FRONT_ENTRY_MEMORY) {
-		account(ctx, 0, entry.size);
+		(void)account(ctx, 0, entry.size);
 	} else {
 		/* Last: a new mapping must not get this address while it is still listed as
 		 * pinned. */
-		munmap((void *)(uintptr_t)base, entry.size);
+		munmap((void *)(uintptr_t)base, front_host_span(entry.kind, entry.size));
 	}
 	return front_from_errno(r);
 }
@@ -122,7 +131,8 @@ static void destroy_in(struct front_table *table, const struct front_context *ct
 	pthread_mutex_lock(&front.lock);
 	while ((entry = front_table_any(table, ctx)) != NULL) {
 		if (entry->kind == FRONT_ENTRY_HOST || entry->kind == FRONT_ENTRY_MANAGED) {
-			munmap((void *)(uintptr_t)entry->base, entry->size);
+			munmap((void *)(uintptr_t)entry->base,
+				front_host_span(entry->kind, entry->size));
 		}
 		(void)front_table_remove(table, entry->base);
 	}

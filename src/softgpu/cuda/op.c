@@ -171,7 +171,12 @@ static CUresult run_copy(struct front_stream *s, const struct front_copy *copy, 
 	if (r == CUDA_SUCCESS) {
 		r = wait_owner(s, &sides.from);
 	}
-	return r != CUDA_SUCCESS ? r : front_copy_now(s->ctx, copy);
+	if (r == CUDA_SUCCESS) {
+		front_touch_begin(s->ctx);
+		r = front_copy_now(s->ctx, copy);
+		front_touch_end(s->ctx);
+	}
+	return r;
 }
 
 CUresult front_fill_check(struct front_context *ctx, const struct front_fill *fill)

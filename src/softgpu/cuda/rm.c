@@ -268,7 +268,7 @@ int front_rm_context_make(struct front_rm *rm, int gpu, struct front_rm_context 
 
 void front_rm_context_free(struct front_rm *rm, struct front_rm_context *x)
 {
-	front_rm_memory(rm, x, 0);
+	(void)front_rm_memory(rm, x, 0);
 	pthread_mutex_lock(&rm->lock);
 	/* Channels and engines are freed with their group. */
 	for (int i = FRONT_RM_TSGS; i > 0; i--) {
@@ -277,33 +277,57 @@ void front_rm_context_free(struct front_rm *rm, struct front_rm_context *x)
 	pthread_mutex_unlock(&rm->lock);
 }
 
-void front_rm_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t bytes)
+/* Adds one object. 0 or -errno. */
+static int add_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t size)
+{
+	struct nv_memory_params params = {.size = size};
+	uint32_t handle;
+	int r = alloc(
+		rm, rm->device[x->gpu], NV_CLASS_MEMORY_LOCAL, &params, sizeof(params), &handle);
+
+	if (r == 0) {
+		x->memory[x->n_memory].handle = handle;
+		x->memory[x->n_memory++].size = size;
+		x->memory_bytes += size;
+	}
+	return r;
+}
+
+static void drop_memory(struct front_rm *rm, struct front_rm_context *x)
+{
+	x->n_memory--;
+	x->memory_bytes -= x->memory[x->n_memory].size;
+	free_object(rm, rm->device[x->gpu], x->memory[x->n_memory].handle);
+}
+
+static int grow_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t want)
+{
+	uint64_t last = 0;
+
+	if (x->n_memory == FRONT_RM_OBJECTS) {
+		/* The last object is replaced by a larger one, or made again. */
+		last = x->memory[x->n_memory - 1].size;
+		drop_memory(rm, x);
+	}
+	int r = add_memory(rm, x, want - x->memory_bytes);
+	if (r < 0 && last > 0) {
+		(void)add_memory(rm, x, last);
+	}
+	return r;
+}
+
+int front_rm_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t bytes)
 {
 	uint64_t want = (bytes + FRONT_RM_CHUNK - 1) / FRONT_RM_CHUNK * FRONT_RM_CHUNK;
-	uint32_t device = rm->device[x->gpu];
+	int r = 0;
 
 	pthread_mutex_lock(&rm->lock);
 	while (x->n_memory > 0 && x->memory_bytes - x->memory[x->n_memory - 1].size >= want) {
-		x->n_memory--;
-		x->memory_bytes -= x->memory[x->n_memory].size;
-		free_object(rm, device, x->memory[x->n_memory].handle);
-	}
-	if (want > x->memory_bytes && x->n_memory == FRONT_RM_OBJECTS) {
-		/* Replaces the last two objects by one. */
-		x->n_memory--;
-		x->memory_bytes -= x->memory[x->n_memory].size;
-		free_object(rm, device, x->memory[x->n_memory].handle);
+		drop_memory(rm, x);
 	}
 	if (want > x->memory_bytes) {
-		struct nv_memory_params params = {.size = want - x->memory_bytes};
-		uint32_t handle;
-
-		if (alloc(rm, device, NV_CLASS_MEMORY_LOCAL, &params, sizeof(params), &handle) ==
-			0) {
-			x->memory[x->n_memory].handle = handle;
-			x->memory[x->n_memory++].size = params.size;
-			x->memory_bytes = want;
-		}
+		r = grow_memory(rm, x, want);
 	}
 	pthread_mutex_unlock(&rm->lock);
+	return r;
 }

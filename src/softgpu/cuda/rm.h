@@ -57,8 +57,8 @@ void front_rm_forked(struct front_rm *rm);
 int front_rm_context_make(struct front_rm *rm, int gpu, struct front_rm_context *ret);
 void front_rm_context_free(struct front_rm *rm, struct front_rm_context *x);
 
-/* Tells RM how many bytes the context has, in steps of FRONT_RM_CHUNK, as libcuda does. Refusals
- * are ignored: this is for accounting only. */
-void front_rm_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t bytes);
+/* Takes from RM, or gives back, so that the context has this many bytes, in steps of
+ * FRONT_RM_CHUNK, as libcuda does. 0, or -errno if RM refuses: then nothing has changed. */
+int front_rm_memory(struct front_rm *rm, struct front_rm_context *x, uint64_t bytes);
 
 #endif

@@ -186,17 +186,8 @@ CUresult front_enter_stream(CUstream handle, struct front_stream **ret)
 	return r;
 }
 
-CUresult cuStreamCreateWithPriority(CUstream *ret_stream, unsigned flags, int priority)
+CUresult front_stream_create(struct front_context *ctx, unsigned flags, int priority, CUstream *ret)
 {
-	struct front_context *ctx;
-	CUresult r = front_enter(&ctx);
-
-	if (r != CUDA_SUCCESS) {
-		return r;
-	}
-	if (ret_stream == NULL || (flags & ~CU_STREAM_NON_BLOCKING) != 0) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
 	if (priority > FRONT_PRIORITY_LEAST) {
 		priority = FRONT_PRIORITY_LEAST;
 	} else if (priority < FRONT_PRIORITY_GREATEST) {
@@ -207,8 +198,19 @@ CUresult cuStreamCreateWithPriority(CUstream *ret_stream, unsigned flags, int pr
 	if (s == NULL) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*ret_stream = s;
+	*ret = s;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *ret_stream, unsigned flags, int priority)
+{
+	struct front_context *ctx;
+	CUresult r = front_enter(&ctx);
+
+	if (r == CUDA_SUCCESS && (ret_stream == NULL || (flags & ~CU_STREAM_NON_BLOCKING) != 0)) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	return r == CUDA_SUCCESS ? front_stream_create(ctx, flags, priority, ret_stream) : r;
 }
 
 CUresult cuStreamCreate(CUstream *ret_stream, unsigned flags)

@@ -13,6 +13,7 @@ enum front_entry_kind {
 	FRONT_ENTRY_HOST,       /* pinned */
 	FRONT_ENTRY_MANAGED,    /* pinned, and called managed */
 	FRONT_ENTRY_REGISTERED, /* the program's own; only noted, not really pinned */
+	FRONT_ENTRY_SHARED,     /* the program's own, and reachable: a mapping of a sealed memfd */
 };
 
 struct front_context;

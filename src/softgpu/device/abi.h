@@ -5,7 +5,8 @@
  * (device.h).
  *
  *   the arena       device memory; every program maps all of it, as if there were no IOMMU, to copy
- *                   to and from it while its own streams are idle
+ *                   to and from it while its own streams are idle. It has more addresses than the
+ *                   device has memory, since a checkpointed program keeps its addresses
  *   the bell        one page for all programs: wakes the device when it sleeps
  *   the room        one memfd per context: its channels with their rings, its events, its error,
  *                   and the output of its kernels
@@ -24,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI_VERSION 2u
+#define GPU_ABI_VERSION 3u
 
 /* A device address is this plus the offset in the arena. */
 #define GPU_MEMORY_VA 0x100000000000ull
@@ -145,6 +146,10 @@ struct gpu_text {
 struct gpu_room {
 	uint32_t version, n_channels;
 	uint32_t error; /* device: CUresult that killed the context, 0: it lives */
+	uint32_t held;  /* device: the process is locked, so calls wait; a futex */
+	/* program: threads that touch device memory by themselves. They begin to only while the
+	 * context is not held. */
+	uint32_t touching;
 	uint32_t zero;
 	struct gpu_text print;                          /* output of kernels: to standard output */
 	struct gpu_text complain;                       /* failed assertions: to standard error */

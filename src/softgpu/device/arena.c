@@ -39,7 +39,7 @@ int dev_memfd(const char *name, uint64_t size, int *ret_fd, void **ret_at)
 	return 0;
 }
 
-int dev_arena_init(struct dev_arena *arena, uint64_t size)
+int dev_arena_init(struct dev_arena *arena, uint64_t size, uint64_t memory)
 {
 	void *base = NULL;
 	int r = dev_memfd("softgpu-arena", size, &arena->fd, &base);
@@ -49,7 +49,7 @@ int dev_arena_init(struct dev_arena *arena, uint64_t size)
 	}
 	arena->base = base;
 	arena->size = size;
-	arena->free_bytes = size;
+	arena->free_bytes = memory;
 	arena->room = 64;
 	arena->free = malloc(arena->room * sizeof(arena->free[0]));
 	if (!arena->free) {
@@ -174,6 +174,21 @@ void dev_arena_give(struct dev_arena *arena, uint64_t at, uint64_t reserved)
 		return;
 	}
 	insert_extent(arena, low, e);
+}
+
+void dev_arena_evict(struct dev_arena *arena, uint64_t at, uint64_t reserved)
+{
+	punch(arena, at, reserved);
+	arena->free_bytes += reserved;
+}
+
+int dev_arena_admit(struct dev_arena *arena, uint64_t reserved)
+{
+	if (reserved > arena->free_bytes) {
+		return -ENOMEM;
+	}
+	arena->free_bytes -= reserved;
+	return 0;
 }
 
 void dev_arena_zero(struct dev_arena *arena, uint64_t at, uint64_t size)

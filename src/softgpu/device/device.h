@@ -78,6 +78,8 @@ struct rbt_device_config {
 int rbt_device_create(const struct rbt_device_config *config, struct rbt_device **ret);
 void rbt_device_destroy(struct rbt_device *dev);       /* with all contexts; accepts NULL */
 int rbt_device_arena_fd(const struct rbt_device *dev); /* the device's; borrow */
+/* The size of that file: more than the device has memory. */
+uint64_t rbt_device_arena_bytes(const struct rbt_device *dev);
 int rbt_device_bell_fd(const struct rbt_device *dev);
 const struct rbt_device_config *rbt_device_config(const struct rbt_device *dev);
 void rbt_device_set_mechanism(struct rbt_device *dev, enum rbt_mechanism m);
@@ -134,8 +136,28 @@ int rbt_context_alloc(struct rbt_context *ctx, uint64_t size, uint64_t *ret_va);
 #define RBT_CONTEXT_MAX_PINS 4096u
 #define RBT_DEVICE_MAX_PINS  32768u
 int rbt_context_pin(struct rbt_context *ctx, uint64_t size, uint64_t address, int *ret_fd);
+/* The same for memory that the program has already: pages of a memfd that cannot shrink, mapped at
+ * `address` there. The file is borrowed. */
+int rbt_context_share(
+	struct rbt_context *ctx, int fd, uint64_t offset, uint64_t size, uint64_t address);
 /* -EINVAL: not the address of an allocation. Running kernels keep the old memory map. */
 int rbt_context_free(struct rbt_context *ctx, uint64_t va);
+
+/*
+ * Checkpoints: the context's memory leaves the device, and comes back at the same addresses. The
+ * caller holds the context, waits until it is quiet, and keeps it off the runlist meanwhile.
+ */
+/* Calls of the program wait from now on, or go on. */
+void rbt_context_hold(struct rbt_context *ctx, bool held);
+/* Whether all submitted commands are done, and no thread of the program touches device memory. */
+bool rbt_context_is_quiet(const struct rbt_context *ctx);
+/* Saves up to about `max` bytes of memory and frees them on the device. 0: all is saved; 1: there
+ * is more; -ENOMEM: the host has no memory for it. */
+int rbt_context_save(struct rbt_context *ctx, uint64_t max);
+/* Bytes of the device that a restore needs. */
+uint64_t rbt_context_saved_bytes(const struct rbt_context *ctx);
+/* The way back: 0, 1, or -ENOMEM if the device has no memory for the next part. */
+int rbt_context_restore(struct rbt_context *ctx, uint64_t max);
 
 /*
  * Modules. `text` is PTX. Variables are in device memory, initialised; ret_vas gets up to max of

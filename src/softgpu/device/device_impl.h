@@ -21,6 +21,7 @@
 #define DEV_MAX_ALLOCS  32768u /* per context: a launch copies their list */
 #define DEV_MAX_MODULES 4096u
 #define DEV_MAX_PINNED  (1ull << 36)
+#define DEV_ADDRESSES   16u /* times as many addresses as memory */
 #define DEV_NEVER       UINT64_MAX
 #define DEV_MAX_NS                                                                                 \
 	(1ull << 60) /* limit of slices and arrivals, so that sums do not
@@ -60,7 +61,8 @@ struct dev_extent {
 struct dev_arena {
 	int fd;
 	uint8_t *base;
-	uint64_t size, free_bytes;
+	uint64_t size;           /* of the address range */
+	uint64_t free_bytes;     /* of the memory behind it */
 	struct dev_extent *free; /* sorted, never adjacent */
 	size_t n, room;
 	size_t used; /* parts in use */
@@ -71,6 +73,7 @@ struct dev_alloc {
 	uint64_t va, size;
 	uint8_t *host;
 	uint64_t reserved; /* bytes of the arena; pinned: 0 */
+	uint8_t *saved;    /* its contents, while it is off the device; a mapping of `size` bytes */
 	bool read_only;    /* for kernels */
 	bool of_module;
 	uint64_t generation; /* in limbo: of the last map that contains it */
@@ -299,11 +302,15 @@ static inline void dev_trace(const struct rbt_device *dev, uint64_t now_ns,
 /* arena.c */
 /* A memfd of that size, sealed, and mapped. 0 or -errno. */
 int dev_memfd(const char *name, uint64_t size, int *ret_fd, void **ret_at);
-int dev_arena_init(struct dev_arena *arena, uint64_t size);
+/* An address range of `size` bytes for `memory` bytes of memory. */
+int dev_arena_init(struct dev_arena *arena, uint64_t size, uint64_t memory);
 void dev_arena_finish(struct dev_arena *arena);
 /* Room for `reserved` bytes, a multiple of GPU_ALIGN; align: a power of two. -ENOMEM. */
 int dev_arena_take(struct dev_arena *arena, uint64_t reserved, uint64_t align, uint64_t *ret_at);
 void dev_arena_give(struct dev_arena *arena, uint64_t at, uint64_t reserved);
+/* Gives up the memory of a part, but not its addresses; and takes memory for it again: -ENOMEM. */
+void dev_arena_evict(struct dev_arena *arena, uint64_t at, uint64_t reserved);
+int dev_arena_admit(struct dev_arena *arena, uint64_t reserved);
 void dev_arena_zero(struct dev_arena *arena, uint64_t at, uint64_t size);
 
 /* memory.c */

@@ -14,7 +14,9 @@
 static int init(struct rbt_device *dev)
 {
 	void *bell = NULL;
-	int r = dev_arena_init(&dev->arena, dev->config.memory_bytes);
+	uint64_t memory = dev->config.memory_bytes, most = GPU_PINNED_MAX - GPU_MEMORY_VA;
+	uint64_t addresses = memory > most / DEV_ADDRESSES ? most : memory * DEV_ADDRESSES;
+	int r = dev_arena_init(&dev->arena, addresses, memory);
 
 	if (r < 0) {
 		return r;
@@ -96,6 +98,11 @@ int rbt_device_arena_fd(const struct rbt_device *dev)
 	return dev->arena.fd;
 }
 
+uint64_t rbt_device_arena_bytes(const struct rbt_device *dev)
+{
+	return dev->arena.size;
+}
+
 int rbt_device_bell_fd(const struct rbt_device *dev)
 {
 	return dev->bell_fd;
@@ -123,7 +130,7 @@ uint64_t rbt_device_now_ns(const struct rbt_device *dev)
 void rbt_device_memory(const struct rbt_device *dev, uint64_t *ret_free, uint64_t *ret_total)
 {
 	*ret_free = dev->arena.free_bytes - dev_min(dev->arena.free_bytes, GPU_ALIGN);
-	*ret_total = dev->arena.size;
+	*ret_total = dev->config.memory_bytes;
 }
 
 void rbt_device_trace(struct rbt_device *dev,

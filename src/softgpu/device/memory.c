@@ -5,10 +5,12 @@
  * other program gets memory that a kernel may still write to.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "softgpu/device/device_impl.h"
@@ -66,6 +68,11 @@ static void change_map(struct rbt_context *ctx)
 static void release(struct rbt_context *ctx, const struct dev_alloc *a)
 {
 	if (a->reserved) {
+		/* Memory that is off the device has only addresses to give back. */
+		if (a->saved) {
+			munmap(a->saved, a->size);
+			ctx->dev->arena.free_bytes -= a->reserved;
+		}
 		dev_arena_give(&ctx->dev->arena, a->va - GPU_MEMORY_VA, a->reserved);
 	} else {
 		munmap(a->host, (a->size + PAGE - 1) / PAGE * PAGE);
@@ -192,7 +199,7 @@ int dev_memory_alloc(struct rbt_context *ctx, uint64_t size, uint64_t align, boo
 	if (size == 0) {
 		return -EINVAL;
 	}
-	if (ctx->n_allocs >= DEV_MAX_ALLOCS || size >= ctx->dev->arena.size) {
+	if (ctx->n_allocs >= DEV_MAX_ALLOCS || size >= ctx->dev->config.memory_bytes) {
 		return -ENOMEM;
 	}
 	/* At least one byte behind each allocation stays free, so that an access past its end hits
@@ -258,30 +265,79 @@ static int map_pinned(struct rbt_context *ctx, struct dev_alloc *a, int *ret_fd)
 	return 0;
 }
 
-int rbt_context_pin(struct rbt_context *ctx, uint64_t size, uint64_t address, int *ret_fd)
+/* Maps pages of the program's own file, for kernels. */
+static int map_shared(struct rbt_context *ctx, struct dev_alloc *a, int fd, uint64_t offset)
 {
-	struct dev_alloc a = {.va = address, .size = size};
-	int r;
+	void *host = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+		(off_t)offset);
 
-	if (size == 0 || size > GPU_PINNED_MAX) {
-		return -EINVAL;
+	if (host == MAP_FAILED) {
+		return -errno;
 	}
-	a.size = (size + PAGE - 1) / PAGE * PAGE;
-	if (!pin_fits(ctx, address, a.size)) {
+	a->host = host;
+	int r = add(ctx, a);
+
+	if (r < 0) {
+		munmap(host, a->size);
+	}
+	return r;
+}
+
+/* There is room for another pinned allocation, which is counted. */
+static int pin_begin(struct rbt_context *ctx, const struct dev_alloc *a)
+{
+	if (!pin_fits(ctx, a->va, a->size)) {
 		return -EINVAL;
 	}
 	if (ctx->n_allocs >= DEV_MAX_ALLOCS || ctx->n_pins >= RBT_CONTEXT_MAX_PINS ||
-		a.size > DEV_MAX_PINNED - ctx->pinned_bytes) {
+		a->size > DEV_MAX_PINNED - ctx->pinned_bytes) {
 		return -ENOMEM;
 	}
-	r = atomic_fetch_add(&pins, 1) < RBT_DEVICE_MAX_PINS ? map_pinned(ctx, &a, ret_fd)
-							     : -ENOMEM;
+	if (atomic_fetch_add(&pins, 1) >= RBT_DEVICE_MAX_PINS) {
+		atomic_fetch_sub(&pins, 1);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int pin_end(struct rbt_context *ctx, int r)
+{
 	if (r < 0) {
 		atomic_fetch_sub(&pins, 1);
 		return r;
 	}
 	ctx->n_pins++;
 	return 0;
+}
+
+int rbt_context_pin(struct rbt_context *ctx, uint64_t size, uint64_t address, int *ret_fd)
+{
+	struct dev_alloc a = {.va = address, .size = size};
+
+	if (size == 0 || size > GPU_PINNED_MAX) {
+		return -EINVAL;
+	}
+	a.size = (size + PAGE - 1) / PAGE * PAGE;
+	int r = pin_begin(ctx, &a);
+
+	return r < 0 ? r : pin_end(ctx, map_pinned(ctx, &a, ret_fd));
+}
+
+int rbt_context_share(
+	struct rbt_context *ctx, int fd, uint64_t offset, uint64_t size, uint64_t address)
+{
+	struct dev_alloc a = {.va = address, .size = size};
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (size == 0 || size > GPU_PINNED_MAX || size % PAGE != 0 || offset % PAGE != 0 ||
+		seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &st) < 0 ||
+		offset > (uint64_t)st.st_size || size > (uint64_t)st.st_size - offset) {
+		return -EINVAL;
+	}
+	int r = pin_begin(ctx, &a);
+
+	return r < 0 ? r : pin_end(ctx, map_shared(ctx, &a, fd, offset));
 }
 
 int dev_memory_free(struct rbt_context *ctx, uint64_t va, bool of_module)

@@ -27,7 +27,7 @@ static int refuse(struct rbt_ptx_error *error, int r, const char *what, const ch
 static int place_variables(struct rbt_context *ctx, struct dev_module *module,
 	uint64_t ret_sizes[2], struct rbt_ptx_error *error)
 {
-	uint64_t sizes[2] = {0, 0}, limit = ctx->dev->arena.size;
+	uint64_t sizes[2] = {0, 0}, limit = ctx->dev->config.memory_bytes;
 
 	for (uint32_t k = 0; k < module->ptx->nvariables; k++) {
 		const struct rbt_ptx_variable *v = &module->ptx->variables[k];

@@ -166,11 +166,11 @@ static uint32_t take_resources(struct rm_call *c, struct rm_object *obj, enum rm
 			gpu->runlists[obj->parent->tsg.runlist].channel_ids, &obj->channel.id);
 		break;
 	case RM_KIND_MEMORY:
-		if (c->params.memory.size > rm->config.memory_bytes - gpu->memory_used_bytes) {
+		if (c->params.memory.size > rm_free_bytes(rm, obj->gpu)) {
 			return NV_ERR_NO_MEMORY;
 		}
 		obj->memory_bytes = c->params.memory.size;
-		gpu->memory_used_bytes += obj->memory_bytes;
+		gpu->memory_used_bytes += obj->client->is_off ? 0 : obj->memory_bytes;
 		break;
 	default:
 		break;

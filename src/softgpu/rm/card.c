@@ -93,6 +93,25 @@ uint32_t rm_get_gpu_id(struct rm_call *c, struct rm_object *obj)
 	return NV_OK;
 }
 
+/* Only the form as text is modelled (flags 0). */
+uint32_t rm_get_gid(struct rm_call *c, struct rm_object *obj)
+{
+	struct nv_gid_params *p = &c->params.gid;
+	uint8_t id[16] = RBT_RM_UUID;
+	int n = snprintf(p->data, sizeof(p->data), "GPU-");
+
+	if (p->index != 0 || p->flags != 0) {
+		return NV_ERR_INVALID_ARGUMENT;
+	}
+	id[15] = (uint8_t)obj->gpu;
+	for (size_t i = 0; i < sizeof(id); i++) {
+		n += snprintf(p->data + n, sizeof(p->data) - (size_t)n, "%s%02x",
+			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
+	}
+	p->length = (uint32_t)n + 1;
+	return NV_OK;
+}
+
 uint32_t rm_get_name(struct rm_call *c, struct rm_object *obj)
 {
 	static const char name[] = RBT_RM_GPU_NAME;
@@ -116,7 +135,7 @@ static bool memory_of(struct rbt_rm *rm, int pid, uint32_t gpu, uint64_t *ret_by
 	bool has_tsg = false, has_device = false;
 
 	for (struct rm_client *client = rm->clients; client != NULL; client = client->next) {
-		if (client->pid != pid) {
+		if (client->pid != pid || client->is_off) {
 			continue;
 		}
 		for (struct rm_object *o = client->root; o != NULL; o = rm_next_object(o)) {
@@ -148,4 +167,68 @@ uint32_t rm_get_pid_info(struct rm_call *c, struct rm_object *obj)
 				       : NV_ERR_OBJECT_NOT_FOUND;
 	}
 	return NV_OK;
+}
+
+/* A restored program may have more than there is, because its memory is counted in large steps. */
+uint64_t rm_free_bytes(const struct rbt_rm *rm, uint32_t gpu)
+{
+	uint64_t total = rm->config.memory_bytes, used = rm->gpus[gpu].memory_used_bytes;
+
+	return used < total ? total - used : 0;
+}
+
+/* Other indices are not answered: their values are not recorded. */
+uint32_t rm_get_fb_info(struct rm_call *c, struct rm_object *obj)
+{
+	struct nv_fb_info_params *p = &c->params.fb_info;
+	uint64_t total = c->rm->config.memory_bytes;
+
+	if (p->count > NV_FB_INFO_MAX) {
+		return NV_ERR_INVALID_ARGUMENT;
+	}
+	for (uint32_t i = 0; i < p->count; i++) {
+		uint64_t bytes = p->list[i].index == NV_FB_INFO_TOTAL ? total
+				 : p->list[i].index == NV_FB_INFO_FREE
+					 ? rm_free_bytes(c->rm, obj->gpu)
+					 : 0;
+		p->list[i].data = (uint32_t)(bytes >> 10);
+	}
+	return NV_OK;
+}
+
+static uint64_t bytes_on(struct rm_client *client, uint32_t gpu)
+{
+	uint64_t bytes = 0;
+
+	for (struct rm_object *o = client->root; o != NULL; o = rm_next_object(o)) {
+		bytes += o->kind == RM_KIND_MEMORY && o->gpu == gpu ? o->memory_bytes : 0;
+	}
+	return bytes;
+}
+
+/* A checkpoint frees the objects of a process, and a restore makes them again. */
+static void set_off(struct rm_client *client, bool is_off)
+{
+	struct rbt_rm *rm = client->open->rm;
+
+	for (uint32_t gpu = 0; client->is_off != is_off && gpu < rm->config.n_gpus; gpu++) {
+		uint64_t bytes = bytes_on(client, gpu);
+		rm->gpus[gpu].memory_used_bytes += is_off ? -bytes : bytes;
+	}
+	client->is_off = is_off;
+	for (struct rm_object *o = client->root; o != NULL && !is_off; o = rm_next_object(o)) {
+		if (o->kind == RM_KIND_TSG) {
+			/* Recorded: libcuda does not set its slice again. */
+			o->tsg.timeslice_us = NV_DEFAULT_TIMESLICE_US;
+		}
+	}
+}
+
+void rbt_rm_set_off(struct rbt_rm *rm, int pid, bool is_off)
+{
+	for (struct rm_client *client = rm->clients; client != NULL; client = client->next) {
+		if (client->pid == pid) {
+			set_off(client, is_off);
+		}
+	}
 }

@@ -71,8 +71,12 @@ const struct rm_control_def rm_controls[RM_N_CONTROLS] = {
 		"gpu_get_name_string"},
 	{NV_CTRL_GPU_GET_ID, PARAMS(gpu_id), RM_KIND_SUBDEVICE, false, true, rm_get_gpu_id,
 		"gpu_get_id"},
+	{NV_CTRL_GPU_GET_GID_INFO, PARAMS(gid), RM_KIND_SUBDEVICE, false, true, rm_get_gid,
+		"gpu_get_gid_info"},
 	{NV_CTRL_GPU_GET_PID_INFO, PARAMS(pid_info), RM_KIND_SUBDEVICE, false, true,
 		rm_get_pid_info, "gpu_get_pid_info"},
+	{NV_CTRL_FB_GET_INFO, PARAMS(fb_info), RM_KIND_SUBDEVICE, false, true, rm_get_fb_info,
+		"fb_get_info"},
 	{NV_CTRL_FIFO_DISABLE_CHANNELS, PARAMS(disable_channels), RM_KIND_SUBDEVICE, false, false,
 		rm_disable_channels, "fifo_disable_channels"},
 	{NV_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, PARAMS(ctxsw), RM_KIND_SUBDEVICE, false, false,
@@ -97,6 +101,9 @@ static uint32_t expected_size(
 	}
 	if (def->cmd == NV_CTRL_TSG_GPFIFO_SCHEDULE && atoi(rm->config.driver_version) < 575) {
 		return NV_SCHEDULE_PARAMS_SIZE_BEFORE_575;
+	}
+	if (def->cmd == NV_CTRL_FB_GET_INFO) {
+		return NV_FB_INFO_SIZE(nv_fb_info_max((unsigned)atoi(rm->config.driver_version)));
 	}
 	return def->size;
 }

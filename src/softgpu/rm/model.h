@@ -61,6 +61,7 @@ struct rm_client {
 	struct rbt_rm_open *open;
 	struct rm_object *root; /* has the client's own handle */
 	int pid;
+	bool is_off; /* its process is checkpointed: its objects take no memory */
 	uint32_t next_object, n_objects;
 };
 
@@ -78,7 +79,7 @@ struct rm_counters {
 	uint64_t log_lines;
 };
 
-#define RM_N_CONTROLS 18
+#define RM_N_CONTROLS 20
 
 struct rbt_rm {
 	struct rbt_rm_config config;
@@ -138,7 +139,9 @@ struct rm_call {
 		struct nv_realtime_params realtime;
 		struct nv_token_params token;
 		struct nv_gpu_id_params gpu_id;
+		struct nv_gid_params gid;
 		struct nv_pid_info_params pid_info;
+		struct nv_fb_info_params fb_info;
 		struct nv_disable_channels_params disable_channels;
 		struct nv_attached_ids_params attached_ids;
 		struct nv_name_params name;
@@ -205,6 +208,7 @@ bool rm_copies_wait(const struct rm_object *compute);
 uint64_t rm_quirk_delay_us(const struct rm_call *c);
 
 /* card.c: facts about the fake cards. */
+uint64_t rm_free_bytes(const struct rbt_rm *rm, uint32_t gpu);
 uint32_t rm_gpu_id(uint32_t gpu);
 int rm_card_info(struct rm_call *c);
 int rm_register_fd(struct rm_call *c);
@@ -212,8 +216,10 @@ int rm_check_version(struct rm_call *c);
 int rm_sys_params(struct rm_call *c);
 uint32_t rm_get_attached_ids(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_get_gpu_id(struct rm_call *c, struct rm_object *obj);
+uint32_t rm_get_gid(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_get_name(struct rm_call *c, struct rm_object *obj);
 uint32_t rm_get_pid_info(struct rm_call *c, struct rm_object *obj);
+uint32_t rm_get_fb_info(struct rm_call *c, struct rm_object *obj);
 
 /* ioctl.c: writes one line about an unknown call to the log. */
 void rm_log(struct rm_call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -241,7 +241,7 @@ static void give_back(struct rm_object *obj)
 		put_id(gpu->runlists[obj->parent->tsg.runlist].channel_ids, obj->channel.id);
 		break;
 	case RM_KIND_MEMORY:
-		gpu->memory_used_bytes -= obj->memory_bytes;
+		gpu->memory_used_bytes -= obj->client->is_off ? 0 : obj->memory_bytes;
 		break;
 	default:
 		break;

@@ -9,7 +9,6 @@
 /* The two other classes that make a client; all behave alike here. */
 #define NV_CLASS_ROOT          0x0000
 #define NV_CLASS_ROOT_NON_PRIV 0x0001
-#define NV_CLASS_MEMORY_LOCAL  0x0040
 
 #define NV_CTRL_GPU_GET_ATTACHED_IDS    0x00000201
 #define NV_CTRL_CHANNEL_RESTART_RUNLIST 0xa06f0111
@@ -25,18 +24,6 @@ struct nv_xfer {
 	uint32_t cmd, size;
 	uint64_t arg; /* pointer */
 };
-
-/* Memory of a GPU; the last member came with 535, before it the struct ended at 120. */
-struct nv_memory_params {
-	uint32_t owner, type, flags, width, height;
-	int32_t pitch;
-	uint32_t attr, attr2, format, compr_covg, zcull_covg, pad0;
-	uint64_t range_lo, range_hi, size, alignment, offset, limit, address;
-	uint32_t ctag_offset, va_space, internal_flags, tag;
-	int32_t numa_node;
-	uint32_t pad1;
-};
-#define NV_MEMORY_PARAMS_SIZE_BEFORE_535 120
 
 struct nv_attached_ids_params {
 	uint32_t gpu_id[NV_MAX_GPUS];
@@ -68,8 +55,6 @@ struct nv_restart_runlist_params {
 };
 
 static_assert(sizeof(struct nv_xfer) == 16, "transfer");
-static_assert(sizeof(struct nv_memory_params) == 128, "memory parameters");
-static_assert(offsetof(struct nv_memory_params, size) == 64, "memory parameters");
 static_assert(sizeof(struct nv_name_params) == 132, "name");
 static_assert(sizeof(struct nv_ctxsw_params) == 32, "context switch");
 static_assert(sizeof(struct nv_attached_ids_params) == 128, "attached ids");

@@ -17,6 +17,12 @@
 
 #include "util/json.h"
 
+/* The UUID of GPU N: these bytes, and N in the last one. */
+#define RBT_RM_UUID                                                                                \
+	{                                                                                          \
+		'r', 'u', 'b', 'a', 't', 'o', 0x2d, 's', 0x8f, 't', 'g', 'p', 'u', 0, 0, 0         \
+	}
+
 struct rbt_rm;
 struct rbt_rm_open; /* one open file description of a device node */
 
@@ -28,7 +34,8 @@ struct rbt_rm_config {
 	uint32_t first_client;
 	uint64_t memory_bytes; /* of each GPU */
 	uint32_t quirks;       /* RBT_RM_QUIRK_* */
-	uint32_t pad;
+	/* Each call that takes a group off the GPU, or lets it back on, is logged. */
+	uint32_t logs_switches;
 };
 
 /*
@@ -69,7 +76,7 @@ struct rbt_rm_env {
 	int (*pid)(void *data);                                                /* of the caller */
 	bool (*may_nice)(void *data);              /* the caller has CAP_SYS_NICE */
 	bool (*is_control_fd)(void *data, int fd); /* the caller's fd is an open /dev/nvidiactl */
-	void (*log)(void *data, const char *line); /* optional: reports unknown calls */
+	void (*log)(void *data, const char *line); /* optional: unknown calls, switches */
 	void *data;
 };
 
@@ -149,6 +156,10 @@ struct rbt_rm_group {
 /* -ENOENT: there is no such group, or a channel (at most 32) does not belong to it. */
 int rbt_rm_get_group(struct rbt_rm *rm, uint32_t client, uint32_t tsg, const uint32_t *channels,
 	size_t n, struct rbt_rm_group *ret);
+
+/* A process was checkpointed, or restored: its objects take no memory, or memory again. After a
+ * restore its groups have the default timeslice. */
+void rbt_rm_set_off(struct rbt_rm *rm, int pid, bool is_off);
 
 /* Lines that a real driver would have written to the kernel log (calls with another program's
  * client). */

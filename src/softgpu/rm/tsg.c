@@ -80,7 +80,7 @@ static struct rm_object *channel_of(
 }
 
 /* One channel of a group stands for all. */
-static void count_call(const struct rm_object *channel, bool disable)
+static void count_call(struct rm_call *c, const struct rm_object *channel, bool disable)
 {
 	const struct rm_object *first = channel->parent->first_child;
 	struct rm_tsg *tsg = &channel->parent->tsg;
@@ -88,8 +88,16 @@ static void count_call(const struct rm_object *channel, bool disable)
 	while (first->kind != RM_KIND_CHANNEL) {
 		first = first->next_sibling;
 	}
-	tsg->n_suspends += channel == first && disable;
-	tsg->n_resumes += channel == first && !disable;
+	if (channel != first) {
+		return;
+	}
+	tsg->n_suspends += disable;
+	tsg->n_resumes += !disable;
+	if (c->rm->config.logs_switches != 0 &&
+		rm_engine_of(tsg->engine_type) == RBT_RM_ENGINE_COMPUTE) {
+		rm_log(c, "GPU %u: compute group of pid %d is %s", channel->gpu,
+			channel->client->pid, disable ? "off" : "on");
+	}
 }
 
 /* Disables are counted: a channel runs again when as many calls have enabled it (H200, 580.159.04).
@@ -132,7 +140,7 @@ uint32_t rm_disable_channels(struct rm_call *c, struct rm_object *obj)
 		struct rm_object *channel = channel_of(c, obj, i, &status);
 
 		set_state(&channel->channel, state);
-		count_call(channel, p->disable);
+		count_call(c, channel, p->disable);
 		if (p->disable) {
 			rm_quirk_disabled(channel->parent, p->only_disable_scheduling);
 		} else {

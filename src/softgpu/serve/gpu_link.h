@@ -13,7 +13,7 @@
 #include "softgpu/serve/link.h"
 
 enum gpu_link_type {
-	/* struct gpu_hello: the reply brings the arena and the bell */
+	/* struct gpu_hello: the reply brings the arena, of `value` bytes, and the bell */
 	GPU_HELLO = 64,
 	/* struct gpu_context: the reply brings its room; value: its number */
 	GPU_CONTEXT,
@@ -27,6 +27,12 @@ enum gpu_link_type {
 	GPU_MODULE,
 	GPU_UNLOAD, /* struct gpu_object */
 	GPU_MEMORY, /* struct gpu_object; value: bytes free, memory_bytes: in all */
+	/* struct gpu_process: a checkpoint call on another process, answered when it is done.
+	 * value: a CUresult; n_sms: the state */
+	GPU_PROCESS,
+	/* struct gpu_share and a memfd that cannot shrink: the program's own shared memory becomes
+	 * reachable at the program's address */
+	GPU_SHARE,
 	/* from the server */
 	GPU_REPLY = 96, /* struct gpu_reply */
 };
@@ -57,6 +63,12 @@ struct gpu_memory {
 	uint64_t size, address;
 };
 
+struct gpu_share {
+	struct link_header h;
+	uint32_t context, zero;
+	uint64_t size, address, offset; /* of the file */
+};
+
 struct gpu_module {
 	struct link_header h;
 	uint32_t context, zero;
@@ -66,6 +78,22 @@ struct gpu_module {
 struct gpu_object {
 	struct link_header h;
 	uint32_t context, object;
+};
+
+enum gpu_process_action {
+	GPU_PROCESS_STATE,
+	GPU_PROCESS_LOCK,
+	GPU_PROCESS_CHECKPOINT,
+	GPU_PROCESS_RESTORE,
+	GPU_PROCESS_UNLOCK,
+	GPU_N_PROCESS_ACTIONS,
+};
+
+struct gpu_process {
+	struct link_header h;
+	int32_t pid;
+	uint32_t action;
+	uint32_t timeout_ms, zero; /* of LOCK; 0: none */
 };
 
 struct gpu_reply {

@@ -33,7 +33,7 @@ struct gpus *gpus_create(struct server *s)
 
 /* A program waits for its only answer: if that does not fit into the socket, the program is not our
  * libcuda. */
-static void reply(
+void gpus_reply(
 	struct conn *c, const struct gpu_reply *answer, size_t size, const int *fds, size_t n_fds)
 {
 	if (rbt_send(c->fd, answer, size, fds, n_fds, MSG_DONTWAIT) < 0) {
@@ -69,18 +69,20 @@ static void handle_hello(struct gpus *g, struct conn *c, const uint8_t *msg)
 		fds[1] = rbt_device_bell_fd(dev);
 		answer.n_sms = rbt_device_config(dev)->n_sms;
 		answer.memory_bytes = rbt_device_config(dev)->memory_bytes;
+		answer.value = rbt_device_arena_bytes(dev);
+		c->is_program = true;
 	}
-	reply(c, &answer, sizeof(answer), fds, answer.error == 0 ? 2 : 0);
+	gpus_reply(c, &answer, sizeof(answer), fds, answer.error == 0 ? 2 : 0);
 }
 
-static struct rbt_context_schedule schedule_of(const struct rbt_rm_group *group)
+static struct rbt_context_schedule schedule_of(const struct rbt_rm_group *group, bool is_frozen)
 {
 	uint64_t us = group->timeslice_us;
 
 	return (struct rbt_context_schedule){
 		.timeslice_ns = us < UINT64_MAX / RBT_NS_PER_US ? us * RBT_NS_PER_US : UINT64_MAX,
 		.interleave = group->interleave,
-		.scheduled = group->scheduled,
+		.scheduled = group->scheduled && !is_frozen,
 		.copies_wait = group->copies_wait,
 		.enabled = group->enabled,
 	};
@@ -121,7 +123,7 @@ static int bind_context(
 	if (count_contexts(g, c) >= MAX_CONTEXTS) {
 		return -ENOSPC;
 	}
-	schedule = schedule_of(&b->seen);
+	schedule = schedule_of(&b->seen, false);
 	card_lock(b->card);
 	r = rbt_context_create(b->card->dev, b->n_channels, (uint64_t)c->pid, &b->ctx);
 	if (r == 0) {
@@ -150,7 +152,7 @@ static void handle_context(struct gpus *g, struct conn *c, const uint8_t *msg)
 		answer.value = b->id;
 		fd = rbt_context_room_fd(b->ctx);
 	}
-	reply(c, &answer, sizeof(answer), &fd, fd >= 0 ? 1 : 0);
+	gpus_reply(c, &answer, sizeof(answer), &fd, fd >= 0 ? 1 : 0);
 }
 
 static void bound_destroy(struct bound *b)
@@ -193,8 +195,25 @@ static void handle_memory(struct gpus *g, struct conn *c, uint32_t type, const u
 		}
 		card_unlock((*p)->card);
 	}
-	reply(c, &answer, sizeof(answer), &fd, fd >= 0 ? 1 : 0);
+	gpus_reply(c, &answer, sizeof(answer), &fd, fd >= 0 ? 1 : 0);
 	rbt_close(&fd);
+}
+
+static void handle_share(struct gpus *g, struct conn *c, const uint8_t *msg, int fd)
+{
+	struct gpu_reply answer = answer_to(msg);
+	struct gpu_share m;
+
+	memcpy(&m, msg, sizeof(m));
+	struct bound **p = find(g, c, m.context);
+	if (p == NULL || fd < 0) {
+		answer.error = p == NULL ? -ENOENT : -EINVAL;
+	} else {
+		card_lock((*p)->card);
+		answer.error = rbt_context_share((*p)->ctx, fd, m.offset, m.size, m.address);
+		card_unlock((*p)->card);
+	}
+	gpus_reply(c, &answer, sizeof(answer), NULL, 0);
 }
 
 /* The file is the program's and may change or shrink: it is read, never mapped. It must be in
@@ -268,7 +287,8 @@ static void handle_module(struct gpus *g, struct conn *c, const uint8_t *msg, in
 	} else {
 		load(*p, &m, fd, &out.answer, out.vas);
 	}
-	reply(c, &out.answer, sizeof(out.answer) + out.answer.count * sizeof(uint64_t), NULL, 0);
+	gpus_reply(
+		c, &out.answer, sizeof(out.answer) + out.answer.count * sizeof(uint64_t), NULL, 0);
 }
 
 static void handle_object(struct gpus *g, struct conn *c, uint32_t type, const uint8_t *msg)
@@ -296,7 +316,7 @@ static void handle_object(struct gpus *g, struct conn *c, uint32_t type, const u
 		}
 		card_unlock((*p)->card);
 	}
-	reply(c, &answer, sizeof(answer), NULL, 0);
+	gpus_reply(c, &answer, sizeof(answer), NULL, 0);
 }
 
 static size_t size_of(uint32_t type)
@@ -310,8 +330,12 @@ static size_t size_of(uint32_t type)
 	case GPU_PIN:
 	case GPU_FREE:
 		return sizeof(struct gpu_memory);
+	case GPU_SHARE:
+		return sizeof(struct gpu_share);
 	case GPU_MODULE:
 		return sizeof(struct gpu_module);
+	case GPU_PROCESS:
+		return sizeof(struct gpu_process);
 	case GPU_CONTEXT_END:
 	case GPU_UNLOAD:
 	case GPU_MEMORY:
@@ -339,6 +363,12 @@ bool gpus_handle(struct gpus *g, struct conn *c, const uint8_t *msg, size_t size
 	case GPU_MODULE:
 		handle_module(g, c, msg, fd);
 		break;
+	case GPU_PROCESS:
+		checkpoint_handle(g, c, msg);
+		break;
+	case GPU_SHARE:
+		handle_share(g, c, msg, fd);
+		break;
 	case GPU_ALLOC:
 	case GPU_PIN:
 	case GPU_FREE:
@@ -353,6 +383,7 @@ bool gpus_handle(struct gpus *g, struct conn *c, const uint8_t *msg, size_t size
 
 void gpus_forget(struct gpus *g, const struct conn *c)
 {
+	checkpoint_forget(g, c);
 	for (struct bound **p = &g->contexts; *p != NULL;) {
 		struct bound *b = *p;
 		if (b->conn == c) {
@@ -375,7 +406,7 @@ static void orphan(struct bound *b)
 
 static void carry_over(struct bound *b, const struct rbt_rm_group *now)
 {
-	struct rbt_context_schedule schedule = schedule_of(now);
+	struct rbt_context_schedule schedule = schedule_of(now, b->is_frozen);
 	bool preempt = now->n_preempts != b->seen.n_preempts ||
 		       (now->disabled_full & ~b->seen.disabled_full) != 0;
 
@@ -386,6 +417,16 @@ static void carry_over(struct bound *b, const struct rbt_rm_group *now)
 	}
 	card_unlock(b->card);
 	b->seen = *now;
+}
+
+void bound_freeze(struct bound *b, bool is_frozen)
+{
+	struct rbt_context_schedule schedule = schedule_of(&b->seen, is_frozen);
+
+	b->is_frozen = is_frozen;
+	card_lock(b->card);
+	rbt_context_set_schedule(b->ctx, &schedule);
+	card_unlock(b->card);
 }
 
 /* Compares the fields that can change, one by one because of padding. */

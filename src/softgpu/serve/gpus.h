@@ -31,6 +31,13 @@ void gpus_forget(struct gpus *g, const struct conn *c);
  * disabled or preempted groups are off the SMs. */
 void gpus_refresh(struct gpus *g);
 
+/* Checkpoint calls that are under way go on. Returns when to call this again; UINT64_MAX: not
+ * before the next message. */
+uint64_t gpus_run(struct gpus *g, uint64_t now_ns);
+/* A fault: checkpoint calls of this kind (enum gpu_process_action) take at least so long; 0: as
+ * long as they need. -EINVAL. */
+int gpus_delay(struct gpus *g, uint32_t action, uint64_t delay_us);
+
 /* A report of the devices, as an array "contexts" in an object that the caller has begun, or as
  * text. */
 void gpus_write_json(struct gpus *g, struct rbt_json *j);

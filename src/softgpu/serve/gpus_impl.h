@@ -8,6 +8,7 @@
 
 #include "backend/nvidia/rm_abi.h"
 #include "softgpu/device/device.h"
+#include "softgpu/serve/gpu_link.h"
 #include "softgpu/serve/gpus.h"
 #include "softgpu/serve/server_impl.h"
 
@@ -27,6 +28,7 @@ struct bound {
 	uint32_t id, gpu;
 	uint32_t client, tsg, n_channels, channels[GPU_MAX_CHANNELS];
 	struct rbt_rm_group seen; /* the state that the device was last told */
+	bool is_frozen;           /* its process is locked: it is off the runlist */
 };
 
 struct gpus {
@@ -34,7 +36,20 @@ struct gpus {
 	struct card cards[NV_MAX_GPUS];
 	struct bound *contexts;
 	uint32_t next_id;
+	struct target *targets; /* checkpoint.c */
+	uint64_t delay_us
+		[GPU_N_PROCESS_ACTIONS]; /* faults: how long a checkpoint call takes at least */
 };
+
+/* gpus.c. Freezes or thaws a context, which then follows RM's objects again. */
+void bound_freeze(struct bound *b, bool is_frozen);
+/* Answers a request with one packet. */
+void gpus_reply(
+	struct conn *c, const struct gpu_reply *answer, size_t size, const int *fds, size_t n_fds);
+
+/* checkpoint.c */
+void checkpoint_handle(struct gpus *g, struct conn *c, const uint8_t *msg);
+void checkpoint_forget(struct gpus *g, const struct conn *c);
 
 /* card.c. Starts the device and its thread: 0 or -errno. */
 int card_start(struct card *card, struct server *server);

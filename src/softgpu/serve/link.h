@@ -55,7 +55,8 @@ enum link_type {
 	LINK_DONE,    /* struct link_done, regions */
 	LINK_RESULT,  /* struct link_result */
 	/* from a tool, as LINK_FAULT */
-	LINK_KFD_FAULT, /* struct link_kfd_fault */
+	LINK_KFD_FAULT,     /* struct link_kfd_fault */
+	LINK_PROCESS_FAULT, /* struct link_process_fault */
 };
 
 struct link_header {
@@ -120,6 +121,13 @@ struct link_fault {
 struct link_kfd_fault {
 	struct link_header h;
 	struct rbt_kfd_fault fault;
+};
+
+/* Checkpoint calls of one kind take at least so long. */
+struct link_process_fault {
+	struct link_header h;
+	uint32_t action, pad; /* enum gpu_process_action */
+	uint64_t delay_us;
 };
 
 /* The options of a session. */

@@ -34,7 +34,10 @@
 void server_log(struct server *s, const char *line)
 {
 	if (s->log_lines++ < MAX_LOG_LINES) {
-		dprintf(s->log, "%s\n", line);
+		uint64_t us = rbt_now_ns() / RBT_NS_PER_US;
+
+		dprintf(s->log, "[%5" PRIu64 ".%06" PRIu64 "] %s\n", us / 1000000, us % 1000000,
+			line);
 	}
 }
 
@@ -136,6 +139,18 @@ static void handle_kfd_fault(struct server *s, struct conn *c, const uint8_t *ms
 		-1);
 }
 
+static void handle_process_fault(struct server *s, struct conn *c, const uint8_t *msg, size_t size)
+{
+	struct link_process_fault m;
+
+	if (size != sizeof(m)) {
+		c->broken = true;
+		return;
+	}
+	memcpy(&m, msg, sizeof(m));
+	send_result(c, gpus_delay(s->gpus, m.action, m.delay_us), -1);
+}
+
 static void leave(struct server *s)
 {
 	char path[SESSION_MAX_PATH + 16];
@@ -182,8 +197,13 @@ static void handle_owner(
 	case LINK_KFD_FAULT:
 		handle_kfd_fault(s, c, msg, size);
 		break;
+	case LINK_PROCESS_FAULT:
+		handle_process_fault(s, c, msg, size);
+		break;
 	case LINK_CLEAR_FAULTS:
 		rbt_rm_clear_faults(s->rm);
+		for (uint32_t i = 0; gpus_delay(s->gpus, i, 0) == 0; i++) {
+		}
 		if (s->kfd != NULL) {
 			rbt_kfd_clear_faults(kfd_serve_model(s->kfd));
 		}
@@ -222,6 +242,7 @@ static void handle(struct server *s, struct conn *c, const uint8_t *msg, size_t 
 		break;
 	case LINK_FAULT:
 	case LINK_KFD_FAULT:
+	case LINK_PROCESS_FAULT:
 	case LINK_CLEAR_FAULTS:
 	case LINK_KILL:
 		handle_owner(s, c, h.type, msg, size);
@@ -244,7 +265,7 @@ static void receive(struct server *s, struct conn *c)
 	static uint8_t msg[LINK_MAX];
 	int fds[RBT_MAX_FDS_PER_MSG];
 
-	while (!c->broken) {
+	while (!c->broken && !c->is_held) {
 		size_t n_fds = 0;
 		ssize_t n = rbt_recv(c->fd, msg, sizeof(msg), fds, &n_fds, MSG_DONTWAIT);
 		if (n == -EAGAIN) {
@@ -353,8 +374,8 @@ static size_t fill_poll(struct server *s, struct pollfd *fds, uint64_t now_ns, u
 	}
 	for (struct conn *c = s->conns; c != NULL && n < MAX_CONNS; c = c->next) {
 		uint64_t due_ns = conn_flush(c, now_ns);
-		fds[n++] = (struct pollfd){
-			.fd = c->fd, .events = (short)(POLLIN | (due_ns == 0 ? POLLOUT : 0))};
+		fds[n++] = (struct pollfd){.fd = c->fd,
+			.events = (short)((c->is_held ? 0 : POLLIN) | (due_ns == 0 ? POLLOUT : 0))};
 		if (due_ns != 0 && due_ns < *until_ns) {
 			*until_ns = due_ns;
 		}
@@ -384,6 +405,8 @@ static void loop(struct server *s)
 			until_ns = s->idle_since_ns + IDLE_NS > now_ns ? s->idle_since_ns + IDLE_NS
 								       : now_ns + SWEEP_NS;
 		}
+		uint64_t run_ns = gpus_run(s->gpus, now_ns);
+		until_ns = run_ns < until_ns ? run_ns : until_ns;
 		uint64_t kfd_ns = kfd_serve_run(s->kfd, now_ns);
 		while (kfd_serve_take_change(s->kfd)) {
 			calls_retry(s);
@@ -397,7 +420,10 @@ static void loop(struct server *s)
 		 * list. */
 		size_t i = 1;
 		for (struct conn *c = s->conns; c != NULL && i < n; c = c->next, i++) {
-			if (fds[i].revents & (POLLIN | POLLHUP | POLLERR)) {
+			/* What a locked program asked for waits; but it may die. */
+			if (c->is_held && (fds[i].revents & (POLLHUP | POLLERR))) {
+				c->broken = true;
+			} else if (fds[i].revents & (POLLIN | POLLHUP | POLLERR)) {
 				receive(s, c);
 			}
 		}

@@ -20,7 +20,9 @@ struct conn {
 	int fd;
 	uint32_t uid; /* the peer's */
 	int pid;
-	bool broken; /* to be dropped */
+	bool broken;     /* to be dropped */
+	bool is_program; /* its process uses a GPU */
+	bool is_held;    /* its process is locked: its requests wait */
 	struct packet *out;
 	struct call *calls; /* waiting for bytes */
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results by name. */
-#include "softgpu/cuda/front.h"
+/* Results by name, for libraries that answer the driver interface. */
+#include <stddef.h>
+
+#include "cuda/common.h"
 
 static const struct {
 	int result;
@@ -106,7 +108,7 @@ static int find(int result)
 	return -1;
 }
 
-CUresult cuGetErrorName(int result, const char **ret_name)
+CUresult rbt_cuda_error_name(int result, const char **ret_name)
 {
 	int i = find(result);
 
@@ -117,7 +119,7 @@ CUresult cuGetErrorName(int result, const char **ret_name)
 	return i < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult cuGetErrorString(int result, const char **ret_text)
+CUresult rbt_cuda_error_text(int result, const char **ret_text)
 {
 	int i = find(result);
 

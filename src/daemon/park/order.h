@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the parts of daemon/park. */
+#ifndef RBT_DAEMON_PARK_ORDER_H
+#define RBT_DAEMON_PARK_ORDER_H
+
+#include "daemon/park/park.h"
+
+#define PARKED_STOPPED "is stopped or frozen, and cannot answer the driver"
+
+/* park.c. NULL: no order is known. */
+struct parked *park_find_pid(const struct daemon *d, pid_t pid, uint64_t start_time);
+void park_drop(struct parked *k);
+/* The programs that go off and come back together with k, which is the first. Returns how many. */
+size_t park_group(struct daemon *d, struct parked *k, struct parked **list, size_t max);
+
+#endif
