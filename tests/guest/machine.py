@@ -206,8 +206,8 @@ def write_initramfs(path, files):
 
 def qemu(kernel, initrd, console, *more, memory_mib=1024, cpus=1, options=""):
     """The command line of a machine on emulated CPUs. /dev/kvm may exist where it does not work: it is not used.
-    A busy host may not run the machine for so long that the kernel would find its timer broken, or measure a wrong frequency of
-    the CPUs' own timers, which then ring too late: the machine ticks by the HPET, whose frequency is known."""
+    A busy host may not run the machine for so long that the kernel would find its timer broken. It ticks by the HPET, because
+    the emulated timer of a CPU was seen to stop for good on a busy host (QEMU 7.2, two CPUs)."""
     return [QEMU, "-accel", "tcg", "-cpu", "max", "-smp", str(cpus), "-m", str(memory_mib),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", os.path.join(kernel, "vmlinuz"), "-initrd", initrd,

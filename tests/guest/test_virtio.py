@@ -129,6 +129,8 @@ class World:
             os.path.join(HERE, "hostile"), kdir, tmp)
         self.files.append(("program", read(os.path.join(BUILD, "tests/guest/program")), 0o100755))
         self.one, self.two = (Guest(name, self) for name in ("one", "two"))
+
+    def begin(self):
         for guest in (self.one, self.two):
             guest.machine.wait_ready()
             guest.sh("insmod /rubato.ko")
@@ -258,8 +260,9 @@ def main():
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rubato-guest-") as tmp:
         w = World(tmp)
-        print(f"two machines after {time.monotonic() - started:.1f} s", flush=True)
         try:
+            w.begin()
+            print(f"two machines after {time.monotonic() - started:.1f} s", flush=True)
             for test in tests:
                 began = time.monotonic()
                 test(w)
