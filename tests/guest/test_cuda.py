@@ -57,6 +57,8 @@ class World:
                                  stdout=subprocess.PIPE, text=True, check=True).stdout.split()
         files = build_module(os.path.join(ROOT, "kernel"), kdir, tmp) + guest_files(programs)
         self.machine = machine.Machine(kernel, files, os.path.join(tmp, "machine"), *options, memory_mib=512)
+
+    def begin(self):
         self.machine.wait_ready()
         self.machine.sh("insmod /rubato.ko")
 
@@ -133,6 +135,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="rubato-guest-") as tmp:
         w = World(tmp, PROGRAMS)
         try:
+            w.begin()
             for name in names:
                 began = time.monotonic()
                 globals()[name](w)
