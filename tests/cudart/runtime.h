@@ -19,8 +19,8 @@ typedef int cudaError_t;
 typedef struct stream *cudaStream_t;
 
 extern "C" {
-#ifdef OLD_CALLS
 cudaError_t cudaConfigureCall(dim3, dim3, size_t = 0, cudaStream_t = 0);
+#ifdef OLD_CALLS
 cudaError_t cudaSetupArgument(const void *, size_t, size_t);
 cudaError_t cudaLaunch(const void *);
 cudaError_t cudaThreadSynchronize(void);
