@@ -80,11 +80,15 @@ static int in_child()
 	return status;
 }
 
-int main()
+int main(int argc, char **)
 {
-	int version = 0, n = in_child(), value = 4, now = 0;
+	int version = 0, n = 0, value = 4, now = 0;
 	unsigned long threads[4];
 
+	if (argc > 1) {
+		return 0; /* its kernels are registered, and not used */
+	}
+	n += in_child();
 	n += wrong(3);
 	n += cudaMemcpyToSymbol(&scale, &value, sizeof(value), 0, 1) != 0;
 	n += cudaMemcpyFromSymbol(&now, &scale, sizeof(now), 0, 2) != 0 || now != 4;
@@ -103,6 +107,6 @@ int main()
 	}
 	n += cudaGetLastError() == 0;
 	cudaRuntimeGetVersion(&version);
-	printf("runtime %d: %d wrong\n", version, n);
+	printf("runtime %d, %d wrong\n", version, n);
 	return n != 0;
 }
