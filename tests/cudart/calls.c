@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls of the runtime interface with checked results. The argument is the library's name:
- * libcudart.so.9.0, .11.0, .12 or .13. Declared from public documentation, and from nothing of ours.
+ * libcudart.so.9.0, .11.0, .12 or .13. It is declared from public documentation, and from nothing
+ * of ours.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -13,7 +13,9 @@
 typedef __SIZE_TYPE__ size_t;
 struct dim3 {
 	unsigned x, y, z;
-	__host__ __device__ dim3(unsigned a, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+	__host__ __device__ dim3(unsigned a, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+	{
+	}
 };
 typedef int cudaError_t;
 typedef struct stream *cudaStream_t;

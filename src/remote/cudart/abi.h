@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The types and numbers of the CUDA runtime interface that this library answers, declared from its
- * public documentation. Names are the interface's own. RT_VERSION is the CUDA version of the library
- * that is built (9000, 11000, 12000, 13000): layouts and parameters differ between them.
+ * public documentation. Names are the interface's own. RT_VERSION is the CUDA version of the
+ * library that is built (9000, 11000, 12000, 13000): layouts and parameters differ between them.
  */
 #ifndef RBT_REMOTE_CUDART_ABI_H
 #define RBT_REMOTE_CUDART_ABI_H

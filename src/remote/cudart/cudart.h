@@ -4,8 +4,8 @@
  * loaded by name (libcuda.so.1) at the first call that needs it. In a guest that is Rubato's own;
  * any other works as well.
  *
- * A function of the interface begins with rt_init() if it needs the driver, or with rt_enter() if it
- * needs a context, and ends with rt_done(), which keeps the thread's last error.
+ * A function of the interface begins with rt_init() if it needs the driver, or with rt_enter() if
+ * it needs a context, and ends with rt_done(), which keeps the thread's last error.
  */
 #ifndef RBT_REMOTE_CUDART_CUDART_H
 #define RBT_REMOTE_CUDART_CUDART_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What programs register before main(): fat binaries, and their kernels and variables by the
- * addresses that stand for them on the host. Nothing is loaded before its first use. A fat binary is
- * sent to the driver once, for all devices; equal ones without variables are sent once together.
+ * addresses that stand for them on the host. Nothing is loaded before its first use. A fat binary
+ * is sent to the driver once, for all devices. Equal ones without variables are sent once together;
+ * those with variables are not, since each has its own values.
  */
 #include <ctype.h>
 #include <stdlib.h>
