@@ -48,11 +48,12 @@ static int find_command(const char *name, char *buf, size_t size)
 	}
 }
 
-static int set_preload(void)
+/* Appends one of our libraries to LD_PRELOAD. */
+static int add_preload(const char *name, const char *dir)
 {
 	char lib[4096], value[8192];
 	const char *old = getenv("LD_PRELOAD");
-	int r = rbt_sibling_path("librubato.so", RUBATO_LIBDIR, lib, sizeof(lib));
+	int r = rbt_sibling_path(name, dir, lib, sizeof(lib));
 
 	if (r < 0) {
 		return r;
@@ -61,14 +62,19 @@ static int set_preload(void)
 	if (strpbrk(lib, " :") != NULL) {
 		return -EINVAL;
 	}
-	/* The shim goes last. It makes the system call itself, so a later library in the list with
-	 * an ioctl() of its own (v4l2convert.so, for example) would never be called. */
 	int n = snprintf(value, sizeof(value), "%s%s%s", old != NULL ? old : "",
 		old != NULL && old[0] != '\0' ? ":" : "", lib);
 	if (n < 0 || (size_t)n >= sizeof(value)) {
 		return -ENAMETOOLONG;
 	}
 	return setenv("LD_PRELOAD", value, 1) < 0 ? -errno : 0;
+}
+
+/* The shim goes last. It makes the system call itself, so a later library in the list with an
+ * ioctl() of its own (v4l2convert.so, for example) would never be called. */
+static int set_preload(void)
+{
+	return add_preload("librubato.so", RUBATO_LIBDIR);
 }
 
 /* A limit above all GPUs is no limit, and most likely a mistake. */
@@ -147,13 +153,38 @@ static int set_standin(void)
 	return run_has_driver() ? set_library("standin/libcuda.so.1") : 0;
 }
 
+/*
+ * The CUDA runtime for guests. PyTorch's libraries name a folder for it (RPATH), which goes before
+ * LD_LIBRARY_PATH; a library that is loaded already goes before both. Each version answers only its
+ * own programs, by the versions of its symbols; a program that names none gets the first.
+ */
+static int set_runtimes(void)
+{
+	static const char *const libraries[] = {"guest/libcudart.so.12", "guest/libcudart.so.13",
+		"guest/libcudart.so.11.0", "guest/libcudart.so.9.0"};
+	const char *old = getenv("LD_PRELOAD");
+	int r = 0;
+
+	/* An outer `rubato run` has put them there already. */
+	if (old != NULL && strstr(old, libraries[0]) != NULL) {
+		return 0;
+	}
+	for (unsigned i = 0; r == 0 && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		r = add_preload(libraries[i], RUBATO_LIBDIR "/rubato");
+	}
+	return r;
+}
+
 /* The program uses a host's GPU. Its class is the host's to decide, so that nothing else is set. */
 static int set_remote(const char *who)
 {
 	int r = set_library("guest/libcuda.so.1");
 
+	if (r == 0) {
+		r = set_runtimes();
+	}
 	if (r < 0) {
-		rbt_error("%s: --device remote: Rubato's libcuda.so.1 for guests: %s", who,
+		rbt_error("%s: --device remote: Rubato's CUDA libraries for guests: %s", who,
 			strerror(-r));
 		return EXIT_FAILED;
 	}

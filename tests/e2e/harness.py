@@ -67,7 +67,7 @@ def renice_message(pid, priority, **fields):
 
 
 def binary(name):
-    for folder in ("", "tests/progs", "tests/conformance", "tests/kernels", "tests/hw", "bench"):
+    for folder in ("", "tests/progs", "tests/conformance", "tests/kernels", "tests/cudart", "tests/hw", "bench"):
         path = os.path.join(BUILD, folder, name)
         if os.path.isfile(path):
             return path

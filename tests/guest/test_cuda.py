@@ -19,11 +19,14 @@ from test_virtio import BUILD, MODULES, ROOT, build_module, eventually, headers,
 # What each prints at its end, and its arguments.
 PROGRAMS = {"cuda_args": "", "cuda_basic": "/kernels", "cuda_memory": "", "cuda_objects": "/kernels", "cuda_peers": "",
             "cuda_faults": "/kernels", "cuda_life": "fork", "cuda_suite": "/kernels"}
+# Programs of the CUDA runtime interface. Those with kernels of their own are built if clang is there.
+RUNTIME = {"cudart_calls": "libcudart.so.12", "cudart_old": "", "cudart_new": ""}
+RUNTIMES = [f"guest/libcudart.so.{version}" for version in ("9.0", "11.0", "12", "13")]
 LONG = {"cuda_streams": ""}
 
 
 def find(name):
-    return next(p for folder in ("", "tests/progs", "tests/kernels") if os.path.exists(p := os.path.join(BUILD, folder, name)))
+    return next(p for folder in ("", "tests/progs", "tests/kernels", "tests/cudart") if os.path.exists(p := os.path.join(BUILD, folder, name)))
 
 
 def libraries(program):
@@ -32,7 +35,7 @@ def libraries(program):
 
 
 def guest_files(programs):
-    files = {"guest/libcuda.so.1": os.path.join(BUILD, "guest/libcuda.so.1")}
+    files = {name: os.path.join(BUILD, name) for name in ["guest/libcuda.so.1", *RUNTIMES]}
     files.update({name: find(name) for name in programs})
     for path in list(files.values()):
         files.update({library.lstrip("/"): library for library in libraries(path)})
@@ -129,6 +132,7 @@ def main():
     machine.require()
     if not os.path.exists(machine.BUSYBOX):
         machine.skip("busybox-static is not installed")
+    PROGRAMS.update({n: a for n, a in RUNTIME.items() if os.path.exists(os.path.join(BUILD, "tests/cudart", n))})
     if os.environ.get("RUBATO_TEST_LONG") == "1":
         PROGRAMS.update(LONG)
     names = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
