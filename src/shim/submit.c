@@ -22,7 +22,7 @@ static __thread uint32_t n_requests __attribute__((tls_model("initial-exec")));
 static __thread bool shares __attribute__((tls_model("initial-exec"))); /* uses slot 0, for good */
 
 static _Atomic(struct rbt_board *) board;
-static atomic_bool enabled;
+static atomic_bool enabled, counts_calls;
 static void (*_Atomic also)(uint64_t now_ns);
 static atomic_bool fork_watched;
 static _Atomic uint32_t owners[RBT_BOARD_THREADS]; /* thread ids; slot 0 belongs to no thread */
@@ -86,6 +86,12 @@ static void forget_ongoing(void)
 	shim_own.also_ns = 0;
 }
 
+static void init_board(struct rbt_board *b)
+{
+	rbt_board_init(b);
+	b->features |= counts_calls ? RBT_BOARD_COUNTS_CALLS : 0;
+}
+
 static void after_fork_in_child(void)
 {
 	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
@@ -96,7 +102,7 @@ static void after_fork_in_child(void)
 		owners[i] = i == mine ? shim_sys_gettid() : 0;
 	}
 	if (b != NULL && shim_sys_map_private(b, RBT_BOARD_SIZE) == 0) {
-		rbt_board_init(b);
+		init_board(b);
 		atomic_store_explicit(&b->n_used, mine + 1, memory_order_relaxed);
 	}
 	n_requests = 0;
@@ -115,7 +121,7 @@ static struct rbt_board *obtain_board(void)
 	if (fresh == NULL) {
 		return NULL;
 	}
-	rbt_board_init(fresh);
+	init_board(fresh);
 	atomic_store_explicit(&fresh->n_used, 1, memory_order_relaxed);
 	if (!atomic_compare_exchange_strong(&board, &b, fresh)) {
 		shim_sys_munmap(fresh, RBT_BOARD_SIZE);
@@ -198,6 +204,17 @@ void shim_wake(struct rbt_board *b, uint32_t way)
 	}
 	int saved_errno = errno;
 	shim_sys_futex_wake(&b->asleep);
+	errno = saved_errno;
+}
+
+void shim_wake_any(void)
+{
+	struct rbt_board *b = shim_board_peek();
+	int saved_errno = errno;
+
+	if (b != NULL && atomic_exchange(&b->asleep, 0) != 0) {
+		shim_sys_futex_wake(&b->asleep);
+	}
 	errno = saved_errno;
 }
 
@@ -517,6 +534,17 @@ bool shim_submit_enabled(void)
 	return atomic_load_explicit(&enabled, memory_order_relaxed);
 }
 
+struct rbt_board *shim_board_count_calls(void)
+{
+	counts_calls = true;
+	struct rbt_board *b = obtain_board();
+
+	if (b != NULL) {
+		b->features |= RBT_BOARD_COUNTS_CALLS;
+	}
+	return b;
+}
+
 static void copy64(_Atomic uint64_t *to, const _Atomic uint64_t *from)
 {
 	atomic_store_explicit(
@@ -532,8 +560,9 @@ static void copy32(_Atomic uint32_t *to, const _Atomic uint32_t *from)
 /* Copies the counters; not the daemon's fields, times, or the state above. */
 static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 {
-	rbt_board_init(to);
+	init_board(to);
 	copy32(&to->n_used, &from->n_used);
+	copy64(&to->n_calls, &from->n_calls);
 	copy64(&to->n_requests, &from->n_requests);
 	copy64(&to->n_late, &from->n_late);
 	copy64(&to->request_ns, &from->request_ns);

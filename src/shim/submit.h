@@ -145,6 +145,12 @@ int shim_board_share(void);
 /* The board, which may be private memory; NULL: there is none. */
 struct rbt_board *shim_board_peek(void);
 
+/* All driver calls of this process are counted from now on. NULL: there is no memory for it. */
+struct rbt_board *shim_board_count_calls(void);
+
+/* Wakes a daemon that sleeps on the board in any way. */
+void shim_wake_any(void);
+
 /* The connection has ended: no daemon reads the board any more. */
 void shim_board_unshare(void);
 
