@@ -30,7 +30,7 @@
  *   1  all slots are slots, and lengths of requests are counted in request_times.
  *   2  HAS_LENGTHS: the last slots make room for the lengths of requests.
  *   3  HAS_GATE: the program asks about new tasks, and the daemon answers (gate.h).
- *   4  HAS_PARK: the program reads `parking`. COUNTS_CALLS: it counts all its driver calls (park.h).
+ *   4  HAS_PARK: the program reads `parking` (park.h). COUNTS_CALLS: it counts its driver calls.
  */
 #ifndef RBT_BOARD_LAYOUT_H
 #define RBT_BOARD_LAYOUT_H

@@ -47,7 +47,7 @@ struct rbt_treatment {
 	uint32_t force;                 /* 1: write to unknown drivers, too */
 	char group[RBT_GROUP_NAME_MAX]; /* of ranks; empty: no group */
 	uint32_t pad;
-	uint64_t memory; /* bytes that a run may have on each GPU; 0: no limit */
+	uint64_t memory;       /* bytes that a run may have on each GPU; 0: no limit */
 	uint32_t park_idle_ms; /* an idle program is parked after this time; 0: never */
 	uint32_t pad2;
 };

@@ -22,7 +22,7 @@ static __thread uint32_t n_requests __attribute__((tls_model("initial-exec")));
 static __thread bool shares __attribute__((tls_model("initial-exec"))); /* uses slot 0, for good */
 
 static _Atomic(struct rbt_board *) board;
-static atomic_bool enabled, counts_calls;
+static atomic_bool enabled;
 static void (*_Atomic also)(uint64_t now_ns);
 static atomic_bool fork_watched;
 static _Atomic uint32_t owners[RBT_BOARD_THREADS]; /* thread ids; slot 0 belongs to no thread */
@@ -86,15 +86,10 @@ static void forget_ongoing(void)
 	shim_own.also_ns = 0;
 }
 
-static void init_board(struct rbt_board *b)
-{
-	rbt_board_init(b);
-	b->features |= counts_calls ? RBT_BOARD_COUNTS_CALLS : 0;
-}
-
 static void after_fork_in_child(void)
 {
 	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
+	uint32_t features = b != NULL ? b->features : 0;
 	uint32_t mine =
 		b != NULL && shim_own.slot != NULL ? (uint32_t)(shim_own.slot - b->slots) : 0;
 
@@ -102,14 +97,15 @@ static void after_fork_in_child(void)
 		owners[i] = i == mine ? shim_sys_gettid() : 0;
 	}
 	if (b != NULL && shim_sys_map_private(b, RBT_BOARD_SIZE) == 0) {
-		init_board(b);
+		rbt_board_init(b);
+		b->features = features;
 		atomic_store_explicit(&b->n_used, mine + 1, memory_order_relaxed);
 	}
 	n_requests = 0;
 	forget_ongoing();
 }
 
-static struct rbt_board *obtain_board(void)
+struct rbt_board *shim_board_obtain(void)
 {
 	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
 	bool no = false;
@@ -121,7 +117,7 @@ static struct rbt_board *obtain_board(void)
 	if (fresh == NULL) {
 		return NULL;
 	}
-	init_board(fresh);
+	rbt_board_init(fresh);
 	atomic_store_explicit(&fresh->n_used, 1, memory_order_relaxed);
 	if (!atomic_compare_exchange_strong(&board, &b, fresh)) {
 		shim_sys_munmap(fresh, RBT_BOARD_SIZE);
@@ -168,7 +164,7 @@ static struct rbt_board_slot *find_slot(struct rbt_board *b, uint32_t tid)
 static __attribute__((noinline)) struct rbt_board_slot *obtain_first_slot(void)
 {
 	int saved_errno = errno;
-	struct rbt_board *b = obtain_board();
+	struct rbt_board *b = shim_board_obtain();
 
 	if (b == NULL) {
 		errno = saved_errno;
@@ -190,7 +186,7 @@ static inline struct rbt_board_slot *obtain_slot(void)
 
 struct rbt_board_slot *shim_board_claim(uint32_t tid)
 {
-	struct rbt_board *b = obtain_board();
+	struct rbt_board *b = shim_board_obtain();
 
 	return b != NULL ? find_slot(b, tid) : NULL;
 }
@@ -204,17 +200,6 @@ void shim_wake(struct rbt_board *b, uint32_t way)
 	}
 	int saved_errno = errno;
 	shim_sys_futex_wake(&b->asleep);
-	errno = saved_errno;
-}
-
-void shim_wake_any(void)
-{
-	struct rbt_board *b = shim_board_peek();
-	int saved_errno = errno;
-
-	if (b != NULL && atomic_exchange(&b->asleep, 0) != 0) {
-		shim_sys_futex_wake(&b->asleep);
-	}
 	errno = saved_errno;
 }
 
@@ -534,17 +519,6 @@ bool shim_submit_enabled(void)
 	return atomic_load_explicit(&enabled, memory_order_relaxed);
 }
 
-struct rbt_board *shim_board_count_calls(void)
-{
-	counts_calls = true;
-	struct rbt_board *b = obtain_board();
-
-	if (b != NULL) {
-		b->features |= RBT_BOARD_COUNTS_CALLS;
-	}
-	return b;
-}
-
 static void copy64(_Atomic uint64_t *to, const _Atomic uint64_t *from)
 {
 	atomic_store_explicit(
@@ -560,7 +534,8 @@ static void copy32(_Atomic uint32_t *to, const _Atomic uint32_t *from)
 /* Copies the counters; not the daemon's fields, times, or the state above. */
 static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 {
-	init_board(to);
+	rbt_board_init(to);
+	to->features = from->features;
 	copy32(&to->n_used, &from->n_used);
 	copy64(&to->n_calls, &from->n_calls);
 	copy64(&to->n_requests, &from->n_requests);
@@ -588,7 +563,7 @@ static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 
 int shim_board_share(void)
 {
-	struct rbt_board *b = obtain_board();
+	struct rbt_board *b = shim_board_obtain();
 	int fd = b != NULL ? rbt_board_create_fd() : -ENOMEM;
 
 	if (fd < 0) {

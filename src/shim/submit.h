@@ -142,14 +142,11 @@ struct rbt_board_slot *shim_board_claim(uint32_t tid);
  * the caller closes, or -errno. Every connection gets a new one, so none has to be kept. */
 int shim_board_share(void);
 
+/* The board, which is made if there is none; NULL: there is no memory for it. */
+struct rbt_board *shim_board_obtain(void);
+
 /* The board, which may be private memory; NULL: there is none. */
 struct rbt_board *shim_board_peek(void);
-
-/* All driver calls of this process are counted from now on. NULL: there is no memory for it. */
-struct rbt_board *shim_board_count_calls(void);
-
-/* Wakes a daemon that sleeps on the board in any way. */
-void shim_wake_any(void);
 
 /* The connection has ended: no daemon reads the board any more. */
 void shim_board_unshare(void);

@@ -12,6 +12,7 @@
  */
 #include "cuda/intercept.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -187,20 +188,33 @@ static int32_t bind(struct wrapper *all, uint32_t size, _Atomic uint32_t *n, uin
 
 static_assert(RBT_BOARD_WAKES == 1 << RUBATO_CALLS_WAKES_BIT, "the stand-in's entries");
 
+/* Wakes a daemon that sleeps on the board in any way. */
+static void wake_any(void)
+{
+	struct rbt_board *b = shim_board_peek();
+	int saved_errno = errno;
+
+	if (b != NULL && atomic_exchange(&b->asleep, 0) != 0) {
+		shim_sys_futex_wake(&b->asleep);
+	}
+	errno = saved_errno;
+}
+
 __attribute__((visibility("default"))) int rubato_calls_v1(struct rubato_calls *ret)
 {
 	if (!HAVE_THUNKS || !shim_config_active() || shim_config.no_daemon ||
 		shim_config.treat.park_idle_ms == 0) {
 		return 0;
 	}
-	struct rbt_board *b = shim_board_count_calls();
+	struct rbt_board *b = shim_board_obtain();
 
 	if (b == NULL) {
 		return 0;
 	}
+	b->features |= RBT_BOARD_COUNTS_CALLS;
 	shim_submit_enable();
 	*ret = (struct rubato_calls){
-		.n_calls = &b->n_calls, .parking = &b->parking, .wake = shim_wake_any};
+		.n_calls = &b->n_calls, .parking = &b->parking, .wake = wake_any};
 	return 1;
 }
 

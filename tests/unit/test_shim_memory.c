@@ -132,7 +132,7 @@ static void parked(void)
 {
 	start("100M", "1");
 	make_client(CLIENT, 1);
-	struct rbt_board *b = shim_board_count_calls();
+	struct rbt_board *b = shim_board_obtain();
 	const struct shim_memory *m = &table()->memory;
 
 	CHECK(take(1, 60) == 0 && take(2, 30) == 0);

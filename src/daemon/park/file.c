@@ -47,8 +47,7 @@ static int write_all(const struct daemon *d, FILE *f)
 			.start_time = k->start_time,
 			.until_ns = k->until_ns,
 			.group = k->group,
-			.order = (k->is_wanted_off ? ENTRY_OFF : 0) |
-				 (k->is_idle ? ENTRY_IDLE : 0),
+			.order = (k->is_wanted_off ? ENTRY_OFF : 0) | (k->is_idle ? ENTRY_IDLE : 0),
 			.is_forced = k->is_forced,
 			.backend = k->backend,
 			.n_gpus = k->n_gpus,

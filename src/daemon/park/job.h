@@ -21,7 +21,7 @@ struct park_job {
 	uint64_t begun_ns, deadline_ns;
 	bool has_ended; /* the helper has said so */
 	bool is_cancelled;
-	int result;     /* a CUresult, or -errno */
+	int result; /* a CUresult, or -errno */
 	size_t n;
 	pid_t pids[RBT_PARK_MAX];
 	LIST_ENTRY(park_job) entries;

@@ -110,8 +110,8 @@ static int check_driver(
 	return 0;
 }
 
-/* A process of the same run could use up the limit meanwhile, unless the program's library keeps its
- * memory charged. Then the program's memory would be refused on its way back, and the program
+/* A process of the same run could use up the limit meanwhile, unless the program's library keeps
+ * its memory charged. Then the program's memory would be refused on its way back, and the program
  * lost. */
 static int check_limit(struct daemon *d, const struct program *p, const struct rbt_msg_park *m,
 	struct park_refusal *r)

@@ -155,8 +155,8 @@ static void come_back(struct daemon *d, struct parked *k)
 /* Where the program is now, and what that means for the order. */
 static void settle(struct daemon *d, struct parked *k, enum rbt_park_goal goal, int result)
 {
-	bool has_failed = goal != RBT_PARK_GOAL_STATE && result != CUDA_SUCCESS &&
-			  result != -ECANCELED;
+	bool has_failed =
+		goal != RBT_PARK_GOAL_STATE && result != CUDA_SUCCESS && result != -ECANCELED;
 	struct program *p = program_find(d, k->pid);
 
 	k->is_read = true;
