@@ -307,6 +307,22 @@ void rbt_board_sleep(struct rbt_board *b)
 	next_tick(b);
 }
 
+static bool has_request(const struct rbt_board *b, uint64_t now_ns)
+{
+	return get32(&b->requests_open) - 1 < INT32_MAX &&
+	       !is_overdue(get64(&b->deadline_ns), now_ns);
+}
+
+bool rbt_board_is_in_use(const struct rbt_board *b, uint64_t now_ns)
+{
+	for (uint32_t i = 0, n = slots_used(b); i < n; i++) {
+		if (is_waiting(&b->slots[i])) {
+			return true;
+		}
+	}
+	return has_request(b, now_ns);
+}
+
 static bool is_news(const struct rbt_board *b, const struct rbt_board_reader *w)
 {
 	uint32_t n_used = slots_used(b);
@@ -316,8 +332,7 @@ static bool is_news(const struct rbt_board *b, const struct rbt_board_reader *w)
 			return true;
 		}
 	}
-	return get32(&b->requests_open) - 1 < INT32_MAX &&
-	       !is_overdue(get64(&b->deadline_ns), rbt_now_ns());
+	return has_request(b, rbt_now_ns());
 }
 
 /* Waits until the stores that a program made before it read the tick are visible. */

@@ -100,6 +100,9 @@ uint64_t rbt_board_submissions(const struct rbt_board_reading *r);
  * forged. */
 bool rbt_board_is_busy(const struct rbt_board_reading *r, uint64_t now_ns, uint64_t window_ns);
 
+/* Whether a thread waits for the GPU, or a request is open. Does not affect any reading. */
+bool rbt_board_is_in_use(const struct rbt_board *b, uint64_t now_ns);
+
 /* From now on (see above) the next submission, or the begin of a synchronisation, wakes the thread
  * that waits on b->asleep. */
 void rbt_board_sleep(struct rbt_board *b);

@@ -20,7 +20,7 @@ void rbt_board_init(struct rbt_board *b)
 	b->version = RBT_BOARD_VERSION;
 	b->size = RBT_BOARD_SIZE;
 	b->n_slots = RBT_BOARD_SLOTS;
-	b->features = RBT_BOARD_HAS_LENGTHS | RBT_BOARD_HAS_GATE;
+	b->features = RBT_BOARD_HAS_LENGTHS | RBT_BOARD_HAS_GATE | RBT_BOARD_HAS_PARK;
 }
 
 static long create(void)

@@ -24,12 +24,13 @@
  * part of the shim's cost. So there it is done for one synchronisation in RBT_BOARD_GAP_SAMPLE, at
  * random, which then counts for as many.
  *
- * There are three layouts, which agree in all that they share. `features` tells them apart, and not
+ * There are four layouts, which agree in all that they share. `features` tells them apart, and not
  * the version, because a daemon takes no board of another version, and programs keep the library
  * that they were started with.
  *   1  all slots are slots, and lengths of requests are counted in request_times.
  *   2  HAS_LENGTHS: the last slots make room for the lengths of requests.
  *   3  HAS_GATE: the program asks about new tasks, and the daemon answers (gate.h).
+ *   4  HAS_PARK: the program reads `parking` (park.h). COUNTS_CALLS: it counts its driver calls.
  */
 #ifndef RBT_BOARD_LAYOUT_H
 #define RBT_BOARD_LAYOUT_H
@@ -51,7 +52,16 @@
 #define RBT_BOARD_GATES   4u /* tasks that can be asked about at a time */
 
 /* Bits of `features`. */
-enum { RBT_BOARD_HAS_LENGTHS = 1, RBT_BOARD_HAS_GATE = 2 };
+enum {
+	RBT_BOARD_HAS_LENGTHS = 1,
+	RBT_BOARD_HAS_GATE = 2,
+	RBT_BOARD_HAS_PARK = 4,
+	RBT_BOARD_COUNTS_CALLS = 8,
+};
+
+/* Bits of `parking`. MOVES: the driver takes the program's memory away or brings it back. WAKES:
+ * each call of the program wakes the daemon. */
+enum { RBT_BOARD_MOVES = 1, RBT_BOARD_WAKES = 2 };
 
 enum { RBT_BOARD_ASLEEP = 1, RBT_BOARD_AWAITS_END = 2, RBT_BOARD_AWAITS_SYNC = 3 };
 
@@ -101,7 +111,8 @@ struct rbt_board {
 	/* When the program's neighbours were last taken off for it; 0: it is not asked when its
 	 * next packet is done. See done_ns. */
 	_Atomic uint64_t cleared_ns;
-	uint8_t pad1[40];
+	_Atomic uint32_t parking; /* with HAS_PARK: RBT_BOARD_MOVES, RBT_BOARD_WAKES */
+	uint8_t pad1[36];
 
 	/* Written by the program, seldom. */
 	_Atomic uint32_t n_used;        /* slots [0, n_used) may have been in use */
@@ -126,7 +137,7 @@ struct rbt_board {
 	/* With HAS_GATE. The program expects an answer, and waits for it. */
 	_Atomic uint32_t expects_gate;
 	_Atomic uint64_t asks[RBT_BOARD_GATES]; /* tasks; 0: none */
-	uint8_t pad2[8];
+	_Atomic uint64_t n_calls; /* with COUNTS_CALLS: driver calls that have begun */
 
 	/* Written by the daemon. With HAS_GATE. */
 	struct rbt_board_answer answers[RBT_BOARD_GATES];
@@ -153,6 +164,7 @@ static_assert(offsetof(struct rbt_board_slot, n_synced) == 60, "board");
 static_assert(offsetof(struct rbt_board, tick) == 64, "board");
 static_assert(offsetof(struct rbt_board, asleep) == 68, "board");
 static_assert(offsetof(struct rbt_board, cleared_ns) == 80, "board");
+static_assert(offsetof(struct rbt_board, parking) == 88, "board");
 static_assert(offsetof(struct rbt_board, n_used) == 128, "board");
 static_assert(offsetof(struct rbt_board, n_requests) == 152, "board");
 static_assert(offsetof(struct rbt_board, deadline_ns) == 176, "board");
@@ -161,6 +173,7 @@ static_assert(offsetof(struct rbt_board, request_times) == 256, "board");
 static_assert(offsetof(struct rbt_board, done_ns) == 384, "board");
 static_assert(offsetof(struct rbt_board, expects_gate) == 404, "board");
 static_assert(offsetof(struct rbt_board, asks) == 408, "board");
+static_assert(offsetof(struct rbt_board, n_calls) == 440, "board");
 static_assert(offsetof(struct rbt_board, answers) == 448, "board");
 static_assert(offsetof(struct rbt_board, slots) == 512, "board");
 static_assert(offsetof(struct rbt_board, lengths) == 512 + RBT_BOARD_THREADS * 64, "board");

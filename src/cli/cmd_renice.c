@@ -54,7 +54,7 @@ static int run(int argc, char **argv)
 	if (((t.said | t.reset) & ~RBT_TREAT_BIT(FORCE)) == 0) {
 		return usage_error(&cmd_renice,
 			"give one of --class, --priority, --timeslice-us, --weight, "
-			"--max-reserve-ms, --min-share or --memory");
+			"--max-reserve-ms, --min-share, --memory or --park-idle-s");
 	}
 	/* A new priority brings its own slice. */
 	if ((t.said & (RBT_TREAT_BIT(PRIORITY) | RBT_TREAT_BIT(TIMESLICE))) ==
@@ -70,7 +70,7 @@ const struct command cmd_renice = {
 	.usage =
 		"Usage: rubato renice PID... (--class CLASS | --priority N | --timeslice-us N |\n"
 		"                             --weight N | --max-reserve-ms N | --min-share PERCENT |\n"
-		"                             --memory SIZE)\n"
+		"                             --memory SIZE | --park-idle-s S)\n"
 		"\n"
 		"Changes how running programs share the GPU. Programs started with `rubato run` need\n"
 		"no privilege; others need ptrace rights over them (root, or the same user if\n"
@@ -84,6 +84,8 @@ const struct command cmd_renice = {
 		"      --max-reserve-ms N   how long it may keep others off without being idle, or default\n"
 		"      --min-share PERCENT  its least share of the GPU while others are busy, or default\n"
 		"      --memory SIZE        how much memory its run may have on each GPU, or default: no limit\n"
+		"      --park-idle-s S      park it after S seconds without any CUDA call, or default: never.\n"
+		"                           Only if it was started with this option\n"
 		"      --force              write to an unknown driver even if its trial failed\n"
 		"\n"
 		"Several best-effort programs on one GPU take turns, one at a time, because programs with\n"

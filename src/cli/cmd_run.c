@@ -324,7 +324,7 @@ static struct rbt_treatment add_environment(const struct rbt_treatment *options)
 	if (why[0] != '\0') {
 		rbt_warn("run: RUBATO_TREAT: %s: ignored", why);
 	}
-	outer.said &= RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(MEMORY);
+	outer.said &= RBT_TREAT_BIT(GROUP) | RBT_TREAT_BIT(MEMORY) | RBT_TREAT_BIT(PARK_IDLE);
 	outer.reset = 0;
 	struct rbt_treatment all = RBT_TREATMENT_INIT;
 	rbt_treatment_merge(&all, &outer);
@@ -521,7 +521,8 @@ const struct command cmd_run = {
 	.usage =
 		"Usage: rubato run [--class CLASS] [--priority N] [--timeslice-us N] [--weight N]\n"
 		"                  [--max-reserve-ms N] [--min-share PERCENT] [--memory SIZE]\n"
-		"                  [--group NAME] [--policy FILE [--engine ENGINE] [--set NAME=VALUE]...]\n"
+		"                  [--park-idle-s S] [--group NAME]\n"
+		"                  [--policy FILE [--engine ENGINE] [--set NAME=VALUE]...]\n"
 		"                  [--device soft [--sms N] [--mem MIB] | --device remote[=PATH]] [--] COMMAND...\n"
 		"\n"
 		"Runs COMMAND, unmodified, with a class. Needs no privilege.\n"
@@ -534,6 +535,8 @@ const struct command cmd_run = {
 		"      --min-share PERCENT  its least share of the GPU while others are busy, 0 to 10 (2)\n"
 		"      --memory SIZE        how much memory COMMAND and its children may have on each GPU,\n"
 		"                           such as 20G. Default: no limit\n"
+		"      --park-idle-s S      park COMMAND and its children, each by itself, after S seconds\n"
+		"                           without any CUDA call. Default: never\n"
 		"  -g, --group NAME         your programs in one group have their turns together. Default: the\n"
 		"                           ranks of one job (torchrun, MPI, Slurm). none: no group\n"
 		"      --policy FILE        load this policy in eBPF while COMMAND runs, as\n"

@@ -8,11 +8,22 @@
  * There is a trampoline per name, 32 bytes apart; it jumps to the address in standin_targets[].
  * Programs that are linked with the library are bound before any of its code may run. They get
  * trampolines for all functions; the address is then looked up at the first call.
+ *
+ * There is also a number of entries, 16 bytes apart, for programs whose calls are all counted
+ * (intercept.h). An entry counts, wakes the daemon if it wants to be woken, and jumps to the address
+ * in standin_behind[], with all registers and the stack unchanged.
  */
+#include "cuda/entries.h"
+
 	.text
 	.hidden standin_symbol
 	.hidden standin_late
 	.hidden standin_targets
+	.hidden standin_wake
+	.hidden standin_calls
+	.hidden standin_behind
+	.hidden standin_entries
+	.globl standin_entries
 	.hidden standin_trampolines
 	.globl standin_trampolines
 
@@ -43,9 +54,9 @@
 	.cfi_endproc
 	.endm
 
-/* Some functions take a float. */
-	.p2align 5
-late:
+/* Calls a function with the index in %r11d, and jumps to the address that it returns. Some functions
+ * of the driver take a float. */
+	.macro through function
 	.cfi_startproc
 	pushq %rdi
 	pushq %rsi
@@ -64,7 +75,7 @@ late:
 	movups %xmm6, 96(%rsp)
 	movups %xmm7, 112(%rsp)
 	movl %r11d, %edi
-	call standin_late
+	call \function
 	movq %rax, %r11
 	movups (%rsp), %xmm0
 	movups 16(%rsp), %xmm1
@@ -84,6 +95,37 @@ late:
 	.cfi_adjust_cfa_offset -184
 	jmp *%r11
 	.cfi_endproc
+	.endm
+
+	.p2align 5
+late:
+	through standin_late
+
+	.macro entry index
+	.p2align 4
+	.cfi_startproc
+	endbr64
+	movl $\index, %r11d
+	jmp enter
+	.cfi_endproc
+	.endm
+
+/* The addition is locked, and so a full barrier: see board/park.h. */
+	.p2align 5
+enter:
+	.cfi_startproc
+	movq standin_calls(%rip), %r10
+	lock incq (%r10)
+	movq standin_calls + 8(%rip), %r10
+	testl $(1 << RUBATO_CALLS_WAKES_BIT), (%r10)
+	jnz woken
+	leaq standin_behind(%rip), %r10
+	jmp *(%r10, %r11, 8)
+	.cfi_endproc
+
+	.p2align 5
+woken:
+	through standin_wake
 
 #elif defined(__aarch64__)
 
@@ -112,8 +154,7 @@ late:
 	.cfi_endproc
 	.endm
 
-	.p2align 5
-late:
+	.macro through function
 	.cfi_startproc
 	stp x29, x30, [sp, #-224]!
 	.cfi_def_cfa_offset 224
@@ -130,7 +171,7 @@ late:
 	stp q4, q5, [sp, #160]
 	stp q6, q7, [sp, #192]
 	mov w0, w16
-	bl standin_late
+	bl \function
 	mov x16, x0
 	ldp x0, x1, [sp, #16]
 	ldp x2, x3, [sp, #32]
@@ -147,6 +188,45 @@ late:
 	.cfi_def_cfa_offset 0
 	br x16
 	.cfi_endproc
+	.endm
+
+	.p2align 5
+late:
+	through standin_late
+
+	.macro entry index
+	.p2align 4
+	.cfi_startproc
+	hint #34 /* bti c */
+	mov w16, #\index
+	b enter
+	.cfi_endproc
+	.endm
+
+/* The barrier comes between the addition and the load: see board/park.h. */
+	.p2align 5
+enter:
+	.cfi_startproc
+	adrp x17, standin_calls
+	add x17, x17, :lo12:standin_calls
+	ldr x9, [x17]
+1:	ldaxr x10, [x9]
+	add x10, x10, #1
+	stlxr w11, x10, [x9]
+	cbnz w11, 1b
+	dmb ish
+	ldr x9, [x17, #8]
+	ldr w9, [x9]
+	tbnz w9, #RUBATO_CALLS_WAKES_BIT, woken
+	adrp x17, standin_behind
+	add x17, x17, :lo12:standin_behind
+	ldr x16, [x17, x16, lsl #3]
+	br x16
+	.cfi_endproc
+
+	.p2align 5
+woken:
+	through standin_wake
 
 #endif
 
@@ -158,5 +238,15 @@ late:
 standin_trampolines:
 #define DRIVER_SYMBOL(name, index, use) trampoline index
 #include "cuda/symbols.inc"
+
+#undef DRIVER_SYMBOL
+
+	.p2align 4
+standin_entries:
+	.set i, 0
+	.rept STANDIN_ENTRIES
+	entry i
+	.set i, i + 1
+	.endr
 
 	.section .note.GNU-stack, "", %progbits

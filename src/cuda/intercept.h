@@ -5,15 +5,20 @@
  * and the driver's own pointer for any other. Where trampolines lead can be changed at any time,
  * also after a program has got its pointers:
  *
- *   program → queue → count → driver
+ *   program → queue → entry → count → driver
  *
- * So what is counted is what is submitted. Either layer may be missing. librubato.so, which is
+ * So what is counted is what is submitted. Each layer may be missing. librubato.so, which is
  * preloaded, is the count; libgpu_scheduler.so (src/orion) is the queue while its scheduler runs.
- * The three libraries find each other by the symbols below; a symbol's name changes if its meaning
- * does.
+ * The entry is the stand-in's own, and exists only in programs that may be parked while they are
+ * idle. The three libraries find each other by the symbols below; a symbol's name changes if its
+ * meaning does.
  */
 #ifndef RBT_CUDA_INTERCEPT_H
 #define RBT_CUDA_INTERCEPT_H
+
+#include <stdint.h>
+
+#include "cuda/entries.h"
 
 /*
  * Returns the function that takes the place of `next`, or `next` itself. `symbol` is the name of
@@ -28,6 +33,20 @@ typedef void *rubato_wrap_fn(const char *symbol, void *next);
  * is then the name that was asked for. All arguments are passed on unchanged.
  */
 void *rubato_count_v1(const char *symbol, void *next);
+
+/*
+ * Also exported by librubato.so: whether all calls of this process are to be counted, because it
+ * may be parked while it is idle (board/park.h). Then every function that the stand-in gives out,
+ * with a role or without, adds one to *n_calls before anything else. If *parking then has the bit
+ * WAKES, it also calls wake(), which does not wait. The two addresses are valid for as long as the
+ * process exists.
+ */
+struct rubato_calls {
+	_Atomic uint64_t *n_calls;
+	_Atomic uint32_t *parking;
+	void (*wake)(void);
+};
+int rubato_calls_v1(struct rubato_calls *ret);
 
 /* Both are exported by the stand-in. */
 

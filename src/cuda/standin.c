@@ -17,6 +17,7 @@
  * Everything is looked up once, when the library is loaded. Like the real library, it needs only
  * libc and libdl, and no symbol newer than GLIBC_2.17.
  */
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
@@ -54,6 +55,7 @@ __asm__(".symver dladdr, dladdr@" OLD);
 
 /* Defined by librubato.so, if that is preloaded. */
 #pragma weak rubato_count_v1
+#pragma weak rubato_calls_v1
 
 static const char *const names[] = {
 #define DRIVER_SYMBOL(name, index, use) #name,
@@ -79,6 +81,18 @@ static uintptr_t reals[N_NAMES], counteds[N_NAMES];
 extern HIDDEN _Atomic uintptr_t standin_targets[N_NAMES];
 _Atomic uintptr_t standin_targets[N_NAMES];
 static _Atomic(rubato_wrap_fn *) queue;
+
+/* Entries (exports.S), if all calls of this process are counted. */
+extern HIDDEN const unsigned char standin_entries[];
+extern HIDDEN struct rubato_calls standin_calls;
+struct rubato_calls standin_calls;
+extern HIDDEN _Atomic uintptr_t standin_behind[STANDIN_ENTRIES];
+_Atomic uintptr_t standin_behind[STANDIN_ENTRIES];
+static _Atomic uint32_t n_entries;
+static bool counts_calls;
+uintptr_t standin_wake(unsigned index);
+static_assert(offsetof(struct rubato_calls, parking) == 8, "entries");
+static_assert(N_NAMES < STANDIN_ENTRIES, "entries");
 
 /* Marks a stand-in, so that one does not take another for the driver. */
 extern __attribute__((visibility("default"))) const int rubato_standin;
@@ -148,6 +162,28 @@ static uintptr_t count(const char *symbol, uintptr_t real)
 	return rubato_count_v1 != NULL ? (uintptr_t)rubato_count_v1(symbol, (void *)real) : real;
 }
 
+/* The entry that leads to a function; the function itself, if calls are not counted. */
+static uintptr_t enter(uintptr_t next)
+{
+	uint32_t n = n_entries < STANDIN_ENTRIES ? n_entries : STANDIN_ENTRIES;
+
+	if (!counts_calls || next == 0) {
+		return next;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (standin_behind[i] == next) {
+			return (uintptr_t)(standin_entries + (size_t)i * STANDIN_ENTRY_SIZE);
+		}
+	}
+	uint32_t i = n_entries++;
+	if (i >= STANDIN_ENTRIES) {
+		n_entries = STANDIN_ENTRIES;
+		return next;
+	}
+	standin_behind[i] = next;
+	return (uintptr_t)(standin_entries + (size_t)i * STANDIN_ENTRY_SIZE);
+}
+
 static uintptr_t trampoline(size_t index)
 {
 	return (uintptr_t)(standin_trampolines + index * TRAMPOLINE_SIZE);
@@ -176,16 +212,16 @@ static uintptr_t given_out(const char *name, uintptr_t real)
 			return uses[i] == INTERCEPTED ? trampoline(i) : standin_targets[i];
 		}
 	}
-	return count(name, real);
+	return enter(count(name, real));
 }
 
 /* The function that the name leads to at first. */
 static uintptr_t adopt(size_t i, uintptr_t real)
 {
 	if (real == 0 || uses[i] == PLAIN) {
-		return real;
+		return enter(real);
 	}
-	return uses[i] == LOOKUP ? bind_getproc(real) : count(names[i], real);
+	return enter(uses[i] == LOOKUP ? bind_getproc(real) : count(names[i], real));
 }
 
 static int no_driver(void)
@@ -232,6 +268,7 @@ static void load(void)
 	}
 	loading_tid = (uint32_t)syscall(SYS_gettid);
 	rbt_libpath_each(&rubato_standin, SONAME, try_path, NULL);
+	counts_calls = rubato_calls_v1 != NULL && rubato_calls_v1(&standin_calls) != 0;
 	for (size_t i = 0; driver != NULL && i < N_NAMES; i++) {
 		reals[i] = (uintptr_t)dlsym(driver, names[i]);
 		counteds[i] = adopt(i, reals[i]);
@@ -302,6 +339,13 @@ uintptr_t standin_late(unsigned index)
 		return standin_targets[index];
 	}
 	return (uintptr_t)(driver == NULL ? no_driver : no_function);
+}
+
+/* Called by an entry. */
+uintptr_t standin_wake(unsigned index)
+{
+	standin_calls.wake();
+	return standin_behind[index];
 }
 
 #define EXPORTED __attribute__((visibility("default")))

@@ -355,18 +355,26 @@ static int take_event(struct daemon *d)
 	return n < 0 && errno != EINTR ? -errno : 0;
 }
 
+/* When something is to be done without any event. */
+static uint64_t next_moment(const struct daemon *d)
+{
+	uint64_t next_ns = schedule_next(d), gate_ns = gate_next(d), idle_ns = park_idle_next(d);
+
+	next_ns = gate_ns < next_ns ? gate_ns : next_ns;
+	return idle_ns < next_ns ? idle_ns : next_ns;
+}
+
 static void run_loop(struct daemon *d)
 {
 	int r = 0;
 
 	arm_timer(d);
 	while (!d->stop && r == 0) {
-		uint64_t next_ns = schedule_next(d), gate_ns = gate_next(d);
-		bool has_event = rbt_board_waiter_wait(
-			d->sched.waiter, gate_ns < next_ns ? gate_ns : next_ns);
+		bool has_event = rbt_board_waiter_wait(d->sched.waiter, next_moment(d));
 		/* Programs that submit work come before peers that ask. */
 		schedule_run(d);
 		gate_run(d);
+		park_idle_run(d);
 		run_pending(d);
 		if (has_event) {
 			r = take_event(d);

@@ -83,6 +83,13 @@ struct program_place {
 	uint64_t as_of_ns; /* 0: not looked up yet */
 };
 
+/* daemon/park/idle.c: since when the program makes no driver call. */
+struct program_idle {
+	uint64_t n_calls;  /* of its board, when it was last looked at */
+	uint64_t since_ns; /* when it was seen to have moved; 0: not looked at yet */
+	uint64_t look_ns;  /* when to look again */
+};
+
 struct program {
 	struct source pidfd;
 	pid_t pid;
@@ -112,6 +119,7 @@ struct program {
 	/* The own slice of its compute tasks before it was parked; 0: it never was. The driver
 	 * gives them its default when they come back. */
 	uint64_t kept_slice_us;
+	struct program_idle idle;
 	struct account account;
 	struct program_work work;
 	struct program_gate gate;

@@ -200,15 +200,27 @@ static int bring_back(struct job *job)
 	return first;
 }
 
+/* The daemon wants the programs to stay where they are. It is asked between two calls, never inside
+ * one; a daemon that has died does not want that. */
+static bool is_cancelled(const struct job *job)
+{
+	char stop;
+
+	return recv(job->report_fd, &stop, sizeof(stop), MSG_DONTWAIT) == (ssize_t)sizeof(stop);
+}
+
 /* All are locked before any is checkpointed. */
 static int take_off(struct job *job)
 {
-	int r = CUDA_SUCCESS;
+	int r = is_cancelled(job) ? -ECANCELED : CUDA_SUCCESS;
 
 	for (size_t i = 0; i < job->n && r == CUDA_SUCCESS; i++) {
 		if (job->states[i] == CU_PROCESS_STATE_RUNNING) {
 			r = step(job, i, RBT_PARK_CALL_LOCK, CU_PROCESS_STATE_LOCKED);
 		}
+	}
+	if (r == CUDA_SUCCESS && is_cancelled(job)) {
+		r = -ECANCELED;
 	}
 	for (size_t i = 0; i < job->n && r == CUDA_SUCCESS; i++) {
 		if (job->states[i] == CU_PROCESS_STATE_LOCKED) {

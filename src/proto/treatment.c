@@ -10,7 +10,7 @@
 
 #define VALUE_MAX 128
 
-enum kind { CLASS, NUMBER, SHARE, NAME, FLAG, SIZE };
+enum kind { CLASS, NUMBER, SHARE, NAME, FLAG, SIZE, SECONDS };
 
 /*
  * The table of keys. Messages call a key by its `label`, and `expects` says which values are right.
@@ -48,12 +48,16 @@ static const struct key {
 	[RBT_TREAT_FORCE] = {"force", "force", "0 or 1", "", FLAG, FIELD(force), 0, 1, 0},
 	[RBT_TREAT_MEMORY] = {"memory", "memory", "a size from 1M to 1024T such as 20G, or default",
 		"", SIZE, FIELD(memory), RBT_MEMORY_MIN, RBT_MEMORY_MAX, 0, true},
+	[RBT_TREAT_PARK_IDLE] = {"park-idle-s", "park-idle-s",
+		"a time in seconds from 0.1 to 604800, or default", "", SECONDS,
+		FIELD(park_idle_ms), RBT_PARK_IDLE_MIN_MS, RBT_PARK_IDLE_MAX_MS, 0, true},
 #undef FIELD
 };
 static_assert(RBT_PRIORITY_MAX == 15 && RBT_TIMESLICE_MAX_US == 1000000 && RBT_WEIGHT_MAX == 1000 &&
 		      RBT_RESERVE_MAX_MS == 3600000 && RBT_SHARE_MAX_PERMILLE == 100 &&
 		      RBT_GROUP_NAME_MAX == 64 && RBT_MEMORY_MIN >> 20 == 1 &&
-		      RBT_MEMORY_MAX >> 40 == 1024,
+		      RBT_MEMORY_MAX >> 40 == 1024 && RBT_PARK_IDLE_MIN_MS == 100 &&
+		      RBT_PARK_IDLE_MAX_MS == 604800000,
 	"the sentences say so");
 
 static uint32_t bit(enum rbt_treat_key key)
@@ -171,11 +175,12 @@ static int set_number(struct rbt_treatment *t, enum rbt_treat_key key, const cha
 {
 	const struct key *k = &keys[key];
 	uint64_t v;
-	int r = k->kind == SHARE  ? rbt_parse_permille(value, k->max, &v)
-		: k->kind == SIZE ? rbt_parse_size(value, k->min, k->max, &v)
-				  : rbt_parse_u64(value, k->min, k->max, &v);
+	int r = k->kind == SHARE     ? rbt_parse_permille(value, k->max, &v)
+		: k->kind == SIZE    ? rbt_parse_size(value, k->min, k->max, &v)
+		: k->kind == SECONDS ? rbt_parse_seconds(value, k->max, &v)
+				     : rbt_parse_u64(value, k->min, k->max, &v);
 
-	if (r < 0) {
+	if (r < 0 || (k->kind == SECONDS && v < k->min)) {
 		return refuse(k, value, why);
 	}
 	if (key == RBT_TREAT_PRIORITY && (t->said & RBT_TREAT_BIT(CLASS)) != 0 &&
@@ -293,6 +298,10 @@ static void print_value(const struct rbt_treatment *t, const struct key *k, char
 		return;
 	case SIZE:
 		print_size(v, buf);
+		return;
+	case SECONDS:
+		snprintf(buf, VALUE_MAX, "%" PRIu64 "%s%.*" PRIu64, v / 1000,
+			v % 1000 != 0 ? "." : "", v % 1000 != 0 ? 3 : 0, v % 1000);
 		return;
 	case NAME:
 		snprintf(buf, VALUE_MAX, "%s", t->group[0] != '\0' ? t->group : "none");
@@ -426,7 +435,7 @@ int rbt_treatment_decode(const void *buf, size_t size, struct rbt_treatment *ret
 		return -EBADMSG;
 	}
 	t.size = sizeof(t);
-	t.pad = 0;
+	t.pad = t.pad2 = 0;
 	/* Peers send priorities: a class exists only in text. */
 	t.said &= RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS);
 	t.reset &= RBT_TREAT_ALL & ~RBT_TREAT_BIT(CLASS) & ~t.said;

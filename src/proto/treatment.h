@@ -29,6 +29,7 @@ enum rbt_treat_key {
 	RBT_TREAT_GROUP,
 	RBT_TREAT_FORCE,
 	RBT_TREAT_MEMORY,
+	RBT_TREAT_PARK_IDLE,
 	RBT_TREAT_KEYS
 };
 
@@ -46,14 +47,20 @@ struct rbt_treatment {
 	uint32_t force;                 /* 1: write to unknown drivers, too */
 	char group[RBT_GROUP_NAME_MAX]; /* of ranks; empty: no group */
 	uint32_t pad;
-	uint64_t memory; /* bytes that a run may have on each GPU; 0: no limit */
+	uint64_t memory;       /* bytes that a run may have on each GPU; 0: no limit */
+	uint32_t park_idle_ms; /* an idle program is parked after this time; 0: never */
+	uint32_t pad2;
 };
-static_assert(sizeof(struct rbt_treatment) == 112, "wire: it may only grow, at its end");
+static_assert(sizeof(struct rbt_treatment) == 120, "wire: it may only grow, at its end");
 static_assert(offsetof(struct rbt_treatment, pad) == 100, "wire: the size of version 0.2.0");
+static_assert(offsetof(struct rbt_treatment, park_idle_ms) == 112, "wire");
 
 /* A memory limit is at least this: a smaller number has most likely lost its suffix. */
 #define RBT_MEMORY_MIN (UINT64_C(1) << 20)
 #define RBT_MEMORY_MAX (UINT64_C(1) << 50)
+
+#define RBT_PARK_IDLE_MIN_MS 100u
+#define RBT_PARK_IDLE_MAX_MS 604800000u
 
 /* No key is said, and all fields have their default. */
 #define RBT_TREATMENT_INIT                                                                         \

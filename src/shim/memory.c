@@ -10,6 +10,7 @@
 
 #include "shim/own.h"
 #include "shim/shim.h"
+#include "shim/submit.h"
 
 /* About a second, if nobody else wants the processor. The thread with the lock runs meanwhile. */
 #define MAX_YIELDS 1000000
@@ -82,12 +83,58 @@ static uint32_t *find(struct shim_memory *m, uint32_t client, uint32_t handle)
 	return link;
 }
 
+/* Whether the program is being parked, is parked, or comes back. */
+static bool is_moving(void)
+{
+	const struct rbt_board *b = shim_board_peek();
+
+	return b != NULL && (atomic_load(&b->parking) & RBT_BOARD_MOVES) != 0;
+}
+
+/* The program is back: what the driver has not allocated again is given back. */
+static void end_move(struct shim_memory *m)
+{
+	for (uint32_t gpu = 0; m->has_left && gpu < RBT_LEDGER_GPUS; gpu++) {
+		if (m->kept[gpu] > 0) {
+			rbt_ledger_give_back(ledger_of(m), m->slot, gpu, m->kept[gpu]);
+			m->kept[gpu] = 0;
+		}
+	}
+	m->has_left = false;
+}
+
+static void give_back(struct shim_memory *m, uint32_t gpu, uint64_t bytes)
+{
+	if (is_moving()) {
+		m->has_left = true;
+		m->kept[gpu] += bytes;
+		return;
+	}
+	end_move(m);
+	rbt_ledger_give_back(ledger_of(m), m->slot, gpu, bytes);
+}
+
+/* False: the limit does not allow it. Memory that comes back is charged already; and a driver that
+ * is refused any of it loses the program, so nothing is refused then. */
+static bool take(struct shim_memory *m, uint32_t gpu, uint64_t bytes, uint64_t limit)
+{
+	if (!is_moving()) {
+		end_move(m);
+	}
+	uint64_t kept = m->kept[gpu] < bytes ? m->kept[gpu] : bytes;
+	bool fits = rbt_ledger_charge(
+		ledger_of(m), m->slot, gpu, bytes - kept, m->has_left ? UINT64_MAX : limit);
+
+	m->kept[gpu] -= fits ? kept : 0;
+	return fits;
+}
+
 static void remove_at(struct shim_memory *m, uint32_t *link)
 {
 	uint32_t i = *link;
 	struct shim_alloc *e = &m->entries[i];
 
-	rbt_ledger_give_back(ledger_of(m), m->slot, e->gpu, e->bytes);
+	give_back(m, e->gpu, e->bytes);
 	*link = e->next;
 	*e = (struct shim_alloc){.next = m->first_free};
 	m->first_free = i;
@@ -172,7 +219,7 @@ static bool charge(struct shim_memory *m, struct shim_charge *c, uint64_t bytes)
 	}
 	uint64_t limit = limit_of(m);
 	limit = owner->limit < limit ? owner->limit : limit;
-	if (!rbt_ledger_charge(ledger_of(m), m->slot, owner->gpu, bytes, limit)) {
+	if (!take(m, owner->gpu, bytes, limit)) {
 		return false;
 	}
 	c->gpu = owner->gpu;
@@ -253,7 +300,7 @@ static void settle(struct shim_memory *m, bool is_made, unsigned long request, c
 	if (is_made && status == NV_OK && has_lock) {
 		add(m, c, a.object);
 	} else {
-		rbt_ledger_give_back(ledger_of(m), m->slot, c->gpu, c->bytes);
+		give_back(m, c->gpu, c->bytes);
 	}
 	if (has_lock) {
 		unlock(m);

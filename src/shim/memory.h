@@ -56,6 +56,11 @@ struct shim_memory {
 	uint32_t slot;
 	uint64_t serial;
 	bool said_full;
+	/* While the driver takes the program's memory away and brings it back (board/park.h): bytes
+	 * that it has freed and not allocated again. They stay charged, so that no other process of
+	 * the run can take them. */
+	bool has_left;
+	uint64_t kept[RBT_LEDGER_GPUS];
 	struct rbt_ledger alone;
 	/* entries[1 .. n_high] have been used */
 	uint32_t n_high, first_free;

@@ -89,6 +89,7 @@ static void forget_ongoing(void)
 static void after_fork_in_child(void)
 {
 	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
+	uint32_t features = b != NULL ? b->features : 0;
 	uint32_t mine =
 		b != NULL && shim_own.slot != NULL ? (uint32_t)(shim_own.slot - b->slots) : 0;
 
@@ -97,13 +98,14 @@ static void after_fork_in_child(void)
 	}
 	if (b != NULL && shim_sys_map_private(b, RBT_BOARD_SIZE) == 0) {
 		rbt_board_init(b);
+		b->features = features;
 		atomic_store_explicit(&b->n_used, mine + 1, memory_order_relaxed);
 	}
 	n_requests = 0;
 	forget_ongoing();
 }
 
-static struct rbt_board *obtain_board(void)
+struct rbt_board *shim_board_obtain(void)
 {
 	struct rbt_board *b = atomic_load_explicit(&board, memory_order_acquire);
 	bool no = false;
@@ -162,7 +164,7 @@ static struct rbt_board_slot *find_slot(struct rbt_board *b, uint32_t tid)
 static __attribute__((noinline)) struct rbt_board_slot *obtain_first_slot(void)
 {
 	int saved_errno = errno;
-	struct rbt_board *b = obtain_board();
+	struct rbt_board *b = shim_board_obtain();
 
 	if (b == NULL) {
 		errno = saved_errno;
@@ -184,7 +186,7 @@ static inline struct rbt_board_slot *obtain_slot(void)
 
 struct rbt_board_slot *shim_board_claim(uint32_t tid)
 {
-	struct rbt_board *b = obtain_board();
+	struct rbt_board *b = shim_board_obtain();
 
 	return b != NULL ? find_slot(b, tid) : NULL;
 }
@@ -533,7 +535,9 @@ static void copy32(_Atomic uint32_t *to, const _Atomic uint32_t *from)
 static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 {
 	rbt_board_init(to);
+	to->features = from->features;
 	copy32(&to->n_used, &from->n_used);
+	copy64(&to->n_calls, &from->n_calls);
 	copy64(&to->n_requests, &from->n_requests);
 	copy64(&to->n_late, &from->n_late);
 	copy64(&to->request_ns, &from->request_ns);
@@ -559,7 +563,7 @@ static void copy_board(struct rbt_board *to, const struct rbt_board *from)
 
 int shim_board_share(void)
 {
-	struct rbt_board *b = obtain_board();
+	struct rbt_board *b = shim_board_obtain();
 	int fd = b != NULL ? rbt_board_create_fd() : -ENOMEM;
 
 	if (fd < 0) {

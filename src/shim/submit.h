@@ -142,6 +142,9 @@ struct rbt_board_slot *shim_board_claim(uint32_t tid);
  * the caller closes, or -errno. Every connection gets a new one, so none has to be kept. */
 int shim_board_share(void);
 
+/* The board, which is made if there is none; NULL: there is no memory for it. */
+struct rbt_board *shim_board_obtain(void);
+
 /* The board, which may be private memory; NULL: there is none. */
 struct rbt_board *shim_board_peek(void);
 

@@ -12,12 +12,14 @@
  */
 #include "cuda/intercept.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shim/config.h"
+#include "shim/shim.h"
 #include "shim/sizes.h"
 #include "shim/submit.h"
 #include "shim/thunks.h"
@@ -182,6 +184,38 @@ static int32_t bind(struct wrapper *all, uint32_t size, _Atomic uint32_t *n, uin
 	atomic_store_explicit(&all[i].role, c->role, memory_order_relaxed);
 	atomic_store_explicit(&all[i].real, real, memory_order_release);
 	return (int32_t)i;
+}
+
+static_assert(RBT_BOARD_WAKES == 1 << RUBATO_CALLS_WAKES_BIT, "the stand-in's entries");
+
+/* Wakes a daemon that sleeps on the board in any way. */
+static void wake_any(void)
+{
+	struct rbt_board *b = shim_board_peek();
+	int saved_errno = errno;
+
+	if (b != NULL && atomic_exchange(&b->asleep, 0) != 0) {
+		shim_sys_futex_wake(&b->asleep);
+	}
+	errno = saved_errno;
+}
+
+__attribute__((visibility("default"))) int rubato_calls_v1(struct rubato_calls *ret)
+{
+	if (!HAVE_THUNKS || !shim_config_active() || shim_config.no_daemon ||
+		shim_config.treat.park_idle_ms == 0) {
+		return 0;
+	}
+	struct rbt_board *b = shim_board_obtain();
+
+	if (b == NULL) {
+		return 0;
+	}
+	b->features |= RBT_BOARD_COUNTS_CALLS;
+	shim_submit_enable();
+	*ret = (struct rubato_calls){
+		.n_calls = &b->n_calls, .parking = &b->parking, .wake = wake_any};
+	return 1;
 }
 
 __attribute__((visibility("default"))) void *rubato_count_v1(const char *symbol, void *real)

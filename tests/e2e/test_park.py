@@ -223,7 +223,7 @@ def test_refusals(s):
 
 @device(*ROOMY)
 def test_a_shared_memory_limit(s):
-    """A process of the same run could use up the limit while the other one is away."""
+    """No process of the same run can use up the limit while the other one is away."""
     p = Parkclient(s, 1, "--memory", "1G")
     s.rubato("park", p.pid)
     s.rubato("unpark", p.pid)
@@ -233,11 +233,58 @@ def test_a_shared_memory_limit(s):
     q = Parkclient(s, 1)
     s.env = mine
     eventually("both are known", lambda: {p.pid, q.pid} <= set(s.ps()))
-    done = s.rubato("park", p.pid, code=1)
-    assert f"shares a memory limit with process {q.pid}" in done.stderr, done
-    s.rubato("park", "--force", p.pid)
+    counted = s.ps()[q.pid]["memory_run_bytes"]
+    s.rubato("park", p.pid)
+    assert s.ps()[q.pid]["memory_run_bytes"] == counted, "it stays charged"
+    assert q.ask("reserve 1024")["result"] != 0
     s.rubato("unpark", p.pid)
     assert p.ask("check")["wrong"] == 0
+    assert s.ps()[q.pid]["memory_run_bytes"] == counted
+
+
+def unfrozen_cgroup():
+    """A new cgroup (version 2) that can be frozen, or None."""
+    with open("/proc/self/cgroup") as f:
+        lines = f.read().splitlines()
+    path = next((line[3:] for line in lines if line.startswith("0::")), None)
+    folder = f"/sys/fs/cgroup{path}/rubato-test-{os.getpid()}" if path else None
+    try:
+        os.mkdir(folder)
+    except (OSError, TypeError):
+        return None
+    if os.path.exists(os.path.join(folder, "cgroup.freeze")):
+        return folder
+    os.rmdir(folder)
+    return None
+
+
+def write(folder, name, text):
+    with open(os.path.join(folder, name), "w") as f:
+        f.write(str(text))
+
+
+@device(*ROOMY)
+def test_a_frozen_program_is_refused(s):
+    folder = unfrozen_cgroup()
+    if folder is None:
+        print("skipped: no cgroup of version 2 can be made here, so none can be frozen")
+        return
+    p = Parkclient(s, 1, "--class", "normal")
+    try:
+        write(folder, "cgroup.procs", p.pid)
+        write(folder, "cgroup.freeze", 1)
+        for what in "park", "unpark":
+            done = s.rubato(what, p.pid, code=1)
+            assert "is stopped or frozen" in done.stderr and len(done.stderr.splitlines()) == 1, done
+        write(folder, "cgroup.freeze", 0)
+        s.rubato("park", p.pid)
+        s.rubato("unpark", p.pid)
+        assert p.ask("check")["wrong"] == 0
+    finally:
+        write(folder, "cgroup.freeze", 0)
+        p.end()
+        eventually("the cgroup is empty", lambda: not open(os.path.join(folder, "cgroup.procs")).read())
+        os.rmdir(folder)
 
 
 def host_mib():

@@ -4,6 +4,7 @@
 
   step [N]     launches N kernels, and waits
   spin TURNS   launches a kernel of that length, and does not wait
+  sync         waits for everything
   check        compares all device memory with what it must be
   call NAME    makes one driver call (cuMemGetInfo, cuEventQuery, cuMemAlloc), and tells its time
   alloc MIB    allocates more, with random bytes; answers with the CUDA result
@@ -74,6 +75,8 @@ class Parkclient:
             self.cuda.sync()
         elif word == "spin":
             self.words.launch(int(value))
+        elif word == "sync":
+            self.cuda.sync()
         elif word == "check":
             return {"wrong": self.check()}
         elif word == "call":

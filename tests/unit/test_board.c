@@ -58,7 +58,8 @@ static void what_the_program_makes_is_mapped(void)
 
 	CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
 	/* Daemons of the first version take boards of this version alone. */
-	CHECK(b->version == 2 && b->features == (RBT_BOARD_HAS_LENGTHS | RBT_BOARD_HAS_GATE));
+	CHECK(b->version == 2 &&
+		b->features == (RBT_BOARD_HAS_LENGTHS | RBT_BOARD_HAS_GATE | RBT_BOARD_HAS_PARK));
 	/* Its size is for ever, whoever holds it. */
 	CHECK(ftruncate(fd, 0) < 0 && errno == EPERM);
 	CHECK(ftruncate(fd, 2 * RBT_BOARD_SIZE) < 0 && errno == EPERM);

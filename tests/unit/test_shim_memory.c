@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "board/ledger.h"
+#include "shim/submit.h"
 #include "test_shim_world.h"
 #include "util/fd.h"
 
@@ -124,6 +125,37 @@ static void given_back(void)
 	CHECK(rm_alloc(CLIENT, CLIENT, DEVICE, NV_CLASS_DEVICE) == 0);
 	CHECK(take(5, 30) == 0 && counted(0) == MIB(30));
 	CHECK(rm_free(CLIENT, CLIENT) == 0 && counted(0) == 0);
+}
+
+/* As the driver does it: everything is freed when the program leaves, and allocated again. */
+static void parked(void)
+{
+	start("100M", "1");
+	make_client(CLIENT, 1);
+	struct rbt_board *b = shim_board_obtain();
+	const struct shim_memory *m = &table()->memory;
+
+	CHECK(take(1, 60) == 0 && take(2, 30) == 0);
+	atomic_store(&b->parking, RBT_BOARD_MOVES);
+	CHECK(take(3, 20) == NV_ERR_NO_MEMORY); /* the program's own: nothing has left yet */
+	CHECK(rm_free(CLIENT, MEMORY(1)) == 0 && rm_free(CLIENT, MEMORY(2)) == 0);
+	CHECK(counted(0) == MIB(90) && m->alone.totals[0] == MIB(90));
+	/* It comes back with more than it had, and beyond the limit. */
+	CHECK(take(1, 60) == 0 && counted(0) == MIB(90));
+	world.fail_status = NV_ERR_OBJECT_NOT_FOUND;
+	CHECK(take(2, 30) == NV_ERR_OBJECT_NOT_FOUND && counted(0) == MIB(90));
+	world.fail_status = 0;
+	CHECK(take(2, 45) == 0 && counted(0) == MIB(105));
+	atomic_store(&b->parking, 0);
+	CHECK(take(3, 1) == NV_ERR_NO_MEMORY && counted(0) == MIB(105));
+	CHECK(rm_free(CLIENT, MEMORY(2)) == 0 && counted(0) == MIB(60));
+	/* What did not come back is given back at the next call. */
+	atomic_store(&b->parking, RBT_BOARD_MOVES);
+	CHECK(rm_free(CLIENT, MEMORY(1)) == 0 && counted(0) == MIB(60));
+	CHECK(take(1, 50) == 0 && counted(0) == MIB(60));
+	atomic_store(&b->parking, 0);
+	CHECK(take(4, 1) == 0 && counted(0) == MIB(51));
+	CHECK(m->alone.totals[0] == MIB(51));
 }
 
 static void each_gpu_has_its_own(void)
@@ -402,6 +434,7 @@ int main(void)
 		TEST(refused_without_a_call),
 		TEST(errno_stays),
 		TEST(given_back),
+		TEST(parked),
 		TEST(each_gpu_has_its_own),
 		TEST(handles_again),
 		TEST(left_alone),

@@ -33,7 +33,7 @@ static void check_text(const struct rbt_treatment *t, const char *expected)
 static void test_text(void)
 {
 	static const char all[] = "priority=3,timeslice_us=50,weight=7,max_reserve_ms=100,"
-				  "min_share=2.5,group=job-1,force=1,memory=20G";
+				  "min_share=2.5,group=job-1,force=1,memory=20G,park_idle_s=0.250";
 	struct rbt_treatment t = parse(all);
 
 	CHECK(why[0] == '\0');
@@ -41,6 +41,7 @@ static void test_text(void)
 	CHECK(t.priority == 3 && t.timeslice_us == 50 && t.weight == 7 && t.force == 1);
 	CHECK(t.limits.max_reserve_ms == 100 && t.limits.min_share_permille == 25);
 	CHECK(strcmp(t.group, "job-1") == 0 && t.memory == UINT64_C(20) << 30);
+	CHECK_INT(t.park_idle_ms, 250);
 	check_text(&t, all);
 	t = parse("");
 	CHECK(t.said == 0 && t.priority == RBT_PRIORITY_NORMAL && t.weight == 1);
@@ -61,6 +62,11 @@ static void test_text(void)
 	t = parse("memory=3g,memory=default");
 	CHECK(t.memory == 0 && t.reset == RBT_TREAT_BIT(MEMORY));
 	check_text(&t, "memory=default");
+	t = parse("park-idle-s=10m");
+	check_text(&t, "park_idle_s=600");
+	t = parse("park_idle_s=0.05");
+	CHECK(t.said == 0 && strstr(why, "from 0.1 to 604800") != NULL);
+	why[0] = '\0';
 	/* Said again, and taken back. */
 	t = parse("weight=2,weight=3,min_share=1,min_share=default");
 	CHECK(t.weight == 3 && t.said == RBT_TREAT_BIT(WEIGHT) &&

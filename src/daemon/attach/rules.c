@@ -156,7 +156,7 @@ static bool raises(const struct rbt_treatment *t)
 {
 	const uint32_t harmless = RBT_TREAT_BIT(CLASS) | RBT_TREAT_BIT(PRIORITY) |
 				  RBT_TREAT_BIT(WEIGHT) | RBT_TREAT_BIT(GROUP) |
-				  RBT_TREAT_BIT(MEMORY);
+				  RBT_TREAT_BIT(MEMORY) | RBT_TREAT_BIT(PARK_IDLE);
 
 	return rbt_class_of(t->priority) == RBT_CLASS_LATENCY || t->weight > 1 ||
 	       (t->said & ~harmless) != 0;

@@ -19,11 +19,15 @@
 
 #define PARKED_MAGIC 0x316b7270u
 
+/* A file without ENTRY_IDLE is that of an older daemon. */
+enum { ENTRY_OFF = 1, ENTRY_IDLE = 2 };
+
 struct entry {
 	uint32_t magic;
 	int32_t pid;
 	uint64_t start_time, until_ns, group;
-	uint32_t is_wanted_off, is_forced;
+	uint32_t order; /* ENTRY_* */
+	uint32_t is_forced;
 	uint32_t backend, n_gpus;
 	struct rbt_gpu_usage gpus[PARKED_GPUS];
 };
@@ -43,7 +47,7 @@ static int write_all(const struct daemon *d, FILE *f)
 			.start_time = k->start_time,
 			.until_ns = k->until_ns,
 			.group = k->group,
-			.is_wanted_off = k->is_wanted_off,
+			.order = (k->is_wanted_off ? ENTRY_OFF : 0) | (k->is_idle ? ENTRY_IDLE : 0),
 			.is_forced = k->is_forced,
 			.backend = k->backend,
 			.n_gpus = k->n_gpus,
@@ -114,7 +118,8 @@ static bool take(struct daemon *d, const struct entry *e)
 	k->start_time = e->start_time;
 	k->until_ns = e->until_ns;
 	k->group = e->group;
-	k->is_wanted_off = e->is_wanted_off != 0;
+	/* Nobody could wake this daemon: the board is lost with the last one. */
+	k->is_wanted_off = e->order == ENTRY_OFF;
 	k->is_forced = e->is_forced != 0;
 	k->backend = e->backend;
 	k->n_gpus = e->n_gpus;

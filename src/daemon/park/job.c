@@ -49,6 +49,8 @@ static void end(struct daemon *d, struct park_job *job)
 	(void)waitpid(job->helper, NULL, is_lost ? WNOHANG : 0);
 	park_job_ended(d, job, is_lost);
 	job_destroy(d, job);
+	/* What comes next does not wait for the next tick. */
+	park_tick(d, rbt_now_ns());
 }
 
 static void on_report(struct daemon *d, struct source *s, uint32_t events)
@@ -158,6 +160,16 @@ int job_start(struct daemon *d, enum rbt_park_goal goal, struct parked *const *l
 	}
 	LIST_INSERT_HEAD(&d->parking.jobs, job, entries);
 	return 0;
+}
+
+void job_cancel(struct park_job *job)
+{
+	const char stop = 1;
+
+	if (!job->is_cancelled) {
+		job->is_cancelled = true;
+		(void)send(job->socket.fd, &stop, sizeof(stop), MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
 }
 
 void job_destroy(struct daemon *d, struct park_job *job)

@@ -20,7 +20,8 @@ struct park_job {
 	enum rbt_park_goal goal;
 	uint64_t begun_ns, deadline_ns;
 	bool has_ended; /* the helper has said so */
-	int result;     /* a CUresult, or -errno */
+	bool is_cancelled;
+	int result; /* a CUresult, or -errno */
 	size_t n;
 	pid_t pids[RBT_PARK_MAX];
 	LIST_ENTRY(park_job) entries;
@@ -28,6 +29,8 @@ struct park_job {
 
 /* Starts a helper for these programs: 0 or -errno. */
 int job_start(struct daemon *d, enum rbt_park_goal goal, struct parked *const *list, size_t n);
+/* The helper gives the job up before its next call, if it still can. */
+void job_cancel(struct park_job *job);
 /* Forgets the job; its helper goes on. */
 void job_destroy(struct daemon *d, struct park_job *job);
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "board/park.h"
 #include "daemon/daemon.h"
 #include "daemon/park/check.h"
 #include "daemon/peers/rights.h"
@@ -109,13 +110,17 @@ static int check_driver(
 	return 0;
 }
 
-/* A process of the same run could use up the limit meanwhile. Then the program's memory would be
- * refused on its way back, and the program lost. */
+/* A process of the same run could use up the limit meanwhile, unless the program's library keeps
+ * its memory charged. Then the program's memory would be refused on its way back, and the program
+ * lost. */
 static int check_limit(struct daemon *d, const struct program *p, const struct rbt_msg_park *m,
 	struct park_refusal *r)
 {
 	const struct program *q;
 
+	if (p->reader.board != NULL && rbt_park_keeps(p->reader.board)) {
+		return 0;
+	}
 	LIST_FOREACH (q, &d->programs, entries) {
 		if (q != p && p->run.run != NULL && p->run.run->limit != 0 &&
 			q->run.run == p->run.run && (m->flags & RBT_PARK_FORCE) == 0) {
@@ -188,11 +193,15 @@ static int check(struct daemon *d, struct peer *peer, const struct program *p,
 	const struct parked *k = park_find(d, p);
 	struct parked probe = {.pid = p->pid};
 
-	if (!may_touch(peer, program_owner(p))) {
+	if (peer != NULL && !may_touch(peer, program_owner(p))) {
 		return refuse(r, -EPERM, "belongs to another user");
 	}
 	if (k != NULL && k->phase == RBT_PARK_LOST) {
 		return refuse(r, k->error, "%s", k->text);
+	}
+	/* The user's order takes the place of ours. */
+	if (k != NULL && k->is_idle && k->is_wanted_off) {
+		return 0;
 	}
 	/* Only an order to come back that has not begun can be withdrawn. */
 	if (k != NULL) {
@@ -238,12 +247,32 @@ void park_keep_slices(const struct program *p, struct rbt_record *rec)
 	}
 }
 
+static uint64_t end_of(const struct rbt_msg_park *m)
+{
+	return m->for_ms > 0 ? rbt_now_ns() + m->for_ms * RBT_NS_PER_MS : 0;
+}
+
+/* The program does not come back by itself any more. */
+static void stay_off(struct program *p, struct parked *k, const struct rbt_msg_park *m)
+{
+	k->is_idle = false;
+	k->until_ns = end_of(m);
+	if (p->reader.board != NULL) {
+		rbt_park_end(p->reader.board);
+	}
+}
+
 static int accept_off(
 	struct daemon *d, struct program *p, const struct rbt_msg_park *m, struct park_refusal *r)
 {
 	struct parked *k = park_find_pid(d, p->pid, p->start_time);
 
+	if (k != NULL && k->phase != RBT_PARK_RUNNING && k->is_idle && k->is_wanted_off) {
+		stay_off(p, k, m);
+		return 0;
+	}
 	if (k != NULL && k->phase == RBT_PARK_WAITING) {
+		stay_off(p, k, m);
 		k->is_wanted_off = true;
 		k->phase = RBT_PARK_PARKED;
 		k->error = 0;
@@ -261,7 +290,7 @@ static int accept_off(
 	k->is_read = true;
 	k->is_forced = (m->flags & RBT_PARK_FORCE) != 0;
 	k->group = group_of(p);
-	k->until_ns = m->for_ms > 0 ? rbt_now_ns() + m->for_ms * RBT_NS_PER_MS : 0;
+	k->until_ns = end_of(m);
 	k->phase = RBT_PARK_LEAVING;
 	p->kept_slice_us = own_slice_us(p);
 	return measure(p, k, r);
@@ -346,6 +375,36 @@ static void on_off(struct daemon *d, struct peer *peer, const struct rbt_msg_par
 		park_tick(d, rbt_now_ns());
 	}
 	answer(peer, r.error, "%s", r.text);
+}
+
+int park_order_idle(struct daemon *d, struct program *p, uint64_t n_calls)
+{
+	struct rbt_msg_park m = {.n = 1, .pids = {p->pid}};
+	struct park_refusal r = {0};
+
+	(void)check(d, NULL, p, &m, &r);
+	if (r.error == 0) {
+		(void)accept_off(d, p, &m, &r);
+	}
+	struct parked *k = r.error == 0 ? park_find(d, p) : NULL;
+	if (k != NULL) {
+		k->is_idle = true;
+		k->n_calls = n_calls;
+		leave_turns(d, &m, &r);
+	}
+	/* That has taken some milliseconds. */
+	p = program_find(d, m.pids[0]);
+	if (r.error == 0 && (p == NULL || p->reader.board == NULL ||
+				    rbt_park_calls(p->reader.board) != n_calls)) {
+		refuse(&r, -EAGAIN, "is not idle any more");
+	}
+	if (r.error != 0) {
+		withdraw(d, &m);
+		return r.error;
+	}
+	park_write(d);
+	park_tick(d, rbt_now_ns());
+	return 0;
 }
 
 static int accept_back(struct daemon *d, struct peer *peer, pid_t pid, const struct rbt_msg_park *m,

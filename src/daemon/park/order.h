@@ -13,4 +13,8 @@ void park_drop(struct parked *k);
 /* The programs that go off and come back together with k, which is the first. Returns how many. */
 size_t park_group(struct daemon *d, struct parked *k, struct parked **list, size_t max);
 
+/* order.c: parks a program that is idle, if nothing forbids it. -EAGAIN: it is not idle any more,
+ * or -errno. The board wakes the daemon already. */
+int park_order_idle(struct daemon *d, struct program *p, uint64_t n_calls);
+
 #endif

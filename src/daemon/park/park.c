@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "board/park.h"
 #include "cuda/abi.h"
 #include "daemon/daemon.h"
 #include "daemon/park/check.h"
@@ -138,6 +139,10 @@ static void come_back(struct daemon *d, struct parked *k)
 	if (p == NULL || p->start_time != k->start_time) {
 		return;
 	}
+	if (p->reader.board != NULL) {
+		rbt_park_moves(p->reader.board, false);
+	}
+	park_idle_came_back(d, p, k->is_idle && k->error != 0);
 	program_drop_closed(d, p);
 	LIST_FOREACH (h, &p->clients, entries) {
 		park_keep_slices(p, &h->mine->rec);
@@ -150,7 +155,8 @@ static void come_back(struct daemon *d, struct parked *k)
 /* Where the program is now, and what that means for the order. */
 static void settle(struct daemon *d, struct parked *k, enum rbt_park_goal goal, int result)
 {
-	bool has_failed = goal != RBT_PARK_GOAL_STATE && result != CUDA_SUCCESS;
+	bool has_failed =
+		goal != RBT_PARK_GOAL_STATE && result != CUDA_SUCCESS && result != -ECANCELED;
 	struct program *p = program_find(d, k->pid);
 
 	k->is_read = true;
@@ -250,6 +256,11 @@ static void start_job(struct daemon *d, struct parked *k, enum rbt_park_goal goa
 
 	list[0] = k;
 	for (size_t i = 0; i < n; i++) {
+		const struct program *p = program_find(d, list[i]->pid);
+
+		if (goal != RBT_PARK_GOAL_STATE && p != NULL && p->reader.board != NULL) {
+			rbt_park_moves(p->reader.board, true);
+		}
 		list[i]->rss_bytes = check_resident_bytes(list[i]->pid);
 		if (goal != RBT_PARK_GOAL_STATE) {
 			list[i]->phase =
@@ -468,11 +479,14 @@ const char *park_note(const struct daemon *d, const struct program *p)
 	if (k->error != 0) {
 		return k->text;
 	}
-	snprintf(text, sizeof(text), "%s%.1f GB",
+	snprintf(text, sizeof(text), "%s%.1f GB%s",
 		k->phase == RBT_PARK_LEAVING       ? "leaves the GPU with "
 		: k->phase == RBT_PARK_COMING_BACK ? "comes back with "
 						   : "off the GPU with ",
-		(double)park_bytes(k) / GB);
+		(double)park_bytes(k) / GB,
+		!k->is_idle        ? ""
+		: k->is_wanted_off ? ", because it was idle"
+				   : ", because it is not idle any more");
 	return text;
 }
 

@@ -34,6 +34,8 @@ struct parked {
 	uint64_t until_ns;  /* when it comes back by itself; 0: when it is ordered */
 	uint64_t group;     /* of its program, 0: none. A group goes off and comes back together */
 	bool is_forced;
+	bool is_idle;     /* it was parked because it was idle: its next call brings it back */
+	uint64_t n_calls; /* of its board, when it was found idle */
 	/* The memory that it had on each GPU when it was parked. n_gpus 0: not known. */
 	uint32_t backend, n_gpus;
 	struct rbt_gpu_usage gpus[PARKED_GPUS];
@@ -67,6 +69,14 @@ void park_handle(struct daemon *d, struct peer *peer, const void *buf, size_t si
 /* Orders that can be carried out by now. */
 void park_tick(struct daemon *d, uint64_t now_ns);
 bool park_needs_tick(const struct daemon *d);
+
+/* idle.c: programs that are parked because they are idle, or come back because they are not any
+ * more. To be called after each event of the loop. */
+void park_idle_run(struct daemon *d);
+/* When to look again at the latest; UINT64_MAX: when something happens. */
+uint64_t park_idle_next(const struct daemon *d);
+/* The program is back, and the time of its idleness begins anew. */
+void park_idle_came_back(struct daemon *d, struct program *p, bool has_failed);
 
 /* NULL: it is not parked. */
 struct parked *park_find(const struct daemon *d, const struct program *p);

@@ -128,6 +128,9 @@ static void finish(struct target *t, CUresult result)
 
 static void go_on_locking(struct gpus *g, struct target *t, uint64_t now_ns)
 {
+	if (now_ns - t->begin_ns < g->delay_us[t->action] * RBT_NS_PER_US) {
+		return;
+	}
 	if (is_quiet(g, t)) {
 		t->state = CU_PROCESS_STATE_LOCKED;
 		freeze(g, t, true);
