@@ -384,6 +384,7 @@ static void test_info(void)
 	snprintf(p->place.container_id, sizeof(p->place.container_id), "c0ffee");
 	snprintf(p->place.pod_uid, sizeof(p->place.pod_uid), "12-34");
 	snprintf(p->place.slurm_job, sizeof(p->place.slurm_job), "42");
+	p->guest = (struct rbt_program_guest){.vm = "lab", .command = "./a \"b\"", .pid = 31};
 	p->limit_bytes = 1000;
 	char *text = write_all(s);
 	/* Unknown labels are left out; all UUIDs of a program are told, or none. */
@@ -391,7 +392,8 @@ static void test_info(void)
 			   "class=\"latency\"} 1\n") != NULL);
 	CHECK(strstr(text, "\nrubato_program_info{pid=\"8\",program=\"y\",user=\"\",gpu=\"1\","
 			   "class=\"best-effort\",gpu_uuid=\"GPU-b\",container_id=\"c0ffee\","
-			   "pod_uid=\"12-34\",slurm_job=\"42\"} 1\n") != NULL);
+			   "pod_uid=\"12-34\",slurm_job=\"42\",vm=\"lab\",guest_pid=\"31\","
+			   "guest_command=\"./a \\\"b\\\"\"} 1\n") != NULL);
 	CHECK(strstr(text, "\nrubato_gpu_info{gpu=\"1\",uuid=\"GPU-b\"} 1\n") != NULL);
 	CHECK(strstr(text, "rubato_gpu_info{gpu=\"0\"") == NULL);
 	CHECK(strstr(text, "rubato_program_memory_bytes") == NULL);
@@ -449,6 +451,8 @@ static void test_longest(void)
 	p->place.container_id[sizeof(p->place.container_id) - 1] = '\0';
 	p->place.pod_uid[sizeof(p->place.pod_uid) - 1] = '\0';
 	p->place.slurm_job[sizeof(p->place.slurm_job) - 1] = '\0';
+	p->guest.vm[sizeof(p->guest.vm) - 1] = '\0';
+	p->guest.command[sizeof(p->guest.command) - 1] = '\0';
 	memset(p->name, '"', sizeof(p->name) - 1);
 	memset(p->user, '\\', sizeof(p->user) - 1);
 	p->name[sizeof(p->name) - 1] = p->user[sizeof(p->user) - 1] = '\0';

@@ -408,6 +408,10 @@ const char *top_row_place(const struct top_row *r, const char **ret_kind)
 {
 	const struct rbt_place *p = &r->now.place;
 
+	if (r->now.guest.vm[0] != '\0') {
+		*ret_kind = "vm";
+		return r->now.guest.vm;
+	}
 	*ret_kind = p->slurm_job[0] != '\0' ? "job" : p->pod_uid[0] != '\0' ? "pod" : "ctr";
 	return p->slurm_job[0] != '\0'      ? p->slurm_job
 	       : p->pod_uid[0] != '\0'      ? p->pod_uid

@@ -33,6 +33,7 @@ struct top_reading {
 	struct rbt_program_turns turns;
 	struct rbt_program_account account;
 	struct rbt_place place;
+	struct rbt_program_guest guest; /* an empty vm: none */
 	char user[32];
 	char note[128];
 	char command[512]; /* as in /proc: any bytes */
@@ -146,7 +147,7 @@ const char *top_model_policy(const struct top_model *m);
 /* The history's entry `ago` samples back, 0 for the last; negative: unknown. */
 float top_row_history(const struct top_row *r, unsigned ago);
 
-/* The program's Slurm job, otherwise its pod, otherwise its container, and what kind of place that
+/* The program's guest, otherwise its Slurm job, otherwise its pod, otherwise its container, and what kind of place that
  * is; NULL: none is known. */
 const char *top_row_place(const struct top_row *r, const char **ret_kind);
 

@@ -148,5 +148,6 @@ bool top_filter_matches(const struct top_row *r, const char *filter)
 	return contains(r->now.command, filter) || contains(r->now.user, filter) ||
 	       contains(pid, filter) || contains(r->now.place.container_id, filter) ||
 	       contains(r->now.place.pod_uid, filter) || contains(r->now.place.slurm_job, filter) ||
+	       contains(r->now.guest.vm, filter) || contains(r->now.guest.command, filter) ||
 	       (r->now.managed && contains(rbt_class_name(rbt_class_of(r->now.priority)), filter));
 }

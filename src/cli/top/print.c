@@ -175,6 +175,9 @@ static void json_program(
 	json_text(j, "container_id", known_or_null(p->place.container_id));
 	json_text(j, "pod_uid", known_or_null(p->place.pod_uid));
 	json_text(j, "slurm_job", known_or_null(p->place.slurm_job));
+	json_text(j, "vm", known_or_null(p->guest.vm));
+	json_u64(j, "guest_pid", p->guest.vm[0] != '\0', p->guest.pid);
+	json_text(j, "guest_command", known_or_null(p->guest.command));
 	rbt_json_string(j, "note", p->note);
 	rbt_json_end(j, '}');
 }

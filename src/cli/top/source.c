@@ -187,6 +187,7 @@ static void fill(struct top_source *s, const struct listed *l, struct top_readin
 		.turns = l->turns,
 		.account = l->account,
 		.place = l->place,
+		.guest = l->guest,
 	};
 	for (size_t i = 0; i < l->n_tasks; i++) {
 		const struct rbt_task *t = &l->tasks[i].task;

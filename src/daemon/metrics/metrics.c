@@ -118,6 +118,7 @@ static void take_program(struct metrics *m, struct program *p, const uint32_t *o
 	snprintf(ret->name, sizeof(ret->name), "%s", program_name(p, now_ns));
 	snprintf(ret->user, sizeof(ret->user), "%s", user_name(m, p->uid));
 	ret->place = *program_place(p, now_ns);
+	ret->guest = p->guest;
 	ret->has_memory = list_memory(p, &ret->memory_bytes);
 	run_fill(p, &memory);
 	ret->limit_bytes = memory.limit_bytes;

@@ -32,6 +32,7 @@ struct metrics_program {
 	bool has_turns;
 	char name[64], user[64];
 	struct rbt_place place;
+	struct rbt_program_guest guest;
 	bool has_memory;
 	uint64_t memory_bytes, limit_bytes; /* limit 0: none */
 	struct rbt_program_turns turns;

@@ -54,7 +54,7 @@ static const struct family {
 #define OF_HOOK(field)    POLICY_HOOK, offsetof(struct rbt_policy_hook, field)
 	{"rubato_info", "The daemon: always 1.", GAUGE, NUMBER, DAEMON, 0, 0, 0, 0},
 	{"rubato_program_info",
-		"Class, GPUs, container, pod and Slurm job of the program, as labels: always 1.",
+		"Class, GPUs, container, pod, Slurm job and guest of the program, as labels: always 1.",
 		GAUGE, NUMBER, PROGRAM_INFO, 0, 0, 0, 0},
 	{"rubato_program_memory_bytes", "GPU memory of the program, according to the driver.",
 		GAUGE, NUMBER, OF_PROGRAM(memory_bytes), NEEDS_MEMORY, 0, 0},
@@ -251,6 +251,11 @@ static void put_program_info(struct out *o, const struct family *f, const struct
 	put_label(o, "container_id", p->place.container_id);
 	put_label(o, "pod_uid", p->place.pod_uid);
 	put_label(o, "slurm_job", p->place.slurm_job);
+	if (p->guest.vm[0] != '\0') {
+		put_label(o, "vm", p->guest.vm);
+		put(o, ",guest_pid=\"%" PRIu32 "\"", p->guest.pid);
+		put_label(o, "guest_command", p->guest.command);
+	}
 	put(o, "} 1\n");
 }
 
