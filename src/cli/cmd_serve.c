@@ -91,11 +91,15 @@ static void announce(const struct server *s, const struct rbt_link_identity *id)
 {
 	struct rbt_msg_guest msg = {.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_GUEST},
 		.guest = {.pid = id->pid}};
+	char text[sizeof(msg.guest) + 16];
 	int daemon = daemon_start();
 
 	snprintf(msg.guest.vm, sizeof(msg.guest.vm), "%s", s->options->vm);
 	snprintf(msg.guest.command, sizeof(msg.guest.command), "%.*s", (int)sizeof(id->command) - 1,
 		id->command);
+	/* For the daemons after this one. */
+	snprintf(text, sizeof(text), "%u %s %s", msg.guest.pid, msg.guest.vm, msg.guest.command);
+	setenv(RBT_ENV_GUEST, text, 1);
 	if (daemon >= 0) {
 		(void)rbt_send(daemon, &msg, sizeof(msg), NULL, 0, MSG_DONTWAIT);
 		close(daemon);

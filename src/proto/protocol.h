@@ -51,6 +51,10 @@
 #define RBT_ENV_RUN      "RUBATO_RUN"
 #define RBT_RUN_NAME_MAX 64
 
+/* "PID VM COMMAND": the guest program whose worker the process is (struct rbt_program_guest). Set by
+ * `rubato serve`, so that the shim can tell each new daemon. */
+#define RBT_ENV_GUEST "RUBATO_GUEST"
+
 enum rbt_msg_type {
 	/* From a shim. None is answered, so that a program never waits. */
 	RBT_MSG_HELLO = 1,   /* struct rbt_msg_hello */

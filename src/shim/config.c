@@ -45,6 +45,27 @@ static void read_gpu_limits(struct shim_config *c)
 	}
 }
 
+/* Nothing is taken from a text that is not as `rubato serve` writes it. */
+static void read_guest(struct rbt_program_guest *g)
+{
+	const char *text = secure_getenv(RBT_ENV_GUEST);
+	const char *vm = text != NULL ? strchr(text, ' ') : NULL;
+	const char *command = vm != NULL ? strchr(vm + 1, ' ') : NULL;
+	char digits[16] = "";
+	uint64_t pid;
+
+	if (command == NULL || (size_t)(vm - text) >= sizeof(digits) ||
+		(size_t)(command - vm) > sizeof(g->vm) || strlen(command) > sizeof(g->command)) {
+		return;
+	}
+	memcpy(digits, text, (size_t)(vm - text));
+	if (rbt_parse_u64(digits, 0, UINT32_MAX, &pid) == 0) {
+		g->pid = (uint32_t)pid;
+		memcpy(g->vm, vm + 1, (size_t)(command - vm) - 1);
+		memcpy(g->command, command + 1, strlen(command) - 1);
+	}
+}
+
 static void read_environment(struct shim_config *c)
 {
 	const char *path = secure_getenv(RBT_ENV_SOCKET), *run = secure_getenv(RBT_ENV_RUN);
@@ -57,6 +78,7 @@ static void read_environment(struct shim_config *c)
 	rbt_treatment_find_group(get, NULL, t);
 	rbt_treatment_find_memory(get, NULL, t);
 	read_gpu_limits(c);
+	read_guest(&c->guest);
 	if (run != NULL && strlen(run) < sizeof(c->run)) {
 		memcpy(c->run, run, strlen(run) + 1);
 	}

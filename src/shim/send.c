@@ -54,8 +54,15 @@ static int send_hello(int sock)
 		.treat = shim_config.treat,
 	};
 
+	struct rbt_msg_guest guest = {
+		.h = {.magic = RBT_PROTOCOL_MAGIC, .type = RBT_MSG_GUEST},
+		.guest = shim_config.guest,
+	};
+
 	int r = shim_sys_send(sock, &hello, sizeof(hello), -1);
-	return r == 0 ? shim_sys_send(sock, &treat, sizeof(treat), -1) : r;
+	r = r == 0 ? shim_sys_send(sock, &treat, sizeof(treat), -1) : r;
+	return r == 0 && guest.guest.vm[0] != '\0' ? shim_sys_send(sock, &guest, sizeof(guest), -1)
+						   : r;
 }
 
 static enum shim_daemon connect_daemon(struct shim *s, uint64_t now_ns)

@@ -100,6 +100,9 @@ def test_a_class_is_the_hosts(s):
     s.rubato("suspend", worker)
     eventually("it is suspended", lambda: s.is_suspended(worker))
     s.rubato("resume", worker)
+    os.kill(s.daemon(), signal.SIGKILL)
+    eventually("the next daemon knows the guest", lambda: s.ps().get(worker, {}).get("vm") == "test")
+    assert s.ps()[worker]["guest_pid"] == p.pid
     before = p.ask("count")["count"]
     eventually("it goes on", lambda: p.ask("count")["count"] > before)
     assert p.ask("check")["wrong_threads"] == 0
