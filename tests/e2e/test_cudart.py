@@ -56,7 +56,7 @@ def test_names_and_versions(s):
         names = subprocess.run(["nm", "-D", "--defined-only", library(v)], stdout=subprocess.PIPE, text=True, check=True).stdout
         functions = dict(re.findall(r" T (\w+)@@(\S+)$", names, re.M))
         assert set(functions.values()) == {f"libcudart.so.{v}"}, functions
-        wanted = OLD + (TORCH if v == "12" else ["cudaLaunchKernel", "cudaGetDeviceProperties"])
+        wanted = OLD + ["__cudaGetKernel", "__cudaLaunchKernel"] + (TORCH if v == "12" else ["cudaLaunchKernel", "cudaGetDeviceProperties"])
         assert not set(wanted) - functions.keys(), set(wanted) - functions.keys()
 
 
