@@ -104,6 +104,31 @@ RT_API int cudaLaunchKernel_ptsz(const void *host, struct dim3 grid, struct dim3
 	return rt_done(launch(host, &c, params, NULL));
 }
 
+/* What nvcc 13 makes of `<<<>>>`. The handle of a kernel is its address on the host, so that
+ * nothing is loaded before the launch. */
+RT_API int __cudaGetKernel(const void **ret, const void *host);
+RT_API int __cudaGetKernel(const void **ret, const void *host)
+{
+	*ret = host;
+	return 0;
+}
+
+RT_API int __cudaLaunchKernel(const void *kernel, struct dim3 grid, struct dim3 block,
+	void **params, size_t shared, CUstream stream);
+RT_API int __cudaLaunchKernel(const void *kernel, struct dim3 grid, struct dim3 block,
+	void **params, size_t shared, CUstream stream)
+{
+	return cudaLaunchKernel(kernel, grid, block, params, shared, stream);
+}
+
+RT_API int __cudaLaunchKernel_ptsz(const void *kernel, struct dim3 grid, struct dim3 block,
+	void **params, size_t shared, CUstream stream);
+RT_API int __cudaLaunchKernel_ptsz(const void *kernel, struct dim3 grid, struct dim3 block,
+	void **params, size_t shared, CUstream stream)
+{
+	return cudaLaunchKernel_ptsz(kernel, grid, block, params, shared, stream);
+}
+
 RT_API int cudaLaunchCooperativeKernel(const void *host, struct dim3 grid, struct dim3 block,
 	void **params, size_t shared, CUstream stream);
 RT_API int cudaLaunchCooperativeKernel(const void *host, struct dim3 grid, struct dim3 block,
