@@ -306,7 +306,8 @@ static void test_places(void)
 	snprintf(pod->pod_uid, sizeof(pod->pod_uid), "2f1e0b3c-8a7d-4c5e-9f60-718293a4b5c6");
 	snprintf(pod->container_id, sizeof(pod->container_id), "c0ffee");
 	snprintf(m.rows[2].now.place.container_id, sizeof(job->container_id), "%064d", 7);
-	m.rows[3].now.guest = (struct rbt_program_guest){.vm = "lab", .command = "./train", .pid = 31};
+	m.rows[3].now.guest =
+		(struct rbt_program_guest){.vm = "lab", .command = "./train", .pid = 31};
 	draw(&c, 200, 24, &m, &ui, false);
 	CHECK(shows(&c, "vm lab"));
 	CHECK(shows(&c, "PLACE") && shows(&c, "job 42") && shows(&c, "pod 2f1e0b3c-8a7 "));

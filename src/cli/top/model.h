@@ -147,8 +147,8 @@ const char *top_model_policy(const struct top_model *m);
 /* The history's entry `ago` samples back, 0 for the last; negative: unknown. */
 float top_row_history(const struct top_row *r, unsigned ago);
 
-/* The program's guest, otherwise its Slurm job, otherwise its pod, otherwise its container, and what kind of place that
- * is; NULL: none is known. */
+/* The program's guest, otherwise its Slurm job, otherwise its pod, otherwise its container, and
+ * what kind of place that is; NULL: none is known. */
 const char *top_row_place(const struct top_row *r, const char **ret_kind);
 
 /* Whether the number of packets in its queues is known. */
