@@ -165,7 +165,7 @@ struct shim_config {
 	bool no_daemon;
 	bool expects_gate; /* the daemon is expected to say whether new tasks may run */
 	struct rbt_treatment treat;
-	char run[RBT_RUN_NAME_MAX]; /* the run that its processes share; empty: none */
+	char run[RBT_RUN_NAME_MAX];     /* the run that its processes share; empty: none */
 	struct rbt_program_guest guest; /* an empty vm: it is no worker */
 	bool has_gpu_limits;
 	uint64_t gpu_limits[SHIM_GPU_LIMITS]; /* memory of single GPUs; 0: none */
